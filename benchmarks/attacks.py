@@ -21,18 +21,18 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.classifier import Classifier
-from labelwise.data import load
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import as_float
 from labelwise.fitting.fit import fit
+from labelwise.images import load
 from labelwise.methods import Encoder, Softmax
-from labelwise.model import as_float
-from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Fgsm, Pgd
-from labelwise.ops.square_attack import Square
 from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.training.adversarial import Adversarial
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.train.adaptive_attacks import Apgd
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.attacks import Attack, Fgsm, Pgd
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.square_attack import Square
+from labelwise.train.stages import Run
 
 QUERIES = 1000
 Rival = Callable[[nn.Module, float], Any]  # a model and a radius to an attack of torchattacks

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.data.augment import Augment
-from labelwise.data.rng import BatchRng
-from labelwise.model import as_float
+from labelwise.core.model import as_float
+from labelwise.train.augment import Augment
+from labelwise.train.rng import BatchRng
 
 OURS = {
     "paper": Augment(padding=4, flip=True, rotation=15.0),

@@ -23,13 +23,13 @@ from typing import Any
 import torch
 
 import labelwise as lw
-from labelwise.data.dataset import Split, TrainData
+from labelwise.core.model import LabelModel
 from labelwise.fitting.steps import set_aside
+from labelwise.images.dataset import Split, TrainData
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import EncoderModel
-from labelwise.model import LabelModel
-from labelwise.settings import override
-from labelwise.training.loop import train
+from labelwise.support.settings import override
+from labelwise.train.loop import train
 
 SETTINGS = {
     "epochs": "13",

@@ -20,9 +20,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelwise.data.batches import Shard, ShuffledBatches
-from labelwise.data.dataset import Split
-from labelwise.data.read.disk import decode_to_disk
+from labelwise.images.dataset import Split
+from labelwise.images.sources.disk import decode_to_disk
+from labelwise.train.batches import Shard, ShuffledBatches
 
 
 class Plain(Dataset[Tensor]):

@@ -107,9 +107,9 @@ def other_work(files: list[Path], contents: list[bytes], rounds: int) -> dict[st
     """Return what else a first run does with each photo, and the whole as the library does it."""
     import torch
 
-    from labelwise.data.read.decoding import Frame, check_header
-    from labelwise.data.read.workers import decode_safely
-    from labelwise.nn.encoder import PRETRAINED, Encoder
+    from labelwise.images.decode.decoding import Frame, check_header
+    from labelwise.images.decode.workers import decode_safely
+    from labelwise.train.networks.encoder import PRETRAINED, Encoder
 
     torch.set_num_threads(1)
     frame, paths = Frame(SIDE, SIDE, 3), dict(zip(contents, files, strict=True))

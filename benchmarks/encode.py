@@ -17,12 +17,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from labelwise.model import as_float
-from labelwise.nn import runtime
-from labelwise.nn.backbones import build_backbone
-from labelwise.nn.encoder import Encoder
-from labelwise.nn.folding import folded
-from labelwise.nn.image_encoder import ImageEncoder
+from labelwise.core.model import as_float
+from labelwise.encoders import runtime
+from labelwise.encoders.folding import folded
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.image_encoder import ImageEncoder
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -24,16 +24,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Split, TrainData
-from labelwise.data.rng import BatchRng
 from labelwise.fitting.pretraining import Pretrain
-from labelwise.labels import Labels
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Indicator, Softmax
-from labelwise.training import loop
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Method, Run
+from labelwise.train import loop
+from labelwise.train.augment import Augment
+from labelwise.train.loop import train
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Method, Run
 
 DEVICE = torch.device("cuda", 0)
 NETWORK = Encoder(backbone="resnet18")

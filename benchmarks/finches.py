@@ -17,15 +17,15 @@ from statistics import mean, stdev
 import torch
 
 from labelwise.api import teach
-from labelwise.data import digits, finches
-from labelwise.data.read.pictures import as_batch
 from labelwise.demo import without
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.tested import Tested
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.outliers import evaluate_outliers
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
+from labelwise.images import digits, finches
+from labelwise.images.decode.pictures import as_batch
 from labelwise.methods import ImageMethod, Indicator, Multilabel, Softmax
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 
 METHODS: dict[str, ImageMethod] = {
     "softmax": Softmax(),

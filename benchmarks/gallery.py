@@ -28,8 +28,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.describe.labels import Labels
 from labelwise.tasks.gallery_index import Lists, make_index, need_faiss
 from labelwise.tasks.retrieve import search
 

@@ -31,10 +31,10 @@ from rich.table import Table
 from torch import Tensor
 
 from labelwise.api import retrieve
-from labelwise.classifier import Classifier, bind
-from labelwise.errors import UsageError
-from labelwise.labels import Labels
-from labelwise.model import Spec
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import Spec
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery, load_gallery, probe_embeddings
 from labelwise.tasks.gallery_index import need_faiss
 from labelwise.tasks.gallery_store import StoredGallery, create_gallery, need_lancedb, open_gallery

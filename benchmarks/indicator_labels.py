@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.data.batches import Batch, Shard
-from labelwise.data.dataset import Split, TrainData
-from labelwise.labels import Labels
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import ImageMethod, Indicator, Softmax
-from labelwise.methods.indicator import IndicatorModel
-from labelwise.ops.negatives import sample_uniformly
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.methods.indicator.negatives import sample_uniformly
+from labelwise.train.batches import Batch, Shard
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,14 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import Split, TrainData
-from labelwise.labels import Labels
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, ImageMethod, Indicator, Softmax
-from labelwise.methods.indicator import IndicatorModel
-from labelwise.ops.negatives import sample_wrong_labels
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.methods.indicator.negatives import sample_wrong_labels
+from labelwise.train.batches import Batch
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,16 +18,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.data import load
-from labelwise.data.dataset import TrainData
+from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
 from labelwise.fitting.zero_shot import plan_runs
+from labelwise.images import load
+from labelwise.images.dataset import TrainData
 from labelwise.methods import Izf
-from labelwise.methods.shared.gaussian import GRID, PLAIN, Choice, Gaussians, kernel, variances
-from labelwise.methods.shared.izf_model import FlowModel
+from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians, kernel, variances
+from labelwise.methods.izf.model import FlowModel
 from labelwise.methods.shared.zero_shot import label_folds
-from labelwise.ops.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 from labelwise_papers.reproduce.pictures import interval
 
 SETS = {"CUB, attributes": "cub", "CUB, sentence vectors": "cub/sentences", "Flowers, sentence vectors": "flo"}

@@ -28,10 +28,10 @@ from rich.table import Table
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset, Split
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.part import choose_part
-from labelwise.labels import Labels
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.part import choose_part
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
 
 NEW = 20  # labels that are taught, one after another, from five images each

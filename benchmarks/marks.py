@@ -17,14 +17,14 @@ from statistics import mean, stdev
 import torch
 
 from labelwise.api import teach
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.sets.finches import UNSEEN, finches_marks
-from labelwise.evaluate.multilabel import MultilabelResult, evaluate_multilabel
-from labelwise.evaluate.tested import Tested
+from labelwise.core.ranking import average_precisions
+from labelwise.evaluation.multilabel import MultilabelResult, evaluate_multilabel
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.sets.finches import UNSEEN, finches_marks
 from labelwise.methods import ImageMethod, Indicator, Multilabel
-from labelwise.ops.ranking import average_precisions
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 
 METHODS: dict[str, ImageMethod] = {
     "multilabel": Multilabel(),

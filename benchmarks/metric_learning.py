@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
-from labelwise.data.groups import GroupedBatches
-from labelwise.errors import UsageError
-from labelwise.labels import Labels
+from labelwise.core.model import LabelModel, Spec
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
-from labelwise.model import LabelModel, Spec
-from labelwise.ops.segments import segment_mean
-from labelwise.training.stages import Stage
+from labelwise.support.errors import UsageError
+from labelwise.train.batches import Batch
+from labelwise.train.grouped_batches import GroupedBatches
+from labelwise.train.stages import Stage
 
 LossName = Literal["multi-similarity", "proxy-anchor", "triplet"]
 Rule = Literal["nearest mean", "cosine"]

@@ -16,15 +16,15 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
-from labelwise.data.read.packs import pack
-from labelwise.data.read.pictures import Array
 from labelwise.fitting.patches import find_patches
+from labelwise.images.decode.pictures import Array
+from labelwise.images.sources.packs import pack
+from labelwise.images.split.looks import looks
 from labelwise.methods import Encoder
-from labelwise.methods.shared.naming import cluster_starts
-from labelwise.methods.zero_label import ZeroLabel
-from labelwise.ops.clusters import discriminant, neighbour_means
-from labelwise.ops.linear import linear_scores
-from labelwise.ops.looks import looks
+from labelwise.methods.shared.statistics import linear_scores
+from labelwise.methods.zero_label.clusters import discriminant, neighbour_means
+from labelwise.methods.zero_label.method import ZeroLabel
+from labelwise.methods.zero_label.naming import cluster_starts
 
 K, RESTARTS, DIRECTIONS, SIDE = 10, 5, 128, 32
 IMAGES = {"cifar100": 100, "tinyimagenet_val_64": 50}  # of each class

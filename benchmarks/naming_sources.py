@@ -7,11 +7,9 @@ from naming_data import Classes, K
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.labels import Labels
-from labelwise.methods.shared.kinds import looks_fit
-from labelwise.methods.shared.label_prior import centred_cosines, label_similarity
-from labelwise.methods.shared.naming import LOOKS_WEIGHT
-from labelwise.ops.assignment import (
+from labelwise.images.describe.labels import Labels
+from labelwise.images.split.looks import LOOKS
+from labelwise.methods.zero_label.assignment import (
     Structure,
     best_matching,
     gibbs_average,
@@ -20,7 +18,9 @@ from labelwise.ops.assignment import (
     random_matchings,
     standardised,
 )
-from labelwise.ops.looks import LOOKS
+from labelwise.methods.zero_label.kinds import looks_fit
+from labelwise.methods.zero_label.label_prior import centred_cosines, label_similarity
+from labelwise.methods.zero_label.naming import LOOKS_WEIGHT
 
 SOURCES = ("words", "words of 100 numbers", "photo", "looks like", "gloss", "sentences of CuPL", "descriptions by GPT")
 TREES = ("WordNet path", "WordNet Lin")

@@ -22,12 +22,12 @@ from naming_data import read_pictures
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.data import load
-from labelwise.data.dataset import Split
 from labelwise.fitting.pretraining import Pretrain, pretrain
+from labelwise.images import load
+from labelwise.images.dataset import Split
 from labelwise.methods import Encoder
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.training.stages import Run
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.stages import Run
 
 SAMPLE = 20_480  # pictures of the three short epochs that tell how fast it is
 SURE = 0.9  # share of the time left that is planned: others may come to use the same GPU

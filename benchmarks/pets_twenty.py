@@ -24,12 +24,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.read.packs import pack
 from labelwise.fitting.encoding import encode_dataset
 from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Dataset
+from labelwise.images.sources.packs import pack
 from labelwise.methods import Encoder, Indicator, Softmax
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 
 PER_LABEL = 20
 GRID = {"logisticregression__C": [10.0**power for power in range(-4, 2)]}

@@ -39,11 +39,11 @@ from photos_tables import kept
 from threadpoolctl import threadpool_limits
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset, Split
+from labelwise.core.metrics import accuracy, expected_calibration_error
 from labelwise.fitting.encoding import encode_dataset, write_features
+from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder
-from labelwise.metrics import accuracy, expected_calibration_error
-from labelwise.nn.encoder import PRETRAINED
+from labelwise.train.networks.encoder import PRETRAINED
 
 SHOTS = (1, 2, 5, 10, 20, 0)  # training pictures a label; 0 is all
 HEADS = {"softmax": (5, 20, 0), "indicator": (5, 20, 0), "prototype": (5, 20)}  # shots of the slow ones

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import labelwise as lw
-from labelwise.data.dataset import Split
+from labelwise.images.dataset import Split
 from labelwise.methods import Indicator, Prototype, Softmax
-from labelwise.training.stages import Method
+from labelwise.train.stages import Method
 
 LEAD, EARLIER, TUNED = "labelwise", "version 0.1", "logistic regression, tuned"
 REFITTED = ", refitted"  # with all labels, those added later among them
@@ -58,7 +58,7 @@ def earlier_library(sources: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("labelwise", "labelwise_papers")]:
         del sys.modules[name]
     sys.path.insert(0, str(sources))
-    import labelwise.data.dataset
+    import labelwise.images.dataset
     import labelwise.methods
 
     if not Path(labelwise.__file__).is_relative_to(sources.resolve()):

@@ -36,31 +36,31 @@ from typing import Any, get_args
 import torch
 from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
-from labelwise.classifier import Classifier, Origin, bind
-from labelwise.data import load
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
-from labelwise.evaluate.pairs import PairsResult, evaluate_pairs
-from labelwise.evaluate.retrieval import evaluate_retrieval
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import evaluate_verification
+from labelwise.core.classifier import Classifier, Origin, bind
+from labelwise.core.model import LabelModel
+from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.pairs import PairsResult, evaluate_pairs
+from labelwise.evaluation.retrieval import evaluate_retrieval
+from labelwise.evaluation.robust import RobustSettings, evaluate_robust
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
+from labelwise.images import load
+from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
-from labelwise.methods.prototype import Head, PrototypeModel
+from labelwise.methods.prototype.method import Head, PrototypeModel
 from labelwise.methods.shared.linear import LinearModel
-from labelwise.model import LabelModel
-from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Fgsm, Pgd
-from labelwise.ops.linear import whiten
-from labelwise.ops.square_attack import Square
-from labelwise.settings import override
+from labelwise.methods.shared.statistics import whiten
+from labelwise.support.errors import DataError
+from labelwise.support.settings import override
 from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.training.adversarial import Adversarial
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.train.adaptive_attacks import Apgd
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.attacks import Attack, Fgsm, Pgd
+from labelwise.train.augment import Augment
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.square_attack import Square
+from labelwise.train.stages import Run
 from labelwise_papers.analyses.domains import evaluate_domain_views
 from labelwise_papers.benchmarks.rotations import rotated
 

@@ -21,7 +21,7 @@ import naming_tables
 import photos_tables
 import prototype_tables
 
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 from labelwise_papers.recipe import Figure, find_recipes
 from labelwise_papers.reproduce.cells import Choice
 from labelwise_papers.reproduce.pictures import interval

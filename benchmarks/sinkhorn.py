@@ -24,7 +24,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.ops.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
 
 SHAPES = ((1, 10, 1000), (50, 10, 1000), (1, 500, 500), (8, 500, 500))
 Solver = Callable[[Tensor], Tensor]  # costs [b, n, m] to values [b]

@@ -72,8 +72,8 @@ def peak() -> int:
 
 def measure(file: Path) -> None:
     """Read a file in this process and print what it cost."""
-    from labelwise.data.read.packs import features
-    from labelwise.data.read.tables import table
+    from labelwise.images.sources.packs import features
+    from labelwise.images.sources.tables import table
 
     if file.suffix == ".parquet":
         import_module("pyarrow.parquet")

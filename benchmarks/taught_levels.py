@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from labelwise.api import teach
-from labelwise.classifier import Classifier
-from labelwise.data import load, pool, resplit
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.split.make import zero_shot
+from labelwise.core.classifier import Classifier
 from labelwise.fitting.fit import fit
+from labelwise.images import load, pool, resplit
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.split.make import zero_shot
 from labelwise.methods import Encoder, Prototype
-from labelwise.methods.prototype import Head, PrototypeModel
-from labelwise.training.stages import Run
+from labelwise.methods.prototype.method import Head, PrototypeModel
+from labelwise.train.stages import Run
 
 MOST_TAUGHT, MOST_TESTED, MOST_TRAINED = 10, 2000, 6000
 

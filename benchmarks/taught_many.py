@@ -14,8 +14,8 @@ from statistics import median
 import torch
 
 import labelwise as lw
+from labelwise.core.store import load
 from labelwise.server.present import Present
-from labelwise.store import load
 from labelwise.tasks.teach import teach
 
 EACH = 20  # labels over which the time of one is averaged

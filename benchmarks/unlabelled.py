@@ -18,16 +18,16 @@ from pathlib import Path
 import torch
 
 import labelwise as lw
-from labelwise.classifier import Classifier
-from labelwise.data import Dataset, degraded, finches, load
-from labelwise.data.augment import Augment
-from labelwise.evaluate.ordinal import evaluate_ordinal
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import as_float
+from labelwise.evaluation.ordinal import evaluate_ordinal
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import write_encoder
+from labelwise.images import Dataset, degraded, finches, load
 from labelwise.methods import Encoder, ZeroLabel
-from labelwise.model import as_float
+from labelwise.train.augment import Augment
 from labelwise_papers.analyses.named import evaluate_named
 
 CHANGES = {"usual": Patches(), "parts": Patches(augment=Augment(size=40, flip=True))}  # parts: nothing is resized

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.calibration import Calibration
-from labelwise.classifier import Classifier, Origin
-from labelwise.familiarity import Familiarity
-from labelwise.scores import Scores
-from labelwise.store import ABOUT
+from labelwise.core.calibration import Calibration
+from labelwise.core.classifier import Classifier, Origin
+from labelwise.core.familiarity import Familiarity
+from labelwise.core.scores import Scores
+from labelwise.core.store import ABOUT
 
 PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}
 

@@ -15,13 +15,13 @@ import torch
 from hypothesis import settings
 from safetensors.torch import save_file
 
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, Split
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Cgan, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.train.augment import Augment
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.stages import Run
 from tests import once
 
 pytest_plugins = ["tests.browser"]

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 
 UNSEEN = (2, 5, 9)  # of twelve labels, in the midst of the others
 COLOURS = ("red", "green", "blue", "yellow")

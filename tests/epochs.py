@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from labelwise.data.batches import Batch, Batches, Shard
+from labelwise.train.batches import Batch, Batches, Shard
 
 
 def batches_of(batches: Batches, seed: int, start: int = 0, shard: Shard | None = None) -> Iterator[Batch]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-import labelwise.store  # noqa: F401 - imported before anything is measured
-from labelwise.classifier import Classifier
-from labelwise.errors import LabelwiseError
-from labelwise.model import check_shape
-from labelwise.store import ABOUT, load
+import labelwise.core.store  # noqa: F401 - imported before anything is measured
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import check_shape
+from labelwise.core.store import ABOUT, load
+from labelwise.support.errors import LabelwiseError
 from tests.changed import description
 
 VALUES = (-1, 2048, 10**9)

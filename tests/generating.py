@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, bind
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.describe.labels import Labels
 from tests.changed import known_by_description
 
 NOISE = 0.15

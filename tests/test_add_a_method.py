@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.checks import CHECKS, Subject
-from labelwise.classifier import UNKNOWN, Classifier
-from labelwise.data.dataset import Dataset
-from labelwise.errors import UnsupportedError
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.tested import Tested
+from labelwise.core.checks import CHECKS, Subject
+from labelwise.core.classifier import UNKNOWN, Classifier
+from labelwise.core.model import as_float, can
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
+from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS
-from labelwise.model import as_float, can
+from labelwise.support.errors import UnsupportedError
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip
 from tests.examples import nearest_mean

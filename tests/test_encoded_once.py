@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import PIECE, Classifier
 from labelwise.cli import imagine as imagine_verb
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
-from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.evaluate.ordinal import evaluate_ordinal
-from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.pairs import evaluate_pairs
-from labelwise.evaluate.retrieval import evaluate_retrieval
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import evaluate_verification
-from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.core.classifier import PIECE, Classifier
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.multilabel import evaluate_multilabel
+from labelwise.evaluation.ordinal import evaluate_ordinal
+from labelwise.evaluation.outliers import evaluate_outliers
+from labelwise.evaluation.pairs import evaluate_pairs
+from labelwise.evaluation.retrieval import evaluate_retrieval
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.verification import evaluate_verification
+from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.classify import classify
 from labelwise.tasks.gallery import make_gallery

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.evaluate.tested import Tested
+from labelwise.evaluation.tested import Tested
 from labelwise.methods import Encoder, Indicator
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from tests.pretend_gpu import OnGpu, pretend_gpu
-from tests.training.recorded_cases import CASES
+from tests.train.recorded_cases import CASES
 
 
 def test_what_a_gpu_refuses_is_refused() -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from labelwise.data.sets.finches import finches
+from labelwise.core.store import save
 from labelwise.demo import HELD_OUT, without
 from labelwise.fitting.fit import fit
+from labelwise.images.sets.finches import finches
 from labelwise.methods import Indicator
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
-from labelwise.store import save
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 
 FRESH = 1_000  # a seed that no split of the demo is drawn with
 PER_SPECIES, SHOWN = 12, 8

@@ -32,7 +32,7 @@ from serve import Running, encoded, fitted  # noqa: E402 - of the folder above
 from soak_clients import Clients, conclude, options  # noqa: E402 - beside this file
 from soak_machine import Clock, Disk  # noqa: E402 - beside this file
 
-from labelwise.files import write_atomically  # noqa: E402 - as tools of the project find it
+from labelwise.support.files import write_atomically  # noqa: E402 - as tools of the project find it
 
 QUIET = 8.0  # seconds between two faults
 DAY = 86_400
@@ -272,7 +272,7 @@ def main() -> None:
     parser = options(__doc__, minutes=30)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    from labelwise.data import finches
+    from labelwise.images import finches
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from labelwise import data, evaluate, methods, report
+    from labelwise import evaluation as evaluate
+    from labelwise import images as data
+    from labelwise import methods
+    from labelwise import reporting as report
     from labelwise.api import (
         ask,
         calibrate,
@@ -24,17 +27,17 @@ if TYPE_CHECKING:
         teach,
         verify,
     )
-    from labelwise.classifier import Classifier
-    from labelwise.exactness import exact
+    from labelwise.core.classifier import Classifier
+    from labelwise.core.model import LabelModel, Spec
+    from labelwise.core.scores import Scores
+    from labelwise.core.store import load, save
     from labelwise.fitting.fit import fit
-    from labelwise.labels import Labels
-    from labelwise.model import LabelModel, Spec
-    from labelwise.scores import Scores
-    from labelwise.store import load, save
+    from labelwise.images.describe.labels import Labels
+    from labelwise.images.view import View
     from labelwise.tasks.attack import attack
     from labelwise.tasks.imagine import imagine
-    from labelwise.training.stages import Run
-    from labelwise.view import View
+    from labelwise.train.exactness import exact
+    from labelwise.train.stages import Run
 
 __all__ = [
     "Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "ask", "attack", "calibrate", "classify",
@@ -44,28 +47,29 @@ __all__ = [
 
 # Where public names live that are neither packages nor in api. Nothing is imported before it is used: torch takes a second.
 _PLACES = {
-    "Classifier": "classifier",
-    "LabelModel": "model",
-    "Labels": "labels",
-    "Run": "training.stages",
-    "Scores": "scores",
-    "Spec": "model",
-    "View": "view",
+    "Classifier": "core.classifier",
+    "LabelModel": "core.model",
+    "Labels": "images.describe.labels",
+    "Run": "train.stages",
+    "Scores": "core.scores",
+    "Spec": "core.model",
+    "View": "images.view",
     "attack": "tasks.attack",
-    "exact": "exactness",
+    "exact": "train.exactness",
     "fit": "fitting.fit",
     "imagine": "tasks.imagine",
-    "load": "store",
-    "save": "store",
+    "load": "core.store",
+    "save": "core.store",
 }
+_PACKAGES = {"data": "images", "evaluate": "evaluation", "methods": "methods", "report": "reporting"}
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, importing where it lives on first use."""
     if name not in __all__:
         raise AttributeError(f"module labelwise has no attribute {name!r}")
-    if name in ("data", "evaluate", "methods", "report"):
-        return import_module(f"labelwise.{name}")
+    if name in _PACKAGES:
+        return import_module(f"labelwise.{_PACKAGES[name]}")
     return getattr(import_module(f"labelwise.{_PLACES.get(name, 'api')}"), name)
 
 

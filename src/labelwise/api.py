@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
-from labelwise.data.read.pictures import Pictures
-from labelwise.errors import UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.images.dataset import Split
+from labelwise.images.decode.pictures import Pictures
+from labelwise.support.errors import UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
 from labelwise.tasks import classify as classify_task

@@ -15,20 +15,20 @@ from rich.text import Text
 from torch import Tensor
 
 from labelwise.api import teach
-from labelwise.classifier import Classifier
-from labelwise.data import Dataset, Split, finches
-from labelwise.data.overview import contact_sheet
-from labelwise.data.sets.finches import finches_unseen
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.core.classifier import Classifier
+from labelwise.core.metrics import confusion_matrix
+from labelwise.core.store import save
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
+from labelwise.images import Dataset, Split, finches
+from labelwise.images.overview import contact_sheet
+from labelwise.images.sets.finches import finches_unseen
 from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel
-from labelwise.metrics import confusion_matrix
-from labelwise.ops.assignment import best_matching
-from labelwise.store import save
-from labelwise.training.stages import Run
+from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.train.stages import Run
 
 EXAMPLES = 5
 SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of pictures: its labels, pictures of each, and their side in pixels

@@ -15,10 +15,10 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, styled, unbroken, warn_leaked
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.evaluate.tested import Tested
+    from labelwise.evaluation.tested import Tested
 
 What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibration"]
 Projection = Literal["pca", "umap"]

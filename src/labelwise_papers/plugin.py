@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labelwise.data.dataset import Dataset
+    from labelwise.images.dataset import Dataset
 
 METHODS = {
     "supcon": ("multilabel", "labelwise_papers.baselines.supcon:Supcon"),

@@ -12,10 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from labelwise.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.methods import method_class
-from labelwise.settings import from_plain
-from labelwise.training.stages import Method
+from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
+from labelwise.support.settings import from_plain
+from labelwise.train.stages import Method
 
 Protocol = Literal["same", "paper", "strict"]
 

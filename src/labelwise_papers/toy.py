@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.errors import UsageError, listing, suggest
-from labelwise.nn.flow import Flow, FlowSettings
-from labelwise.ops.mmd import mmd
+from labelwise.methods.izf.flow import Flow, FlowSettings
+from labelwise.methods.izf.mmd import mmd
+from labelwise.support.errors import UsageError, listing, suggest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

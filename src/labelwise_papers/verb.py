@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from labelwise.cli.options import Data, Device, EncoderName, Root, Seed
 from labelwise.cli.output import out, styled
-from labelwise.errors import LabelwiseError, UsageError
+from labelwise.support.errors import LabelwiseError, UsageError
 
 Benchmark = Annotated[str, Argument(help="The name of a benchmark.")]
 NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
@@ -88,8 +88,8 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
     from labelwise.cli.data import read_features
-    from labelwise.data.labels.knowledge import read_knowledge
-    from labelwise.writable import check_writable
+    from labelwise.images.describe.knowledge import read_knowledge
+    from labelwise.support.writable import check_writable
     from labelwise_papers.benchmarks.xlsa17 import build_zero_shot, write_xlsa17
 
     check_writable(out_folder)

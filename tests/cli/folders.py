@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from labelwise.data import load
-from labelwise.data.dataset import Dataset
+from labelwise.images import load
+from labelwise.images.dataset import Dataset
 from tests.conftest import blobs
 
 

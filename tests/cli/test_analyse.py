@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data import load
-from labelwise.evaluate.tested import Tested
-from labelwise.store import save
+from labelwise.core.store import save
+from labelwise.evaluation.tested import Tested
+from labelwise.images import load
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.joint import joint_view
 from labelwise_papers.analyses.neighbours import nearest_labels

@@ -11,14 +11,14 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.cli.attack import parse_radius
-from labelwise.data import load
-from labelwise.errors import UsageError
-from labelwise.evaluate.fooled import strip
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.tested import Tested
-from labelwise.ops.square_attack import Square
-from labelwise.store import save
+from labelwise.core.store import save
+from labelwise.evaluation.fooled import strip
+from labelwise.evaluation.robust import RobustSettings, evaluate_robust
+from labelwise.evaluation.tested import Tested
+from labelwise.images import load
+from labelwise.support.errors import UsageError
 from labelwise.tasks.attack import GRADIENTS
+from labelwise.train.square_attack import Square
 from tests.conftest import blobs, quick
 
 

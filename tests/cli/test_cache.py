@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from labelwise.data.read import known, readable
-from labelwise.data.read.decoding import decode as decode_file
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.report import case
+from labelwise.images.decode import readable
+from labelwise.images.decode.decoding import decode as decode_file
+from labelwise.images.sources import known
+from labelwise.reporting import case
+from labelwise.train.networks.image_encoder import ImageEncoder
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, colour_weights
 

@@ -12,8 +12,8 @@ from PIL import Image
 from scipy.io import loadmat
 
 import labelwise as lw
-from labelwise.data.catalogue import load
-from labelwise.errors import DataError
+from labelwise.images.catalogue import load
+from labelwise.support.errors import DataError
 from tests.cli.folders import write_tall
 from tests.conftest import blobs, quick
 
@@ -122,7 +122,7 @@ def test_pretrained_encoder_that_is_missing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("labelwise.nn.efficientnet.find_spec", lambda _: None)
+    monkeypatch.setattr("labelwise.train.networks.efficientnet.find_spec", lambda _: None)
     code, _, err = run("data", "encode", birds, "--encoder", "efficientnet_lite0", "--out", tmp_path / "f.npz")
     assert code == 1
     assert "labelwise[pretrained]" in err

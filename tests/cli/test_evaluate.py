@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from labelwise.evaluate.pairs import evaluate_pairs
-from labelwise.evaluate.tested import Tested
+from labelwise.evaluation.pairs import evaluate_pairs
+from labelwise.evaluation.tested import Tested
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.contract.subjects import trained

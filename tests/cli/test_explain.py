@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.data.sheets import titled
+from labelwise.images.sheets import titled
 from labelwise.tasks.explain import Explanation
 from tests.hostile.names import HOSTILE
 

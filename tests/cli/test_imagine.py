@@ -10,16 +10,16 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.classifier import Classifier
 from labelwise.cli import imagine as verb
-from labelwise.data import load
-from labelwise.data.dataset import Dataset, Split
-from labelwise.evaluate.imagined import evaluate_imagined
-from labelwise.evaluate.tested import align_targets
-from labelwise.labels import Labels
+from labelwise.core.classifier import Classifier
+from labelwise.core.store import save
+from labelwise.evaluation.imagined import evaluate_imagined
+from labelwise.evaluation.tested import align_targets
+from labelwise.images import load
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
-from labelwise.methods.izf import Izf
-from labelwise.store import save
+from labelwise.methods.izf.method import Izf
 from labelwise.tasks.imagine import image_features, imagine
 from tests.cli.folders import write_folders, write_tall
 from tests.conftest import blobs

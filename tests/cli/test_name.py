@@ -13,14 +13,14 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset
-from labelwise.errors import UsageError
-from labelwise.evaluate.naming import cluster_images, named_clusters
+from labelwise.core.store import load, save
+from labelwise.evaluation.naming import cluster_images, named_clusters
 from labelwise.fitting.naming import name_clusters
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.shared.naming import kept_together, overlap_agreement
-from labelwise.report.naming_page import doubts
-from labelwise.store import load, save
+from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
+from labelwise.reporting.naming_page import doubts
+from labelwise.support.errors import UsageError
 from tests.cli.folders import write_tall
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world

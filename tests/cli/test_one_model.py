@@ -8,14 +8,14 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data import finches
-from labelwise.data.dataset import Dataset
+from labelwise.images import finches
+from labelwise.images.dataset import Dataset
 
 
 @pytest.fixture
 def birds(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     few = finches(per_species=20)
-    monkeypatch.setattr("labelwise.data.catalogue.finches", lambda: few)
+    monkeypatch.setattr("labelwise.images.catalogue.finches", lambda: few)
     return lw.data.load("finches")
 
 

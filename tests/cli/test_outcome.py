@@ -11,8 +11,8 @@ import torch
 import labelwise as lw
 from labelwise.cli.outcome import LISTED, next_steps, outcome
 from labelwise.cli.output import Terminal
-from labelwise.data.dataset import Dataset, Split
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from tests.cli.test_fit import QUICK
 
 

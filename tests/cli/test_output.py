@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from labelwise.cli.output import plain_table, show, show_warnings, unbroken
-from labelwise.errors import LabelwiseWarning
+from labelwise.support.errors import LabelwiseWarning
 
 
 def test_a_result_is_a_document_or_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.data import load
-from labelwise.errors import UsageError
-from labelwise.files import read_tensors
 from labelwise.fitting.choice import with_stored_encoder
 from labelwise.fitting.pretraining import read_encoder
+from labelwise.images import load
+from labelwise.support.errors import UsageError
+from labelwise.support.files import read_tensors
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 
@@ -98,7 +98,7 @@ def test_a_stopped_run_continues(
         return len(calls) == 3
 
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.training.loop.any_process", stop)
+        patch.setattr("labelwise.train.loop.any_process", stop)
         code, _, err = run(*words, "--out", file)
     assert code == 130
     assert "part.safetensors.run" in "".join(err.split())

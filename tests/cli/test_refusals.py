@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.errors import StoreError, UsageError
+from labelwise.support.errors import StoreError, UsageError
 from tests.changed import changed
 from tests.conftest import blobs, quick
 from tests.fitting.test_one_choice import saved, write_pictures
@@ -36,7 +36,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a picture was decoded")
 
-    monkeypatch.setattr("labelwise.data.read.readable.decode_safely", refuse)
+    monkeypatch.setattr("labelwise.images.decode.readable.decode_safely", refuse)
 
 
 def one_line(text: str) -> str:
@@ -142,7 +142,7 @@ def test_an_unfinished_run_is_told_before_data_are_read(run: Any, tmp_path: Path
 def test_one_process_at_a_time_writes_to_a_place(
     run: Any, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from labelwise.writable import sole_writer
+    from labelwise.support.writable import sole_writer
 
     words = ["fit", pictures, "--out", tmp_path / "m.lw", *FIT]
     with sole_writer(tmp_path / "m.lw"):
@@ -183,7 +183,7 @@ def test_a_lock_that_its_owner_removes_meanwhile_is_not_taken_for_ours(
 ) -> None:
     import fcntl
 
-    from labelwise.writable import sole_writer
+    from labelwise.support.writable import sole_writer
 
     lock, real = fcntl.flock, tmp_path / ".m.lock"
     files: list[int] = []
@@ -205,7 +205,7 @@ def test_room_is_asked_for_before_the_first_epoch(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**6, 10**6 - 500, 500))
-    monkeypatch.setattr("labelwise.training.loop._Loop.train_stage", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr("labelwise.train.loop._Loop.train_stage", lambda *_: pytest.fail("it was trained"))
     for words in (
         ["fit", *FIT, "--out", tmp_path / "m.lw"],
         ["pretrain", *QUICK[:4], "--out", tmp_path / "e.safetensors"],
@@ -222,7 +222,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
     words = ["fit", pictures, *FIT, "--out"]
     assert run(*words, tmp_path / "whole.lw")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.store._put_in_place", no_space)
+        patch.setattr("labelwise.core.store._put_in_place", no_space)
         code, _, err = run(*words, tmp_path / "m.lw")
     assert code == 1
     assert "No space left on device" in one_line(err)
@@ -230,7 +230,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
     assert "--resume" in one_line(err)
     assert not (tmp_path / "m.lw").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.training.loop._Loop._train_epoch", lambda *_: pytest.fail("it was trained again"))
+        patch.setattr("labelwise.train.loop._Loop._train_epoch", lambda *_: pytest.fail("it was trained again"))
         code, _, err = run(*words, tmp_path / "m.lw", "--resume")
     assert code == 0, err
     assert saved(tmp_path / "m.lw") == saved(tmp_path / "whole.lw"), "the same weights, among other things"
@@ -275,7 +275,7 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
 def test_a_checkpoint_that_cannot_be_written(
     run: Any, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labelwise.training.checkpoint.RunFolder.write", no_space)
+    monkeypatch.setattr("labelwise.train.checkpoint.RunFolder.write", no_space)
     code, _, err = run("fit", pictures, *FIT, "--out", tmp_path / "m.lw")
     assert code == 1
     assert "A file could not be written or read: [Errno 28] No space left on device" in one_line(err)

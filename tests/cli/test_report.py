@@ -12,12 +12,12 @@ import labelwise as lw
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.contract.subjects import trained
-from tests.report.pages import Page, check_alone
+from tests.reporting.pages import Page, check_alone
 
 
 @pytest.fixture(autouse=True)
 def _short_timings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelwise.report.case.SECONDS", 0.01)
+    monkeypatch.setattr("labelwise.reporting.case.SECONDS", 0.01)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from labelwise.cli.verbs import app
-from labelwise.errors import DataError, UsageError
+from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.reproduce.results import RESULTS, read_results
 from tests.forks import Fork, shell
 from tests.papers.reproduce.tiny_recipes import write_recipe

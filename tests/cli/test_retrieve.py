@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from labelwise.data.read.known import read_known
+from labelwise.images.sources.known import read_known
 from tests.contract.subjects import trained
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import labelwise as lw
-from labelwise.errors import UsageError
 from labelwise.methods import Softmax
-from labelwise.nn.encoder import Encoder
+from labelwise.support.errors import UsageError
+from labelwise.train.networks.encoder import Encoder
 from tests.fitting.test_one_choice import SIDE, folder_of, installed, saved
 
 __all__ = ["installed"]

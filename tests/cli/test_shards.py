@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.data.samples import png
-from tests.data.tar_shards import write_tar
+from tests.images.samples import png
+from tests.images.tar_shards import write_tar
 
 SMALL = ("--method", "softmax", "--encoder", "none", "--size", "8", "--epochs", "2", "--device", "cpu")
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from labelwise.nn.backbones import build_backbone
-from labelwise.store import load
+from labelwise.core.store import load
+from labelwise.train.networks.backbones import build_backbone
 
 
 @pytest.fixture

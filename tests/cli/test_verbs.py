@@ -14,7 +14,7 @@ import pytest
 from labelwise import __version__, cli
 from labelwise.cli import verbs
 from labelwise.cli.verbs import VERBS
-from labelwise.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
+from labelwise.core.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
 
 ROOT = Path(__file__).parents[2]
 

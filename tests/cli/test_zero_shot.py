@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.data.labels.vector_files import read_vector
-from labelwise.errors import LabelwiseError
+from labelwise.images.describe.vector_files import read_vector
 from labelwise.methods import METHODS
+from labelwise.support.errors import LabelwiseError
 
 COLOURS = {
     "red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "yellow": (1, 1, 0), "cyan": (0, 1, 1),

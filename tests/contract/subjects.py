@@ -6,18 +6,18 @@ from pathlib import Path
 
 import torch
 
-from labelwise.checks import Subject
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset
+from labelwise.core.checks import Subject
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LabelModel, as_float
+from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit, training_data
 from labelwise.fitting.naming import name_clusters
 from labelwise.fitting.zero_shot import plan_runs
+from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder
-from labelwise.methods.zero_label import NamedModel
-from labelwise.model import LabelModel, as_float
-from labelwise.ops.assignment import best_matching
-from labelwise.store import load, save
-from labelwise.training.stages import Method, Run
+from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.methods.zero_label.method import NamedModel
+from labelwise.train.stages import Method, Run
 from tests.conftest import blobs, colour_weights, quick
 from tests.once import once
 

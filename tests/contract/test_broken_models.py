@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.checks import CHECKS, Subject, check_all
-from labelwise.classifier import Classifier, bind
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec
+from labelwise.core.checks import CHECKS, Subject, check_all
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.describe.labels import Labels
 from tests.changed import changed
 
 LABELS = Labels(names=("a", "b", "c", "d"))

@@ -9,13 +9,13 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from labelwise.api import teach
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import prepared
 from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Softmax
 from labelwise.methods.shared.linear import Encoder
-from labelwise.model import prepared
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 from tests.conftest import blobs, colour_weights
 from tests.contract.subjects import pictures, roundtrip, trained
 

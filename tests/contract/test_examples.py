@@ -2,7 +2,7 @@
 
 import doctest
 
-from labelwise import calibration, scores
+from labelwise.core import calibration, scores
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from labelwise.api import fit_verification, retrieve, verify
-from labelwise.evaluate.retrieval import evaluate_retrieval
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.verification import evaluate_verification
+from labelwise.evaluation.retrieval import evaluate_retrieval
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.verification import evaluate_verification
 from labelwise.methods import METHODS
 from labelwise.tasks.gallery import make_gallery
 from labelwise.tasks.similarity import By, all_alike, known_scores, row_alike

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from labelwise.checks import CHECKS, check_all
+from labelwise.core.checks import CHECKS, check_all
+from labelwise.core.model import as_float
 from labelwise.fitting.fit import fit, training_data
 from labelwise.methods import METHODS
-from labelwise.model import as_float
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 

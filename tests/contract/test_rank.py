@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from labelwise.api import rank
-from labelwise.evaluate.ordinal import evaluate_ordinal
-from labelwise.evaluate.tested import Tested
+from labelwise.evaluation.ordinal import evaluate_ordinal
+from labelwise.evaluation.tested import Tested
 from labelwise.methods import METHODS
 from tests.contract.subjects import pictures, trained
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import UNKNOWN
-from labelwise.errors import UsageError
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import UNKNOWN
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.outliers import evaluate_outliers
+from labelwise.evaluation.tested import Tested
 from labelwise.methods import METHODS
+from labelwise.support.errors import UsageError
 from tests.conftest import blobs
 from tests.contract.subjects import fit_named, pictures, trained
 

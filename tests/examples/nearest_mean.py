@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from labelwise.data.dataset import TrainData
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec, as_float
-from labelwise.ops.segments import segment_mean
-from labelwise.training.stages import Method, Stage
+from labelwise.core.model import LabelModel, Spec, as_float
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.train.stages import Method, Stage
 
 
 class MeanModel(LabelModel):

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.data.dataset import Dataset, Split
 from labelwise.fitting.choice import Wish, choose_method, decide, encoder_of
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Izf
 from tests.conftest import blobs, squares
 

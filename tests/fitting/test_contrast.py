@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, TrainData
-from labelwise.data.rng import BatchRng
-from labelwise.data.views import contrastive_augment
-from labelwise.errors import Interrupted, UsageError
+from labelwise.core.model import as_float
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
-from labelwise.model import as_float
-from labelwise.nn.encoder import Encoder
-from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
-from labelwise.settings import override
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.images.dataset import Dataset, TrainData
+from labelwise.support.errors import Interrupted, UsageError
+from labelwise.support.settings import override
+from labelwise.train.augment import Augment
+from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.loop import train
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Run
+from labelwise.train.views import contrastive_augment
 from tests.epochs import batches_of
 
 CPU = Run(device="cpu", seed=3)
@@ -80,10 +80,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         return len(calls) == step
 
     run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
+    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
     with pytest.raises(Interrupted, match=kind):
         train(small(kind), data, run)
-    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(small(kind), data, replace(run, resume=True))
     assert same(whole, resumed)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.read.packs import pack
 from labelwise.fitting.encoding import write_features
+from labelwise.images.dataset import Dataset
+from labelwise.images.sources.packs import pack
 from tests.conftest import blobs
 
 
@@ -26,7 +26,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("labelwise.files.os.fsync", full)
+    monkeypatch.setattr("labelwise.support.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write_features(features(9), file)
     assert file.read_bytes() == before

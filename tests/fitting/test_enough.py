@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import pytest
 
-from labelwise.errors import DataError
 from labelwise.fitting.enough import check_enough
 from labelwise.methods import Eszsl, Softmax, ZeroLabel
+from labelwise.support.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import bind
-from labelwise.data.dataset import Dataset, TrainData
-from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import bind
+from labelwise.core.model import LabelModel, Spec
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
+from labelwise.images.dataset import Dataset, TrainData
 from labelwise.methods import ImageMethod, Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
-from labelwise.model import LabelModel, Spec
-from labelwise.training.adversarial import Adversarial
-from labelwise.training.stages import Stage
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.stages import Stage
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 
@@ -203,8 +203,8 @@ def test_a_plain_fit_does_without_scipy() -> None:
     code = """
 import sys, torch
 import labelwise as lw
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.split.lookalikes import lookalike_groups
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.split.lookalikes import lookalike_groups
 features, targets = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 features[:, :3] += 3 * torch.eye(3)[targets]
 groups = lookalike_groups(features)

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset
-from labelwise.data.read.arrays import arrays
-from labelwise.data.split.files import apply_split, write_split
-from labelwise.data.split.make import Shares
-from labelwise.evaluate.part import choose_part
-from labelwise.evaluate.tested import leaked_rows
+from labelwise.evaluation.part import choose_part
+from labelwise.evaluation.tested import leaked_rows
 from labelwise.fitting.fit import fit
 from labelwise.fitting.steps import with_idle
+from labelwise.images.dataset import Dataset
+from labelwise.images.sources.arrays import arrays
+from labelwise.images.split.files import apply_split, write_split
+from labelwise.images.split.make import Shares
 from labelwise.methods import METHODS
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 from tests.cli.conftest import run as run
 
 CLOSED, CPU = METHODS["discriminant"](), Run(device="cpu")
@@ -50,7 +50,7 @@ def test_every_image_that_trained_is_known_to_evaluate() -> None:
     assert torch.equal(choose_part(classifier, data).split.images, data.split("test").images)
 
 
-@pytest.mark.filterwarnings("error::labelwise.errors.LabelwiseWarning")
+@pytest.mark.filterwarnings("error::labelwise.support.errors.LabelwiseWarning")
 def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
     divided = features(60)
     write_split(divided, tmp_path / "s.csv")

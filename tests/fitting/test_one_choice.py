@@ -10,10 +10,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset
-from labelwise.nn.backbone import Backbone
-from labelwise.nn.encoder import Encoder
-from labelwise.training.stages import Run
+from labelwise.images.dataset import Dataset
+from labelwise.train.networks.backbone import Backbone
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.stages import Run
 from labelwise_papers.benchmarks.rotations import rotated
 from tests.changed import description
 from tests.cli.conftest import run as run
@@ -45,12 +45,10 @@ class TinyPretrained(Backbone):
 @pytest.fixture(params=["pretrained encoder installed", "not installed"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
-    monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: there)
+    monkeypatch.setattr("labelwise.train.networks.efficientnet.is_installed", lambda: there)
     for place in ("backbones", "encoder"):
-        monkeypatch.setattr(f"labelwise.nn.{place}.EfficientNetLite0", TinyPretrained)
-    monkeypatch.setattr(
-        "labelwise.training.loop._out_of_patience", lambda _, now: now.epoch >= 2
-    )  # quick, in both ways
+        monkeypatch.setattr(f"labelwise.train.networks.{place}.EfficientNetLite0", TinyPretrained)
+    monkeypatch.setattr("labelwise.train.loop._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways
     return there
 
 
@@ -139,7 +137,7 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
 
 
 def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
-    from labelwise.data.read.files import at_side
+    from labelwise.images.sources.files import at_side
 
     data = lw.data.folder(folder_of(tmp_path, ""))
     assert at_side(data, 8).shape == (3, 8, 8)

@@ -7,14 +7,14 @@ from typer.testing import CliRunner
 
 import labelwise as lw
 from labelwise.cli.verbs import app
-from labelwise.data import finches
-from labelwise.errors import DataError, UsageError
+from labelwise.core.model import as_float
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import read_encoder, write_encoder
+from labelwise.images import finches
 from labelwise.methods import Encoder, ZeroLabel
-from labelwise.model import as_float
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
+from labelwise.support.errors import DataError, UsageError
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
 
 SMALL = Patches(width=60)
 
@@ -101,7 +101,7 @@ def test_wrong_use_is_told() -> None:
 
 def test_from_the_shell_and_into_a_classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = finches(per_species=20)
-    monkeypatch.setattr("labelwise.data.catalogue.finches", lambda: few)
+    monkeypatch.setattr("labelwise.images.catalogue.finches", lambda: few)
     file = tmp_path / "p.safetensors"
     words = ["pretrain", "finches", "--kind", "patches", "--set", "width=50", "--out", str(file), "--json", "--probe"]
     ran = CliRunner().invoke(app, words)

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.classifier import bind
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
-from labelwise.files import read_tensors, write_tensors
+from labelwise.core.classifier import bind
+from labelwise.core.model import as_float
 from labelwise.fitting.fit import fit
 from labelwise.fitting.pretraining import ContrastModel, fresh_encoder, pretrain, read_encoder, write_encoder
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax
-from labelwise.model import as_float
-from labelwise.nn.encoder import Encoder
+from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
+from labelwise.support.files import read_tensors, write_tensors
+from labelwise.train.networks.encoder import Encoder
 from tests.conftest import blobs
 from tests.fitting.test_contrast import CPU, SMALL, built, data_of, small
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.data.read import known
+from labelwise.images.sources import known
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
 
@@ -40,10 +40,10 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     monkeypatch.setattr(known, "FRESH", -1)  # a file just written counts as one written long ago
     for name in ("read_readable", "read_files"):
         monkeypatch.setattr(known, name, counting(getattr(known, name)))
-    monkeypatch.setattr("labelwise.data.split.lookalikes.F.interpolate", interpolate)
-    monkeypatch.setattr("labelwise.nn.efficientnet.is_installed", lambda: True)
-    monkeypatch.setattr("labelwise.nn.backbones.EfficientNetLite0", Counted)
-    monkeypatch.setattr("labelwise.nn.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
+    monkeypatch.setattr("labelwise.images.split.lookalikes.F.interpolate", interpolate)
+    monkeypatch.setattr("labelwise.train.networks.efficientnet.is_installed", lambda: True)
+    monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", Counted)
+    monkeypatch.setattr("labelwise.encoders.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
     return done
 
 

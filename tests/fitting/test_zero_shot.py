@@ -10,24 +10,24 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split, TrainData
-from labelwise.errors import DataError
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.core.classifier import Classifier, bind
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split, TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Eszsl, ImageMethod
+from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.ridge import Ridge
 from tests.changed import changed, exact, known_by_description, with_penalty
 from tests.conftest import blobs
+from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, by_vector
-from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
 
 POISON = -777.0
 RUN = Run(device="cpu")

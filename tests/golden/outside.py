@@ -184,7 +184,7 @@ def refusal(question: Callable[[], Any]) -> Any:
     try:
         return plain(question())
     except Exception as error:
-        if type(error).__module__ != "labelwise.errors":
+        if type(error).__module__ != "labelwise.support.errors":
             raise
         return {"refused": type(error).__name__}
 

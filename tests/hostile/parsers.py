@@ -15,25 +15,25 @@ import numpy as np
 import torch
 from PIL import Image
 
-from labelwise.data.labels.knowledge_files import read_labels
-from labelwise.data.labels.words import read_vectors
-from labelwise.data.read.audio import read_sounds, read_wav
-from labelwise.data.read.csv_files import read_csv
-from labelwise.data.read.decoding import Frame, UnreadableError, decode
-from labelwise.data.read.npz_files import read_npy_matrix
-from labelwise.data.read.packs import pack
-from labelwise.data.read.shards import shards
-from labelwise.data.read.tables import table
-from labelwise.data.survey import readable
-from labelwise.errors import LabelwiseError, UsageError
-from labelwise.files import read_tensors, write_tensors
-from labelwise.nn.weights import read_weights
-from labelwise.store import load
+from labelwise.core.store import load
+from labelwise.images.decode.decoding import Frame, UnreadableError, decode
+from labelwise.images.describe.knowledge_files import read_labels
+from labelwise.images.describe.words import read_vectors
+from labelwise.images.sources.audio import read_sounds, read_wav
+from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.npz_files import read_npy_matrix
+from labelwise.images.sources.packs import pack
+from labelwise.images.sources.shards import shards
+from labelwise.images.sources.tables import table
+from labelwise.images.survey import readable
+from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.support.files import read_tensors, write_tensors
+from labelwise.train.networks.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests import once
 from tests.changed import description
-from tests.data.tar_shards import write_tar
 from tests.hostile import corpus
+from tests.images.tar_shards import write_tar
 
 FEATURES = "f0,f1,label,split\n" + "1,2,a,train\n3,4,b,train\n5,6,a,test\n"
 KNOWN = {

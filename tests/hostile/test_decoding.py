@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.data.read import workers
-from labelwise.data.read.decoding import Frame, UnreadableError, decode
-from labelwise.data.read.headers import read_header
-from labelwise.data.read.workers import Crew, crew, decode_safely
-from tests.data.samples import noise
+from labelwise.images.decode import workers
+from labelwise.images.decode.decoding import Frame, UnreadableError, decode
+from labelwise.images.decode.headers import read_header
+from labelwise.images.decode.workers import Crew, crew, decode_safely
 from tests.hostile.pictures import BEYOND, chunk, encoded, exif_bomb, in_gif, in_jpeg, in_png, scan_bomb, segment
+from tests.images.samples import noise
 
 FRAME = Frame(16, 16, 3)
 SMALL = encoded(Image.fromarray(noise(40, 30)), "PNG")
@@ -97,7 +97,7 @@ def test_a_worker_is_without_torch() -> None:
 
 
 def test_one_that_takes_too_long_ends_its_worker_and_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    loose = "from labelwise.data.read import headers, workers; headers.SCANS = 10**9; workers.LEAST_SECONDS = workers.TIMES = 0; "
+    loose = "from labelwise.images.decode import headers, workers; headers.SCANS = 10**9; workers.LEAST_SECONDS = workers.TIMES = 0; "
     monkeypatch.setattr(workers, "BOOT", workers.BOOT.replace("from labelwise", f"{loose}from labelwise", 1))
     team = Crew(os.getpid())
     began = time.process_time()
@@ -169,7 +169,7 @@ def test_large_pictures_are_decoded_by_a_worker_and_small_ones_here(
 
 def test_workers_end_with_whoever_started_them() -> None:
     code = (
-        "import sys; from labelwise.data.read.workers import crew; crew().prepare(1); "
+        "import sys; from labelwise.images.decode.workers import crew; crew().prepare(1); "
         "print(crew()._idle[False][0]._process.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:

@@ -14,13 +14,13 @@ from PIL import Image
 from rich.text import Text
 
 from labelwise.cli.output import show, write_all_signs
-from labelwise.data.catalogue import load
-from labelwise.data.read.audio import list_wavs, read_wav
-from labelwise.data.read.pictures import list_files, list_pictures, read_files
-from labelwise.display import visible
-from labelwise.errors import DataError, LabelwiseWarning
-from labelwise.regular import open_regular, read_regular
-from labelwise.store import save
+from labelwise.core.store import save
+from labelwise.images.catalogue import load
+from labelwise.images.decode.pictures import list_files, list_pictures, read_files
+from labelwise.images.sources.audio import list_wavs, read_wav
+from labelwise.support.display import visible
+from labelwise.support.errors import DataError, LabelwiseWarning
+from labelwise.support.regular import open_regular, read_regular
 from tests.hostile.folders import ODD, biting_folder
 from tests.hostile.pictures import encoded
 from tests.server.conftest import model_of

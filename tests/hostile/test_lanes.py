@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
-from labelwise.data.read import workers
-from labelwise.data.read.workers import Crew, Worker, crew
+from labelwise.images.decode import workers
+from labelwise.images.decode.workers import Crew, Worker, crew
 from labelwise.server.batches import Batches
 from labelwise.server.lanes import LONG, Lanes, seconds_of
 from labelwise.server.refusals import Refusal

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import labelwise as lw
+from labelwise.core.store import load
 from labelwise.server import present as module
 from labelwise.server import records
 from labelwise.server.database import Database
 from labelwise.server.lessons import Lesson, joined, lesson_of, unpacked
 from labelwise.server.present import Present
-from labelwise.store import load
 from tests.server.asking import images_of, saved
 from tests.server.test_changes import teach
 

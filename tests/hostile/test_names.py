@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 import labelwise as lw
 from labelwise.cli.output import Terminal, plain_table, styled
 from labelwise.cli.verbs import app
-from labelwise.data.dataset import Dataset, Split
-from labelwise.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
-from labelwise.labels import Labels
-from labelwise.report import report
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.reporting import report
 from labelwise.server.running import _log
 from labelwise.server.settings import Service
+from labelwise.support.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
 from tests import once
 from tests.conftest import blobs, quick
 from tests.generating import generating
@@ -278,7 +278,7 @@ def test_a_log_has_one_line_for_each_record(kind: Literal["plain", "json"], caps
 
 def test_nothing_else_makes_rich_text() -> None:
     """A verb that wrote markup, or made rich text by itself, would forget what ``output`` sees to."""
-    own = ("cli/output.py", "demo.py", "training/loop.py")
+    own = ("cli/output.py", "demo.py", "train/loop.py")
     for path in [*SOURCES.glob("labelwise*/**/*.py")]:
         if not str(path).endswith(own):
             text = path.read_text()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelwise import limits
+from labelwise.support import limits
 from tests.hostile import corpus
 from tests.hostile.parsers import PARSERS
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.data import load
-from labelwise.data.read.tar_files import read_tar
-from labelwise.data.survey import readable
-from labelwise.errors import DataError
-from tests.data.samples import png
-from tests.data.tar_shards import numbered, write_tar
+from labelwise.images import load
+from labelwise.images.sources.tar_files import read_tar
+from labelwise.images.survey import readable
+from labelwise.support.errors import DataError
+from tests.images.samples import png
+from tests.images.tar_shards import numbered, write_tar
 
 
 def add(tar: tarfile.TarFile, name: str, content: bytes = b"", **settings: object) -> None:

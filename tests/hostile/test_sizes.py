@@ -16,15 +16,15 @@ from safetensors.torch import save_file
 from scipy.io import savemat
 
 import labelwise as lw
-from labelwise import limits
-from labelwise.data.labels.knowledge_files import read_labels
-from labelwise.data.labels.words import read_vectors
-from labelwise.data.read.audio import read_sounds
-from labelwise.data.read.csv_files import read_csv
-from labelwise.data.read.parquet_files import read_parquet
-from labelwise.errors import DataError, LabelwiseError, StoreError, UsageError, suggest
-from labelwise.files import read_tensors
-from labelwise.nn.weights import read_weights
+from labelwise.images.describe.knowledge_files import read_labels
+from labelwise.images.describe.words import read_vectors
+from labelwise.images.sources.audio import read_sounds
+from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.parquet_files import read_parquet
+from labelwise.support import limits
+from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError, suggest
+from labelwise.support.files import read_tensors
+from labelwise.train.networks.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
 from tests.forks import Fork, shell
 from tests.hostile import corpus
@@ -55,7 +55,7 @@ def peak_of(code: str, *words: str) -> int:
     """The most memory in megabytes that a few lines of Python take beyond what they take without their last one."""
     script = (
         "import resource, sys\n"
-        "from labelwise.errors import LabelwiseError\n"
+        "from labelwise.support.errors import LabelwiseError\n"
         f"{code.rpartition(chr(10))[0]}\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"try:\n    {code.rpartition(chr(10))[2]}\nexcept LabelwiseError as error:\n    pass\n"

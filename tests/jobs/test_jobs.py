@@ -14,19 +14,19 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read import readable
-from labelwise.data.read.workers import decode_safely
-from labelwise.errors import LabelwiseError, UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode import readable
+from labelwise.images.decode.workers import decode_safely
+from labelwise.images.describe.labels import Labels
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.jobs.parts import ABOUT
-from labelwise.labels import Labels
 from labelwise.methods import Discriminant
-from labelwise.store import load, save
-from labelwise.training.stages import Run
+from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.train.stages import Run
 from tests.cli.conftest import run as run
 from tests.contract.subjects import trained
 

@@ -4,11 +4,11 @@ from sklearn import decomposition
 from torch.nn.functional import normalize
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import UsageError
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import ZeroLabel
 from labelwise.methods.shared.centring import PCA, Centring, Flattening
+from labelwise.support.errors import UsageError
 from tests.contract.subjects import roundtrip
 
 

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import Classifier, bind
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import Dataset, TrainData
-from labelwise.data.rng import BatchRng
-from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.tested import Tested
-from labelwise.evaluate.zero_shot import evaluate_zero_shot
+from labelwise.core.classifier import Classifier, bind
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
+from labelwise.images.dataset import Dataset, TrainData
 from labelwise.methods import Clarel, Encoder
-from labelwise.methods.clarel import ClarelModel
-from labelwise.methods.shared.texts import SentenceReader, VectorReader
-from labelwise.training.stages import Run, Stage
+from labelwise.methods.clarel.method import ClarelModel
+from labelwise.methods.clarel.sentences import SentenceReader, VectorReader
+from labelwise.support.errors import DataError, UsageError
+from labelwise.train.batches import Batch
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Run, Stage
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
 from tests.once import once

@@ -8,20 +8,20 @@ import torch
 from sklearn import linear_model
 from torch import Tensor
 
-from labelwise.classifier import bind
-from labelwise.data.dataset import TrainData
-from labelwise.errors import DataError, UsageError
+from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.labels import Labels
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.zero_shot import BilinearModel, LabelSource, ZeroShotMethod
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.support.errors import DataError, UsageError
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge
+from tests.core.test_balance import harmonic, slow_curve
 from tests.described import by_vector, sentences
-from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
 

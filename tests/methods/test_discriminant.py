@@ -8,19 +8,20 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.core import platt as calibration
+from labelwise.core.classifier import Classifier
+from labelwise.core.metrics import confusion_matrix
 from labelwise.fitting.choice import decide
 from labelwise.fitting.estimate import _confused
 from labelwise.fitting.fit import fit
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
-from labelwise.methods.discriminant import DiscriminantModel
-from labelwise.metrics import confusion_matrix
-from labelwise.ops import calibration, discriminant
-from labelwise.ops.discriminant import root_features
-from labelwise.training.stages import Run
+from labelwise.methods.discriminant import whitening as discriminant
+from labelwise.methods.discriminant.method import DiscriminantModel
+from labelwise.methods.discriminant.whitening import root_features
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.stages import Run
 
 CPU = Run(device="cpu")
 D = 24

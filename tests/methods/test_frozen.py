@@ -11,23 +11,23 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from labelwise.api import explain, teach
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.packs import pack
-from labelwise.errors import DataError, Interrupted, StoreError, UsageError
+from labelwise.core.model import as_float
+from labelwise.core.store import load, save
 from labelwise.fitting.encoding import encode_dataset, write_features
 from labelwise.fitting.fit import fit, training_data
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.packs import pack
 from labelwise.methods import Encoder, ImageMethod, Indicator, Multilabel, Softmax
 from labelwise.methods.shared.linear import LinearModel
-from labelwise.model import as_float
-from labelwise.nn.backbone import Backbone
-from labelwise.nn.backbones import build_backbone
-from labelwise.nn.image_encoder import LENGTH, ImageEncoder
-from labelwise.nn.networks import ConvNet
-from labelwise.store import load, save
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.support.errors import DataError, Interrupted, StoreError, UsageError
+from labelwise.train.augment import Augment
+from labelwise.train.loop import train
+from labelwise.train.networks.backbone import Backbone
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
+from labelwise.train.networks.networks import ConvNet
+from labelwise.train.stages import Run
 
 CPU = Run(device="cpu")
 
@@ -171,10 +171,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         calls.append(1)
         return len(calls) == 45
 
-    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
+    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
     with pytest.raises(Interrupted):
         train(method, data, Run(device="cpu", folder=tmp_path / "run"))
-    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(method, data, Run(device="cpu", folder=tmp_path / "run", resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name

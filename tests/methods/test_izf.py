@@ -12,26 +12,26 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.api import teach
-from labelwise.classifier import bind
-from labelwise.data import load
-from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
+from labelwise.core.balance import balance_curve
+from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.labels import Labels
+from labelwise.images import load
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
+from labelwise.methods.izf.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
+from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
 from labelwise.methods.shared.generated import GeneratedSoftmax, fit_softmax, noise
-from labelwise.methods.shared.izf_model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.zero_shot import label_folds
-from labelwise.ops.balance import balance_curve
-from labelwise.settings import from_plain, to_plain
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import from_plain, to_plain
+from labelwise.train.loop import train
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.stages import Run
+from tests.core.test_balance import harmonic, slow_curve
 from tests.described import DIAGONAL, by_text, by_vector
 from tests.epochs import batches_of
-from tests.ops.test_balance import harmonic, slow_curve
 
 RUN = Run(device="cpu")
 SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2, "own": 0.3, "vector_power": 0.7, "flat": 0.2}
@@ -210,7 +210,7 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
     assert isinstance(found.model, FlowModel)
     assert found.model.solution == trained(Izf(epochs=0), data).solution
-    monkeypatch.setattr("labelwise.methods.izf.label_folds", lambda only: iter([only]))
+    monkeypatch.setattr("labelwise.methods.izf.method.label_folds", lambda only: iter([only]))
     model = trained(Izf(epochs=0), data)
     assert model.solution is not None
     best, chosen = merit(model, data), model.solution._asdict()

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.rng import BatchRng
-from labelwise.errors import UsageError
+from labelwise.core.model import Compares, as_float
 from labelwise.fitting.fit import fit, training_data
+from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Prototype, Softmax
-from labelwise.methods.prototype import Head, PrototypeModel, pair_loss
+from labelwise.methods.prototype.method import Head, PrototypeModel, pair_loss
 from labelwise.methods.shared.linear import Encoder
-from labelwise.model import Compares, as_float
+from labelwise.support.errors import UsageError
 from labelwise.tasks.similarity import all_alike
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.train.batches import Batch
+from labelwise.train.loop import train
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Run
 from tests.conftest import quick
 from tests.epochs import batches_of
 

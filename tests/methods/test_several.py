@@ -8,18 +8,18 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 import labelwise as lw
-from labelwise.data.batches import Batch
-from labelwise.data.rng import BatchRng
-from labelwise.errors import UsageError
-from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.evaluate.tested import Tested
+from labelwise.core.model import Spec
+from labelwise.evaluation.multilabel import evaluate_multilabel
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
-from labelwise.labels import Labels
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Indicator, Multilabel
-from labelwise.methods.indicator import IndicatorModel
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.methods.shared.linear import Encoder
-from labelwise.model import Spec
-from labelwise.ops.negatives import sample_wrong_labels
+from labelwise.support.errors import UsageError
+from labelwise.train.batches import Batch
+from labelwise.train.rng import BatchRng
 from tests.conftest import quick, squares
 
 K = 6

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.data.dataset import Dataset, Split, TrainData
+from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit, training_data
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split, TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Indicator, Prototype, Softmax
-from labelwise.methods.discriminant import Discriminant
+from labelwise.methods.discriminant.copies import together
+from labelwise.methods.discriminant.method import Discriminant
+from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import ROOT, UNIT, StartedMethod, StartedModel
-from labelwise.ops.discriminant import closed_form_rows
-from labelwise.ops.linear import linear_scores
-from labelwise.ops.lookalikes import together
-from labelwise.store import load, save
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.methods.shared.statistics import linear_scores
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 
 CPU = Run(device="cpu")
 KINDS: list[StartedMethod] = [
@@ -148,7 +148,7 @@ def test_one_thread_while_it_trains(fails: bool, monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_but_label_embeddings_may_lie_between_features_and_scores() -> None:
-    from labelwise.nn.encoder import Encoder
+    from labelwise.train.networks.encoder import Encoder
 
     model = fit(features(), Softmax(encoder=Encoder(code_size=4), epochs=2), CPU).model
     assert isinstance(model, StartedModel)

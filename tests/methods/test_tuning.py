@@ -9,19 +9,19 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import linear
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import Interrupted, UsageError
+from labelwise.core.store import load, save
 from labelwise.fitting.choice import Wish, decide
 from labelwise.fitting.fit import fit, training_data
 from labelwise.fitting.tuning import before_tuning, tuning_lines
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
-from labelwise.methods.discriminant import DiscriminantModel
+from labelwise.methods.discriminant.method import DiscriminantModel
 from labelwise.methods.shared.tuning import PACE, Head, Tune
-from labelwise.nn.backbones import build_backbone
-from labelwise.store import load, save
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.support.errors import Interrupted, UsageError
+from labelwise.train.loop import train
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.stages import Run
 
 CPU = Run(device="cpu")
 SIDE, LABELS = 16, 4

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.evaluate.naming import cluster_images
+from labelwise.core.store import load, save
+from labelwise.evaluation.naming import cluster_images
 from labelwise.fitting.naming import name_clusters, uncertain_clusters
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.shared.transport import Clustering, Matching
-from labelwise.methods.zero_label import NamedModel
-from labelwise.store import load, save
+from labelwise.methods.zero_label.method import NamedModel
+from labelwise.methods.zero_label.transport import Clustering, Matching
+from labelwise.support.errors import UnsupportedError, UsageError
 
 STRUCTURE = ZeroLabel(restarts=3, search=50)
 SHORT = Matching(steps=6, batch=30, iterations=50)
@@ -197,7 +197,7 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     data = world()
     named = replace(data, labels=Labels(names=("cat", "dog", "ship", "truck", "frog")))
     monkeypatch.setattr(
-        "labelwise.methods.shared.label_prior.encode_sentences",
+        "labelwise.methods.zero_label.label_prior.encode_sentences",
         lambda texts, _: torch.eye(len(texts), 7) + torch.rand(7),
     )
     classifier = lw.fit(named, replace(STRUCTURE, prior="sentences"), CPU)
@@ -206,7 +206,7 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     def missing(*_: object) -> None:
         raise AssertionError("sentences were read again")
 
-    monkeypatch.setattr("labelwise.methods.shared.label_prior.encode_sentences", missing)
+    monkeypatch.setattr("labelwise.methods.zero_label.label_prior.encode_sentences", missing)
     opened = load(tmp_path / "named.lw", device="cpu")
     torch.testing.assert_close(
         opened.scores(data.split("test").images).log_odds, classifier.scores(data.split("test").images).log_odds
@@ -225,9 +225,11 @@ def test_sentences_are_read_where_they_can_be(installed: bool, prior: str, monke
         read.extend(texts)
         return torch.eye(len(texts), 20)
 
-    monkeypatch.setattr("labelwise.nn.sentence_transformer.find_spec", lambda _: object() if installed else None)
-    monkeypatch.setattr("labelwise.methods.shared.label_prior.encode_sentences", encode)
-    monkeypatch.setattr("labelwise.methods.shared.kinds.encode_sentences", encode)
+    monkeypatch.setattr(
+        "labelwise.images.describe.sentence_transformer.find_spec", lambda _: object() if installed else None
+    )
+    monkeypatch.setattr("labelwise.methods.zero_label.label_prior.encode_sentences", encode)
+    monkeypatch.setattr("labelwise.methods.zero_label.kinds.encode_sentences", encode)
     method = ZeroLabel(encoder=Encoder(backbone="convnet", width=4), restarts=1, search=5, smooth=5)
     classifier = lw.fit(pictures(), method, CPU)
     assert classifier.origin.summary["naming"]["prior"] == prior

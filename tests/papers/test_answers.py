@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError, UsageError
-from labelwise.evaluate.tested import Tested
-from labelwise.labels import Labels
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import Spec
+from labelwise.evaluation.tested import Tested
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
-from labelwise.methods.indicator import IndicatorModel
-from labelwise.model import Spec
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.analyses.answers import (
     answer_calibration,
     draw_calibration,

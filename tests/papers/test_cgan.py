@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.settings import from_plain, to_plain
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.images.dataset import TrainData
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import from_plain, to_plain
+from labelwise.train.loop import train
+from labelwise.train.stages import Run
 from labelwise_papers.baselines.cgan import Cgan, CganModel, GanOptimizer
 from tests.described import UNSEEN, by_vector
 from tests.epochs import batches_of

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from labelwise.classifier import bind
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
-from labelwise.data.rng import BatchRng
-from labelwise.errors import UsageError
+from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import plan_runs
+from labelwise.images.dataset import TrainData
 from labelwise.methods import Encoder
 from labelwise.methods.shared.zero_shot import BilinearModel
-from labelwise.training.loop import train
-from labelwise.training.stages import Run
+from labelwise.support.errors import UsageError
+from labelwise.train.batches import Batch
+from labelwise.train.loop import train
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
 from tests.conftest import blobs
 from tests.described import by_vector

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.classifier import bind
-from labelwise.data import load
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.core.classifier import bind
+from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import fit
+from labelwise.images import load
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl, ImageMethod
-from labelwise.methods.prototype import PrototypeModel
-from labelwise.model import LabelModel
-from labelwise.training.stages import Method, Run
+from labelwise.methods.prototype.method import PrototypeModel
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses import domains as module
 from labelwise_papers.analyses.domains import (
     Candidate,

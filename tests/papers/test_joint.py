@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.evaluation.plane import Projection
+from labelwise.images.dataset import Split
 from labelwise.methods import METHODS
-from labelwise.methods.indicator import IndicatorModel
-from labelwise.ops.plane import Projection
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise_papers.analyses.joint import JointView, draw_joint, joint_embeddings, joint_view
 from tests.conftest import blobs
 from tests.papers.test_answers import untrained

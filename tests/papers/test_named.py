@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.errors import UnsupportedError
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import Classifier
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
-from labelwise.training.stages import Run
+from labelwise.support.errors import UnsupportedError
+from labelwise.train.stages import Run
 from labelwise_papers.analyses.named import answer_curve, evaluate_named
 from tests.conftest import blobs, quick
 

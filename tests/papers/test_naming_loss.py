@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.labels import Labels
-from labelwise.methods.shared.label_prior import LabelPrior, label_similarity
-from labelwise.methods.shared.transport import guided_cost
-from labelwise.training.stages import Run
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.zero_label.label_prior import LabelPrior, label_similarity
+from labelwise.methods.zero_label.transport import guided_cost
+from labelwise.train.stages import Run
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
 from labelwise_papers.reproduce.measures import objective
 from labelwise_papers.reproduce.subject import Subject

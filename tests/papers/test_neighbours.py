@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from labelwise.classifier import Classifier, bind
-from labelwise.errors import UsageError
+from labelwise.core.classifier import Classifier, bind
 from labelwise.methods import METHODS
-from labelwise.methods.indicator import IndicatorModel
+from labelwise.methods.indicator.method import IndicatorModel
+from labelwise.support.errors import UsageError
 from labelwise_papers.analyses.neighbours import nearest_labels
 from tests.conftest import blobs
 from tests.papers.test_answers import untrained

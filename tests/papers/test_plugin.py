@@ -10,7 +10,7 @@ from labelwise_papers import plugin
 def test_a_benchmark_is_known_in_python_without_the_shell() -> None:
     script = """
 import sys
-from labelwise.plugins import plugin_with
+from labelwise.support.plugins import plugin_with
 
 assert plugin_with("cifar10") is not None
 assert "labelwise.cli" not in sys.modules

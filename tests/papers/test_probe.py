@@ -7,12 +7,12 @@ import pytest
 import torch
 from sklearn.linear_model import SGDClassifier
 
-from labelwise.classifier import bind
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError
-from labelwise.evaluate.tested import Tested
-from labelwise.labels import Labels
+from labelwise.core.classifier import bind
+from labelwise.evaluation.tested import Tested
+from labelwise.images.dataset import Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
+from labelwise.support.errors import DataError
 from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import changed, made_from
 from tests.described import Table

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.classifier import bind
-from labelwise.data.augment import Augment
-from labelwise.data.dataset import Dataset
-from labelwise.data.split.divide import pool, resplit
-from labelwise.errors import UsageError
-from labelwise.evaluate.episodes import EpisodeSettings
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import bind
+from labelwise.core.model import as_float
+from labelwise.evaluation.episodes import EpisodeSettings
+from labelwise.evaluation.robust import RobustSettings, evaluate_robust
+from labelwise.evaluation.tested import Tested
+from labelwise.images.dataset import Dataset
+from labelwise.images.split.divide import pool, resplit
 from labelwise.methods import Encoder, Prototype, Softmax
 from labelwise.methods.shared.linear import LinearModel
-from labelwise.model import as_float
-from labelwise.ops.attacks import Fgsm, Pgd
-from labelwise.training.adversarial import Adversarial
+from labelwise.support.errors import UsageError
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.attacks import Fgsm, Pgd
+from labelwise.train.augment import Augment
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 
@@ -153,8 +153,8 @@ def test_rules_on_embeddings_alone() -> None:
 def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     pytest.importorskip("pytorch_metric_learning")
     from labelwise.fitting.fit import fit
-    from labelwise.training.optimizers import Optimizer
-    from labelwise.training.stages import Run
+    from labelwise.train.optimizers import Optimizer
+    from labelwise.train.stages import Run
 
     shared: dict[str, Any] = {
         "encoder": BASE.encoder,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.measures import MEASURES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, bind
-from labelwise.errors import DataError, UnsupportedError, UsageError
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import Locates, as_float
+from labelwise.images.view import View
 from labelwise.methods import METHODS
-from labelwise.model import Locates, as_float
-from labelwise.view import View
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise_papers.analyses.saliency import draw_saliency, pixel_shares, salient_share
 from tests.conftest import quick
 from tests.described import Table

@@ -11,23 +11,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.rng import BatchRng
-from labelwise.data.views import TwoViews, contrastive_augment
-from labelwise.errors import Interrupted, UsageError
+from labelwise.core.model import as_float
+from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit, training_data
+from labelwise.images.dataset import Dataset, Split
 from labelwise.methods.shared.linear import Encoder
-from labelwise.model import as_float
-from labelwise.nn.backbones import build_backbone
-from labelwise.nn.image_encoder import LENGTH
-from labelwise.ops.contrastive import supervised_contrastive
-from labelwise.settings import override
-from labelwise.store import load, save
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Run
+from labelwise.support.errors import Interrupted, UsageError
+from labelwise.support.settings import override
+from labelwise.train.augment import Augment
+from labelwise.train.batches import Batch
+from labelwise.train.contrastive import supervised_contrastive
+from labelwise.train.loop import train
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.rng import BatchRng
+from labelwise.train.stages import Run
+from labelwise.train.views import TwoViews, contrastive_augment
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
 from tests.epochs import batches_of
 
@@ -148,10 +148,10 @@ def test_an_interrupted_run_continues_to_the_same_weights(
         return len(calls) == step
 
     run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.training.loop.any_process", stop)
+    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
     with pytest.raises(Interrupted, match="contrast" if step <= 12 else "head"):
         train(SMALL, data, run)
-    monkeypatch.setattr("labelwise.training.loop.any_process", lambda flag, device: flag)
+    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(SMALL, data, replace(run, resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name

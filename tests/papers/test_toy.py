@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 from labelwise_papers.toy import CENTRES, SPREAD, Kind, ToyResult, draw_toy, run_toy, seen_batch
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from labelwise.ops.attacks import Pgd, Problem
+from labelwise.train.attacks import Pgd, Problem
 from labelwise_papers.analyses.weak_attacks import OfProbabilities
 
 

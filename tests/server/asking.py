@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from labelwise.store import save
+from labelwise.core.store import save
 from tests.conftest import blobs
 from tests.server.conftest import model_of
 

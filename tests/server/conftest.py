@@ -18,9 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import Classifier
+from labelwise.core.classifier import Classifier
 from labelwise.fitting.fit import fit
-from labelwise.training.stages import Run
+from labelwise.train.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.once import once

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.data.read.decoding import Frame
+from labelwise.images.decode.decoding import Frame
 from labelwise.server.batches import Answer, Batches
 from labelwise.server.lessons import State
 from labelwise.server.present import Served

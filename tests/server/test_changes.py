@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import Classifier
-from labelwise.errors import StoreError
+from labelwise.core.classifier import Classifier
+from labelwise.core.store import load
 from labelwise.server import present as module
 from labelwise.server.lessons import UNDO, State, lesson_of, unpacked
 from labelwise.server.present import Present, bake, folder_of
@@ -24,8 +24,8 @@ from labelwise.server.records import crc_of
 from labelwise.server.refusals import Refusal
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
-from labelwise.store import load
-from labelwise.writable import sole_writer
+from labelwise.support.errors import StoreError
+from labelwise.support.writable import sole_writer
 from tests.forks import Fork
 from tests.server.asking import images_of, saved
 

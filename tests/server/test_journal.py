@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from labelwise.description import digest_of
-from labelwise.errors import StoreError
+from labelwise.core.description import digest_of
+from labelwise.core.store import load
 from labelwise.server.present import Present, folder_of
-from labelwise.store import load
+from labelwise.support.errors import StoreError
 from tests.server.asking import images_of, png, saved, serving
 
 HERE = Path(__file__).parent / "journals"

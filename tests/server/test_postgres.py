@@ -20,14 +20,14 @@ import psycopg
 from postgres_server import CannotStartError, Server
 from starlette.testclient import TestClient
 
-from labelwise.errors import StoreError, UsageError
+from labelwise.core.store import load
 from labelwise.server import follower, postgres
 from labelwise.server.lessons import State
 from labelwise.server.postgres import Postgres
 from labelwise.server.present import Present, bake, folder_of
 from labelwise.server.refusals import Refusal
 from labelwise.server.settings import Service
-from labelwise.store import load
+from labelwise.support.errors import StoreError, UsageError
 from tests.server import test_changes
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.test_changes import Open, same, teach
@@ -215,7 +215,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from labelwise.server.present import Present
-from labelwise.store import load
+from labelwise.core.store import load
 from tests.server.test_changes import teach
 present = Present(load(sys.argv[1]), Path(sys.argv[1]), state=sys.argv[2])
 teach(present, "whole")

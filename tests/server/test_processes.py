@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from labelwise.data import finches
+from labelwise.images import finches
 from tests.server.asking import PNG, form, images_of, png, saved
 from tests.server.services import Running
 
@@ -39,7 +39,7 @@ def client(service: Running) -> httpx.Client:
 
 def test_changes_survive_being_killed_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "Running", Running)
-    monkeypatch.setattr("labelwise.data.finches", partial(finches, per_species=4))
+    monkeypatch.setattr("labelwise.images.finches", partial(finches, per_species=4))
     history = asyncio.run(benchmark.survive(saved(tmp_path), rounds=2, changes=12, readers=4))
     assert history.wrong == []
     assert history.kills == 2
@@ -152,9 +152,9 @@ def patiently(one: httpx.Client, path: str) -> Any:
 
 
 def test_what_cannot_be_served_leaves_nothing_behind(tmp_path: Path) -> None:
-    from labelwise.errors import StoreError, UsageError
     from labelwise.server.running import serve
     from labelwise.server.settings import Service
+    from labelwise.support.errors import StoreError, UsageError
 
     with pytest.raises(StoreError, match="No saved classifier"):
         serve(Service(model=tmp_path / "none.lw"))

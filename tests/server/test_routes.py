@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.errors import UsageError
+from labelwise.core.model import LabelModel
+from labelwise.core.store import save
 from labelwise.methods import METHODS
-from labelwise.model import LabelModel
-from labelwise.store import save
+from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery_files import add_files, gallery_of_files
 from labelwise.tasks.gallery_store import create_gallery
 from tests.conftest import blobs
@@ -281,7 +281,7 @@ def test_a_model_of_features_is_refused(tmp_path: Path) -> None:
     data = blobs()
     flat = {name: replace(s, images=s.images.flatten(1).float()) for name, s in data.splits.items()}
     save(lw.fit(replace(data, splits=flat), lw.methods.Softmax(epochs=1)), tmp_path / "f.lw")
-    with pytest.raises(lw.errors.UsageError, match="precomputed features"), serving(tmp_path / "f.lw"):
+    with pytest.raises(UsageError, match="precomputed features"), serving(tmp_path / "f.lw"):
         pass
 
 

@@ -266,8 +266,8 @@ def test_a_fault_is_logged_with_an_id_and_told_without_a_trace(
 
 
 def test_settings_are_checked() -> None:
-    from labelwise.errors import UsageError
     from labelwise.server.settings import Service
+    from labelwise.support.errors import UsageError
 
     for wrong in ({"workers": 0}, {"port": 70_000}, {"rate": -1.0}, {"token": " "}, {"token": "ä"}, {"timeout": 0.0}):
         with pytest.raises(UsageError):

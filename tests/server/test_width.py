@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save as bytes_of
 
 import labelwise as lw
-from labelwise.classifier import Classifier
+from labelwise.core.classifier import Classifier
 from labelwise.server.lessons import joined, lesson_of, without
 from tests.methods.test_discriminant import CPU, narrow_data, wide_label
 

@@ -3,7 +3,7 @@
 import pytest
 
 import labelwise as lw
-from labelwise.errors import UnsupportedError, UsageError
+from labelwise.support.errors import UnsupportedError, UsageError
 from tests.contract.subjects import trained
 
 

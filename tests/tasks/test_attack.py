@@ -7,18 +7,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from labelwise.classifier import Classifier, bind
-from labelwise.errors import UnsupportedError, UsageError
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import as_float, prepared
 from labelwise.fitting.fit import fit
-from labelwise.labels import Labels
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Encoder, Softmax
-from labelwise.model import as_float, prepared
-from labelwise.nn.backbones import build_backbone
-from labelwise.ops.attacks import Pgd, margin
-from labelwise.ops.square_attack import Square
+from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.attack import AttackSettings, attack, scores_of
-from labelwise.training.adversarial import Adversarial
-from labelwise.training.stages import Run
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.attacks import Pgd, margin
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.square_attack import Square
+from labelwise.train.stages import Run
 from tests.changed import changed, exact
 from tests.conftest import squares
 from tests.described import Table

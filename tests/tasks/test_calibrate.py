@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.calibration import Calibration
-from labelwise.metrics import expected_calibration_error
-from labelwise.ops.calibration import fit_temperature
+from labelwise.core.calibration import Calibration
+from labelwise.core.metrics import expected_calibration_error
+from labelwise.core.platt import fit_temperature
 from labelwise.tasks.calibrate import fit_calibration
 
 LEVELS = 5

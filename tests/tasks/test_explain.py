@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import bind
-from labelwise.errors import UnsupportedError, UsageError
+from labelwise.core.classifier import bind
 from labelwise.methods import METHODS
-from labelwise.settings import override
+from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.settings import override
 from tests.contract.subjects import pictures, trained
 
 

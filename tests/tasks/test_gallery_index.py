@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.api import retrieve
-from labelwise.errors import StoreError, UsageError
-from labelwise.files import read_tensors, write_tensors
+from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.files import read_tensors, write_tensors
 from labelwise.tasks import gallery_index as module
 from labelwise.tasks import retrieve as retrieving
 from labelwise.tasks.gallery import Gallery, load_gallery

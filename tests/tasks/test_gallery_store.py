@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from labelwise.api import retrieve
-from labelwise.errors import StoreError, UsageError
+from labelwise.support.errors import StoreError, UsageError
 from labelwise.tasks import gallery_files as module
 from labelwise.tasks.gallery import Gallery, make_gallery
 from labelwise.tasks.gallery_files import add_files, dates_of, gallery_of_files

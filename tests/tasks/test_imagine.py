@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from labelwise.classifier import bind
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.labels import Labels
-from labelwise.model import Generates
+from labelwise.core.classifier import bind
+from labelwise.core.model import Generates
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.imagine import Imagined, image_features, imagine
 from tests.conftest import blobs
 from tests.described import Table

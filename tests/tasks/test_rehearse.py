@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
+from labelwise.core.classifier import Classifier
 from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Split
 from labelwise.methods import Discriminant, Softmax
 from labelwise.tasks.teach import Rehearsal, rehearse, teach
-from labelwise.training.stages import Method
+from labelwise.train.stages import Method
 from tests.methods.test_discriminant import CPU, data_of, features
 
 

@@ -7,8 +7,8 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.api import retrieve
-from labelwise.errors import DataError, StoreError, UsageError
-from labelwise.model import Compares
+from labelwise.core.model import Compares
+from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.tasks import retrieve as module
 from labelwise.tasks.gallery import Gallery, load_gallery, make_gallery
 from labelwise.tasks.gallery_files import gallery_of_files

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.classifier import Classifier, bind
+from labelwise.core.balance import balance_curve
+from labelwise.core.classifier import Classifier, bind
 from labelwise.fitting.zero_shot import fit_zero_shot
-from labelwise.labels import Labels
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Eszsl, ImageMethod
-from labelwise.ops.balance import balance_curve
 from labelwise.tasks.calibrate import calibrate
 from tests.changed import changed, known_by_description, with_penalty
+from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, Distances, Table, by_vector
 from tests.once import once
-from tests.ops.test_balance import applied, harmonic, slow_accuracies, slow_curve
 
 LABELS = Labels(names=("a", "b", "c", "d", "e"))
 KINDS = {"offset": Table, "scale": Distances}

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import NONE, UNKNOWN, Classifier
-from labelwise.data.dataset import Split
-from labelwise.errors import DataError
-from labelwise.evaluate.multilabel import evaluate_multilabel
-from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import NONE, UNKNOWN, Classifier
+from labelwise.core.ranking import average_precisions
+from labelwise.evaluation.multilabel import evaluate_multilabel
+from labelwise.evaluation.outliers import evaluate_outliers
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
-from labelwise.ops.ranking import average_precisions
-from labelwise.training.checkpoint import run_identity
+from labelwise.images.dataset import Split
+from labelwise.support.errors import DataError
+from labelwise.train.checkpoint import run_identity
 from tests.changed import description
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs

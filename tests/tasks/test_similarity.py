@@ -3,16 +3,16 @@ import torch
 from torch.nn.functional import normalize
 
 from labelwise.api import fit_verification, verify
-from labelwise.classifier import Classifier
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.model import LabelModel, Whitens
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LabelModel, Whitens
+from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.retrieve import search
 from labelwise.tasks.similarity import By, all_alike, compared, cosines, known_scores, row_alike
 from labelwise.tasks.verify import pair_scores, scored_pairs
-from labelwise.training.stages import Method
+from labelwise.train.stages import Method
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
-from tests.evaluate.test_verification import noisy
+from tests.evaluation.test_verification import noisy
 from tests.tasks.test_several import trained as several
 
 TEST = noisy(blobs().split("test"))

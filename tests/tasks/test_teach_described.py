@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError, LabelwiseError, UnsupportedError, UsageError
-from labelwise.labels import Labels
+from labelwise.core.classifier import Classifier
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Eszsl, ImageMethod, Indicator
-from labelwise.training.optimizers import Optimizer
+from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError, UsageError
+from labelwise.train.optimizers import Optimizer
 from tests.once import once
 
 COLOURS = ("red", "green", "blue", "yellow", "white")

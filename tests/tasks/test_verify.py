@@ -7,9 +7,9 @@ import torch
 
 import labelwise as lw
 from labelwise.api import fit_verification, verify
-from labelwise.errors import DataError, UsageError
-from labelwise.metrics import equal_error_rate
-from labelwise.model import Compares
+from labelwise.core.metrics import equal_error_rate
+from labelwise.core.model import Compares
+from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import pair_scores, scored_pairs
 from tests.changed import changed, description

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from labelwise.display import to_cell
-from labelwise.errors import DataError, UsageError, listing, suggest
-from labelwise.interruption import unbroken
-from labelwise.writable import check_writable
+from labelwise.support.display import to_cell
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.interruption import unbroken
+from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
     from labelwise.cli.inputs import File
@@ -124,7 +124,7 @@ class Answers:
         self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), writing.link, Counter())
         self._sheet = None
         if writing.sheet_file is not None:
-            from labelwise.report.answer_sheet import Sheet
+            from labelwise.reporting.answer_sheet import Sheet
 
             self._sheet = Sheet()
 
@@ -140,7 +140,7 @@ class Answers:
 
     def write(self, model: str) -> list[str]:
         """Write the table and the sheet, and return all that was written."""
-        from labelwise.files import write_atomically
+        from labelwise.support.files import write_atomically
 
         table, sheet, folder = self.writing.csv_file, self.writing.sheet_file, self.writing.sort_into
         if table is not None:

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Image, Model
 from labelwise.cli.output import percent, show, styled
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 
 
 def ask(

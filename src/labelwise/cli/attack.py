@@ -11,11 +11,11 @@ from typer import Option
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken, warn_leaked
-from labelwise.errors import UsageError
-from labelwise.words import FIGURES
+from labelwise.support.errors import UsageError
+from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
-    from labelwise.evaluate.robust import RobustResult
+    from labelwise.evaluation.robust import RobustResult
 
 
 def attack(  # noqa: PLR0913 - the options of the verb
@@ -40,10 +40,10 @@ def attack(  # noqa: PLR0913 - the options of the verb
     Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
     """
     radius = parse_radius(epsilon)
-    from labelwise.evaluate.fooled import write_fooled
-    from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-    from labelwise.ops.square_attack import Square
+    from labelwise.evaluation.fooled import write_fooled
+    from labelwise.evaluation.robust import RobustSettings, evaluate_robust
     from labelwise.tasks.attack import GRADIENTS, scores_of
+    from labelwise.train.square_attack import Square
 
     classifier = open_model(model, device)
     scores_of(classifier)

@@ -13,7 +13,7 @@ def cache(
     json: AsJson = False,
 ) -> None:
     """Where features of pictures are kept, so that no picture is encoded twice, and how much there is."""
-    from labelwise.cache import Cache, is_on
+    from labelwise.support.cache import Cache, is_on
 
     kept = Cache()
     before = kept.contents()

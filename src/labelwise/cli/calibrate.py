@@ -8,7 +8,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
 from labelwise.cli.output import calibration_line, show, styled, unbroken
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 
 SPLIT_HELP = (
     "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
@@ -29,8 +29,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
-    from labelwise.evaluate.tested import align_targets
-    from labelwise.store import check_free
+    from labelwise.core.store import check_free
+    from labelwise.evaluation.tested import align_targets
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 

@@ -14,12 +14,12 @@ from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
-from labelwise.errors import UsageError
-from labelwise.progress import shown
+from labelwise.support.errors import UsageError
+from labelwise.support.progress import shown
 
 if TYPE_CHECKING:
-    from labelwise.classifier import Classifier
-    from labelwise.quick import QuickClassifier
+    from labelwise.core.classifier import Classifier
+    from labelwise.core.quick import QuickClassifier
 
 SHOWN = 1_000  # rows of the table on the screen
 
@@ -37,7 +37,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """What is it? Names and probabilities, and "unknown" where no label fits; each label answered yes where several may be."""
-    from labelwise.quick import MOST
+    from labelwise.core.quick import MOST
     from labelwise.tasks.classify import classify as predictions
 
     if job_out is not None:
@@ -75,7 +75,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
 
 def _open(model: Path, device: str) -> "Classifier | QuickClassifier":
     """Return the classifier in a folder: one that does without torch, or the ordinary one, after which there is the other."""
-    from labelwise.quick import keep_quick, open_quick, read_about
+    from labelwise.core.quick import keep_quick, open_quick, read_about
 
     about, classifier = read_about(model), open_quick(model)
     if classifier is not None:

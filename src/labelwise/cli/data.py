@@ -12,8 +12,8 @@ from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_grou
 from labelwise.cli.jobs import Engine, make_job, run_duplicates, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
 from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
-from labelwise.errors import UsageError
-from labelwise.plugins import plugins
+from labelwise.support.errors import UsageError
+from labelwise.support.plugins import plugins
 
 app = typer.Typer(name="data", help="Find, check, split, shard and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
@@ -51,7 +51,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
-    from labelwise.data.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
+    from labelwise.images.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods import METHODS
 
     dataset = _read(data, size, root, splits)
@@ -99,9 +99,9 @@ def shard(
     json: AsJson = False,
 ) -> None:
     """Write pictures as WebDataset shards, which stream: for data larger than memory, or far away."""
-    from labelwise.data.catalogue import names_own_files
-    from labelwise.data.sharding import check_new, write_shards
-    from labelwise.data.survey import readable
+    from labelwise.images.catalogue import names_own_files
+    from labelwise.images.sharding import check_new, write_shards
+    from labelwise.images.survey import readable
 
     check_new(out_folder)
     dataset = readable(lw.data.load(data, size=SMALL if names_own_files(data) else None, root=root))
@@ -124,8 +124,8 @@ def encode(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
-    from labelwise.data.read.addresses import may_name_shards
     from labelwise.fitting.encoding import check_features_file, write_features
+    from labelwise.images.sources.addresses import may_name_shards
 
     if out_npz.suffix.lower() == ".parquet":
         if not Path(encoder).is_dir() or size is not None or not (Path(data).is_dir() or may_name_shards(data)):
@@ -161,17 +161,17 @@ def duplicates(
 
 def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
     """Return the data with pictures of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
-    from labelwise.data.survey import readable
+    from labelwise.images.survey import readable
 
     return readable(open_data(data, None, size=size, root=root, splits=splits))
 
 
 def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
-    from labelwise.data.catalogue import side_to_read
     from labelwise.fitting.encoding import encode_dataset, encode_with
     from labelwise.fitting.pretraining import read_encoder
-    from labelwise.nn.encoder import Encoder
+    from labelwise.images.catalogue import side_to_read
+    from labelwise.train.networks.encoder import Encoder
 
     if Path(encoder).is_dir():
         classifier = open_model(Path(encoder), device)

@@ -10,12 +10,12 @@ from typer import Option
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
 from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
-from labelwise.errors import UsageError, listing
-from labelwise.words import FIGURES
+from labelwise.support.errors import UsageError, listing
+from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
     import labelwise as lw
-    from labelwise.evaluate.tested import Tested
+    from labelwise.evaluation.tested import Tested
 
 # A key of the JSON document, its value, and the lines that say it to people.
 Figures = tuple[str, Any, list[RenderableType]]
@@ -44,10 +44,10 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Measure a classifier on images that it was not trained on."""
-    from labelwise.evaluate.closed import evaluate_closed
-    from labelwise.evaluate.multilabel import evaluate_multilabel
-    from labelwise.evaluate.outliers import evaluate_outliers
-    from labelwise.model import Compares
+    from labelwise.core.model import Compares
+    from labelwise.evaluation.closed import evaluate_closed
+    from labelwise.evaluation.multilabel import evaluate_multilabel
+    from labelwise.evaluation.outliers import evaluate_outliers
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
         raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
@@ -97,8 +97,8 @@ def _show_folds(
     classifier: "lw.Classifier", data: "lw.data.Dataset", folds: int, words: tuple[str, str, str], *, json: bool
 ) -> None:
     """Show the figures of cross-validation; ``words`` are what the shell calls the classifier, the data and the device."""
-    from labelwise.evaluate.folds import evaluate_folds
-    from labelwise.training.stages import Run
+    from labelwise.evaluation.folds import evaluate_folds
+    from labelwise.train.stages import Run
 
     model, name, device = words
     result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)
@@ -118,7 +118,7 @@ def _all_new(tested: "Tested") -> bool:
 
 def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
     """Return the figures, and the average precision of each label, lowest first, where there is one."""
-    from labelwise.metrics import wilson
+    from labelwise.core.metrics import wilson
 
     few = "accuracy" in figures and figures["images"] < FEW
     interval = wilson(figures["accuracy"], figures["images"]) if few else None
@@ -145,7 +145,7 @@ def _table(title: str, figures: dict[str, Any], interval: tuple[float, float] | 
 
 def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
     """Return the figures of labels without training images, None where there are none, or an error if a curve is to be drawn."""
-    from labelwise.evaluate.zero_shot import draw_curve, evaluate_zero_shot
+    from labelwise.evaluation.zero_shot import draw_curve, evaluate_zero_shot
 
     used = {tested.labels.names[i] for i in tested.split.present}
     unseen = tested.classifier.unseen
@@ -168,7 +168,7 @@ def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
 
 def _ordinal(tested: "Tested") -> Figures | None:
     """Return the figures of ordered labels, or None where they do not apply."""
-    from labelwise.evaluate.ordinal import evaluate_ordinal, find_order
+    from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
 
     several = tested.multilabel or tested.classifier.calibration.multilabel
     if several or find_order(tested.classifier, tested.labels) is None:
@@ -189,7 +189,7 @@ def _ordinal(tested: "Tested") -> Figures | None:
 
 def _pairs(tested: "Tested") -> Figures | None:
     """Return how well pairs of one label are told from others, by each score; None where pairs are of one kind."""
-    from labelwise.evaluate.pairs import evaluate_pairs
+    from labelwise.evaluation.pairs import evaluate_pairs
     from labelwise.tasks.verify import can_verify
 
     if not can_verify(tested.split.targets):
@@ -215,7 +215,7 @@ def _episodes(tested: "Tested") -> Figures:
     """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
     import torch
 
-    from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
+    from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 
     targets = tested.split.targets
     sizes = torch.bincount(targets[targets >= 0])

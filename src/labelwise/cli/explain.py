@@ -9,7 +9,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Image, Model
 from labelwise.cli.output import percent, show
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 
 
 def explain(  # noqa: PLR0913 - the options of the verb
@@ -24,7 +24,7 @@ def explain(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Why? A heat map of what in the picture speaks for the asked label."""
-    from labelwise.data.sheets import titled
+    from labelwise.images.sheets import titled
 
     classifier = open_model(model, device)
     images, _, _ = open_pictures(classifier, [image], strict=True)

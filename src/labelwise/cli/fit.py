@@ -27,13 +27,13 @@ from labelwise.cli.options import (
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, settings_tables, show
 from labelwise.cli.run_folder import sole_verb, weights_told
-from labelwise.errors import DataError, UsageError, listing
-from labelwise.plugins import plugins
-from labelwise.settings import of_the_run, pairs_of
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.plugins import plugins
+from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import Wish
-    from labelwise.training.stages import Method
+    from labelwise.train.stages import Method
 
 METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
 METHOD_HELP += "".join(f", {name}" for plugin in plugins() for name in plugin.METHODS) + "."
@@ -70,9 +70,9 @@ def fit(  # noqa: PLR0913 - the options of the verb
         chosen = method_class(next(iter(METHODS)) if method == "auto" else method)()
         show(None, *settings_tables(chosen), json=False)
         return
-    from labelwise.data.read.folders import unsorted_data
-    from labelwise.store import check_free, check_savable, save
-    from labelwise.training.distribution import choose_device, is_main_process, is_restarted, process_group
+    from labelwise.core.store import check_free, check_savable, save
+    from labelwise.images.sources.folders import unsorted_data
+    from labelwise.train.distribution import choose_device, is_main_process, is_restarted, process_group
 
     check_free(out_folder, overwrite)
     resume = resume or is_restarted()
@@ -136,10 +136,10 @@ def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     Settings that every method would refuse are an error, and so are weights that are missing and too few pictures: before they
     are read.
     """
-    from labelwise.data.catalogue import count_pictures, names_own_files, side_to_read
     from labelwise.fitting.choice import encoder_of, possible_method
     from labelwise.fitting.enough import check_enough
-    from labelwise.nn.encoder import side_for
+    from labelwise.images.catalogue import count_pictures, names_own_files, side_to_read
+    from labelwise.train.networks.encoder import side_for
 
     own = names_own_files(data)
     method = possible_method(wish, photos=own)
@@ -153,7 +153,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
     from labelwise.fitting.steps import with_idle
-    from labelwise.training.distribution import is_main_process
+    from labelwise.train.distribution import is_main_process
 
     decision = decide(data, wish)
     data = with_idle(data, decision.method)
@@ -183,7 +183,7 @@ def _method_of_names(method: str, splits: Path | None) -> str:
 
 def _read_names(words: str) -> tuple[str, ...]:
     """Return the names of labels: those between commas, or the lines of a text file."""
-    from labelwise.labels import unfit_name
+    from labelwise.images.describe.labels import unfit_name
 
     file = Path(words)
     if file.suffix.lower() == ".txt":

@@ -12,7 +12,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import note, percent, plain_table, show, styled, unbroken
-from labelwise.display import as_file_name, to_cell
+from labelwise.support.display import as_file_name, to_cell
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
 
     With --out: a sheet of the nearest real pictures for each label, a plane of real and generated features, and a table.
     """
-    from labelwise.evaluate.imagined import draw_imagined
+    from labelwise.evaluation.imagined import draw_imagined
     from labelwise.tasks.imagine import imagine as run
 
     classifier = open_model(model, device)
@@ -81,7 +81,7 @@ def _figures(
     classifier: "lw.Classifier", imagined: "Imagined", targets: "Tensor", seed: int
 ) -> dict[str, dict[str, Any]]:
     """Return the figures of labels that have real images; none where fewer than two labels have."""
-    from labelwise.evaluate.imagined import evaluate_imagined
+    from labelwise.evaluation.imagined import evaluate_imagined
 
     known = targets >= 0
     if len(set(targets[known].tolist())) < 2:
@@ -139,7 +139,7 @@ def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, An
     """Draw a sheet for each label and return where; none without pictures."""
     import torch
 
-    from labelwise.data.sheets import draw_sheet
+    from labelwise.images.sheets import draw_sheet
 
     if part.split.images.ndim != 4:
         note(

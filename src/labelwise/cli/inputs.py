@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import labelwise as lw
 from labelwise.cli.output import note
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.data.dataset import Skipped
-    from labelwise.data.read.shards import Packed
-    from labelwise.data.split.grouping import Grouping
-    from labelwise.quick import QuickClassifier
+    from labelwise.core.quick import QuickClassifier
+    from labelwise.images.dataset import Skipped
+    from labelwise.images.sources.shards import Packed
+    from labelwise.images.split.grouping import Grouping
 
     File = Path | Packed
 
@@ -24,7 +24,7 @@ PIECE = 256  # pictures that are read and encoded at a time where all are asked 
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
     """Return the classifier in a folder, on the device of this name."""
-    from labelwise.training.distribution import choose_device
+    from labelwise.train.distribution import choose_device
 
     return lw.load(model, device=choose_device(device))
 
@@ -54,7 +54,7 @@ def open_data(  # noqa: PLR0913 - what may be said of data
 
 def tell_groups(dataset: "lw.data.Dataset") -> None:
     """Say what stays together in the splits, as far as somebody looked for it."""
-    from labelwise.data.split.grouping import group_words
+    from labelwise.images.split.grouping import group_words
 
     words = group_words([group for part in dataset.splits.values() for group in part.groups])
     if words and dataset.grouping != "column":
@@ -70,8 +70,8 @@ def open_data_for(
     strict: bool = False,
 ) -> "lw.data.Dataset":
     """Return the same with pictures as the model of a classifier takes them."""
-    from labelwise.data.catalogue import size_for
-    from labelwise.data.read.files import at_side
+    from labelwise.images.catalogue import size_for
+    from labelwise.images.sources.files import at_side
 
     dataset = open_data(data, size_for(classifier.shape), root=root, splits=splits, strict=strict)
     return at_side(dataset, fit=classifier.view.fit)
@@ -93,20 +93,20 @@ def open_part(
 
 def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -> "lw.evaluate.Part":
     """Return images of none of the labels, of data or of a folder of pictures."""
-    from labelwise.data.catalogue import load_unlabelled
+    from labelwise.images.catalogue import load_unlabelled
 
     return lw.evaluate.choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
 def list_files(paths: Sequence[Path]) -> "list[File]":
     """Return the picture files that paths name: files as they are, those in folders and below, and pictures in shards."""
-    from labelwise.data.read.addresses import may_name_shards
-    from labelwise.data.read.readable import list_pictures
+    from labelwise.images.decode.readable import list_pictures
+    from labelwise.images.sources.addresses import may_name_shards
 
     files: list[File] = []
     for path in paths:
         if may_name_shards(path):
-            from labelwise.data.read.shards import packed_pictures
+            from labelwise.images.sources.shards import packed_pictures
 
             files += packed_pictures(path)
         else:
@@ -133,7 +133,7 @@ def read_pieces(
     piece: int | None = None,
 ) -> Iterator[tuple["Tensor", list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
-    from labelwise.data.read.readable import check_read
+    from labelwise.images.decode.readable import check_read
 
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
@@ -152,26 +152,26 @@ def _read(
     files: "Sequence[File]", classifier: "lw.Classifier | QuickClassifier", strict: bool
 ) -> tuple[Any, list[int], tuple["Skipped", ...]]:
     """Return pictures as a classifier takes them, which of the files they are, and those that could not be read."""
-    from labelwise.quick import QuickClassifier
+    from labelwise.core.quick import QuickClassifier
 
     shape, fit = classifier.shape, classifier.view.fit
     paths = [file for file in files if isinstance(file, Path)]
     if len(paths) < len(files):
-        from labelwise.data.read.shards import read_packed
+        from labelwise.images.sources.shards import read_packed
 
         return read_packed(files, shape, fit)
     if isinstance(classifier, QuickClassifier):
-        from labelwise.data.read.readable import read_pixels
+        from labelwise.images.decode.readable import read_pixels
 
         return read_pixels(paths, shape, fit, progress=False)
-    from labelwise.data.read.known import read_known
+    from labelwise.images.sources.known import read_known
 
     return read_known(paths, shape, fit=fit, strict=strict, none=True)
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:
     """Say which files could not be read and why."""
-    from labelwise.data.skipped import skipped_lines
+    from labelwise.images.skipped import skipped_lines
 
     for line in skipped_lines(skipped):
         note(f"Skipped {line}")

@@ -14,13 +14,13 @@ from typer import Option
 
 from labelwise.cli.inputs import list_files
 from labelwise.cli.output import plain_table, show, styled
-from labelwise.errors import UsageError
-from labelwise.writable import sole_writer
+from labelwise.support.errors import UsageError
+from labelwise.support.writable import sole_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labelwise.data.read.shards import Packed
+    from labelwise.images.sources.shards import Packed
     from labelwise.jobs.job import Job, Question
     from labelwise.jobs.parts import Done, Parts
 
@@ -70,7 +70,7 @@ def make_job(question: "Question", model: Path | None, out: Path, device: str, t
             f"Answers about many pictures are written as Parquet: give --out a name that ends with .parquet; given {out}."
         )
     if device not in ("auto", "cpu"):  # a wrong word, or a device that is not there, is told at once
-        from labelwise.training.distribution import choose_device
+        from labelwise.train.distribution import choose_device
 
         device = choose_device(device).type
     folder = "" if model is None else str(model.absolute())
@@ -96,7 +96,7 @@ def run_job(job: "Job", paths: Sequence[Path], engine: Engine, *, json: bool) ->
 
 def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, engine: Engine, *, json: bool) -> None:
     """Write the pairs of pictures that look alike, and say how many there are."""
-    from labelwise.data.split.lookalikes import LIKENESS
+    from labelwise.images.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
     looks, likeness = make_job("looks", None, out, "cpu"), LIKENESS if likeness is None else likeness

@@ -14,13 +14,13 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model, Overwrite, Root, Strict
 from labelwise.cli.output import note, percent, plain_table, show, styled
-from labelwise.display import visible
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.support.display import visible
+from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.evaluate.naming import ClusterImages, NamedCluster
+    from labelwise.evaluation.naming import ClusterImages, NamedCluster
 
 DATA_HELP = "Pictures to show: a folder, with or without label folders, or any data; for a model of features, features."
 PAGE = "index.html"
@@ -44,7 +44,7 @@ class Pictures:
         """Draw a sheet of each cluster and return where it is; none without pictures."""
         if self.images.ndim != 4:
             return {}
-        from labelwise.data.sheets import draw_sheet
+        from labelwise.images.sheets import draw_sheet
 
         folder.mkdir(parents=True, exist_ok=True)
         files = {}
@@ -81,9 +81,9 @@ def name(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Are the names right? Shows the clusters of a zero_label classifier, and takes a person's names for them."""
-    from labelwise.evaluate.naming import named_clusters
+    from labelwise.evaluation.naming import named_clusters
     from labelwise.fitting.naming import named_model
-    from labelwise.report.naming_page import naming_page
+    from labelwise.reporting.naming_page import naming_page
 
     _check_places(data, answers, out_folder, report, overwrite)
     names = _names(answer or [], answers_file)
@@ -124,7 +124,7 @@ def name(  # noqa: PLR0913 - the options of the verb
 
 def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None, overwrite: bool) -> None:
     """Raise an error where what is asked for could not be kept or shown: before anything is read."""
-    from labelwise.store import check_free
+    from labelwise.core.store import check_free
 
     if target is not None:
         check_free(target, overwrite)
@@ -177,8 +177,8 @@ def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifie
 
 def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
-    from labelwise.data.read.pictures import list_pictures
-    from labelwise.evaluate.naming import cluster_images
+    from labelwise.evaluation.naming import cluster_images
+    from labelwise.images.decode.pictures import list_pictures
 
     path = Path(data)
     if len(classifier.shape) == 3 and path.is_dir() and list_pictures(path):
@@ -194,7 +194,7 @@ def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None,
 
 def _ask(classifier: "lw.Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "lw.Classifier":
     """Return the classifier after at most so many answers, the least certain cluster asked first each time."""
-    from labelwise.evaluate.naming import named_clusters
+    from labelwise.evaluation.naming import named_clusters
 
     note('A name, or empty: keep the name shown, "?": skip it, end of input (Ctrl-D): enough.')
     note(f"Labels: {listing(classifier.model.spec.labels.names, 100)}")

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from labelwise.exactness import exact as exactly
-from labelwise.limits import VARIABLE
+from labelwise.support.limits import VARIABLE
+from labelwise.train.exactness import exact as exactly
 
 DATA_HELP = "A folder of pictures, a .csv table, an .npz pack, or the name of an embedded set (finches, digits)."
 SPLIT_HELP = "Which images; left out, test where the data name splits, else all that it was not trained on."
@@ -109,7 +109,7 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
         *args: Any, max_gb: float | None = None, no_cache: bool = False, exact: bool = False, **options: Any
     ) -> None:
         if no_cache:
-            from labelwise.cache import turn_off
+            from labelwise.support.cache import turn_off
 
             turn_off()
         before = os.environ.get(VARIABLE)

@@ -11,8 +11,8 @@ from labelwise.cli.inputs import open_model, open_part, open_pictures
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
-from labelwise.errors import UsageError
-from labelwise.words import FIGURES
+from labelwise.support.errors import UsageError
+from labelwise.support.words import FIGURES
 
 
 def outliers(  # noqa: PLR0913 - the options of the verb
@@ -28,7 +28,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Which pictures are none of the labels? Strangest first."""
-    from labelwise.evaluate.outliers import evaluate_outliers
+    from labelwise.evaluation.outliers import evaluate_outliers
     from labelwise.tasks.outliers import outliers as run
 
     if job_out is not None:

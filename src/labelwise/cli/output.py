@@ -12,11 +12,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from labelwise.display import as_json, visible
-from labelwise.errors import LabelwiseWarning
+from labelwise.support.display import as_json, visible
+from labelwise.support.errors import LabelwiseWarning
 
 if TYPE_CHECKING:
-    from labelwise.settings_help import Setting
+    from labelwise.support.settings_help import Setting
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is
@@ -140,7 +140,7 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
 
 def settings_tables(settings: Any) -> Iterator[RenderableType]:
     """Yield the settings of a method in groups: what each is for, and its default."""
-    from labelwise.settings_help import explain
+    from labelwise.support.settings_help import explain
 
     groups: dict[str, list[Setting]] = {}
     for one in explain(settings):

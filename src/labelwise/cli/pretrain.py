@@ -15,17 +15,17 @@ from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
 from labelwise.cli.output import note, percent, settings_tables, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
-from labelwise.errors import UsageError
-from labelwise.settings import of_the_run, override, pairs_of
-from labelwise.writable import check_writable
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import of_the_run, override, pairs_of
+from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain
-    from labelwise.nn.encoder import Encoder
-    from labelwise.nn.image_encoder import ImageEncoder
+    from labelwise.train.networks.encoder import Encoder
+    from labelwise.train.networks.image_encoder import ImageEncoder
 
 DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
@@ -53,10 +53,10 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
 ) -> None:
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
-    from labelwise.evaluate.unlabelled import probe_neighbours
+    from labelwise.evaluation.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import Pretrain, write_encoder
-    from labelwise.training.distribution import is_main_process, is_restarted
+    from labelwise.train.distribution import is_main_process, is_restarted
 
     words = list(set_ or [])
     if "help" in words:
@@ -116,7 +116,7 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
 
 def _check(file: Path, overwrite: bool, resume: Path | None) -> None:
     """Raise an error where the file cannot be written, or there is nothing to continue."""
-    from labelwise.training.checkpoint import has_checkpoint
+    from labelwise.train.checkpoint import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
@@ -133,14 +133,14 @@ def _read(
     data: str, method: "Pretrain | Patches", where: tuple[Path | None, Path | None], size: int | None, strict: bool
 ) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
-    from labelwise.data.catalogue import side_to_read
-    from labelwise.data.read.files import at_side, read_paths
-    from labelwise.data.read.folders import plain_folder
-    from labelwise.data.read.pictures import list_pictures
-    from labelwise.data.survey import readable
     from labelwise.fitting.patches import Patches
-    from labelwise.nn.encoder import DEFAULT_SIDE, Encoder
-    from labelwise.view import WHOLE
+    from labelwise.images.catalogue import side_to_read
+    from labelwise.images.decode.pictures import list_pictures
+    from labelwise.images.sources.files import at_side, read_paths
+    from labelwise.images.sources.folders import plain_folder
+    from labelwise.images.survey import readable
+    from labelwise.images.view import WHOLE
+    from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
 
     (root, splits), folder = where, plain_folder(Path(data))
     encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
@@ -162,8 +162,8 @@ def _train(
     """Return the encoder that was trained or found, its settings, and what there is to tell."""
     from labelwise.fitting.patches import Patches, find_patches
     from labelwise.fitting.pretraining import pretrain as train
-    from labelwise.nn.encoder import Encoder
-    from labelwise.training.distribution import is_main_process
+    from labelwise.train.distribution import is_main_process
+    from labelwise.train.networks.encoder import Encoder
 
     if isinstance(method, Patches):
         started = time.perf_counter()

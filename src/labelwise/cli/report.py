@@ -12,11 +12,11 @@ from typer import Option
 from labelwise.cli.inputs import open_data
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
 from labelwise.cli.output import note, show, styled, unbroken
-from labelwise.display import visible
-from labelwise.errors import UsageError, listing
+from labelwise.support.display import visible
+from labelwise.support.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.report import Saved
+    from labelwise.reporting import Saved
 
 
 def report(  # noqa: PLR0913 - the options of the verb
@@ -36,9 +36,9 @@ def report(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
-    from labelwise.data.catalogue import load_unlabelled, size_for
-    from labelwise.report import ReportSettings, open_saved
-    from labelwise.report import report as run
+    from labelwise.images.catalogue import load_unlabelled, size_for
+    from labelwise.reporting import ReportSettings, open_saved
+    from labelwise.reporting import report as run
 
     if out_html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is written as .html; given {out_html}.")
@@ -95,7 +95,7 @@ def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, st
 
     ``data`` is what names them in the shell, and their own name; a classifier of other data is fitted on what it calls them.
     """
-    from labelwise.report.repeat import fit_command
+    from labelwise.reporting.repeat import fit_command
 
     commands = []
     for folder, one in zip(folders, saved, strict=True):

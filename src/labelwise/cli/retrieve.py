@@ -12,8 +12,8 @@ from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, ScoreBy, Strict
 from labelwise.cli.output import note, plain_table, show
-from labelwise.errors import DataError, UsageError
-from labelwise.words import FIGURES
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
     from labelwise.tasks.gallery import Gallery
@@ -139,7 +139,7 @@ def _gallery_on_disk(
 
 def _files(source: Path) -> list[str]:
     """Return the pictures of a folder."""
-    from labelwise.data.read.pictures import list_pictures
+    from labelwise.images.decode.pictures import list_pictures
 
     files = [os.path.realpath(file) for file in list_pictures(source)]
     if not files:

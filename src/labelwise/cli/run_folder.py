@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from labelwise.errors import LabelwiseError, StoreError
+from labelwise.support.errors import LabelwiseError, StoreError
 
 AGAIN = "the same command and --resume"
 
@@ -12,9 +12,9 @@ AGAIN = "the same command and --resume"
 @contextmanager
 def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
     """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
-    from labelwise.training.checkpoint import refuse_first_version, refuse_unfinished, sole_run
-    from labelwise.training.distribution import is_main_process
-    from labelwise.writable import sole_writer
+    from labelwise.support.writable import sole_writer
+    from labelwise.train.checkpoint import refuse_first_version, refuse_unfinished, sole_run
+    from labelwise.train.distribution import is_main_process
 
     if not is_main_process():
         yield
@@ -31,7 +31,7 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
     try:
         yield
     except Exception as error:
-        from labelwise.training.checkpoint import has_checkpoint
+        from labelwise.train.checkpoint import has_checkpoint
 
         advice = ""
         if has_checkpoint(folder) or has_checkpoint(folder / "trial"):

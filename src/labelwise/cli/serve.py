@@ -9,7 +9,7 @@ from typer import Option
 from labelwise.cli.inputs import open_model
 from labelwise.cli.options import AsJson, Device, Model
 from labelwise.cli.output import note, show, styled
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 
 
 def serve(  # noqa: PLR0913 - the options of the verb
@@ -81,7 +81,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
-    from labelwise.export import export as write
+    from labelwise.train.export import export as write
 
     exported = write(open_model(model), onnx, overwrite=overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"

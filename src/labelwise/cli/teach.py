@@ -9,7 +9,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Model, Name, Out, Overwrite
 from labelwise.cli.output import out, show, styled
-from labelwise.errors import UsageError, listing
+from labelwise.support.errors import UsageError, listing
 
 
 def teach(  # noqa: PLR0913 - the options of the verb
@@ -23,8 +23,8 @@ def teach(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
-    from labelwise.data.labels.vector_files import read_vector
-    from labelwise.store import check_free
+    from labelwise.core.store import check_free
+    from labelwise.images.describe.vector_files import read_vector
     from labelwise.tasks.teach import check_name, rehearse
     from labelwise.tasks.teach import teach as run
 
@@ -57,7 +57,7 @@ def teach(  # noqa: PLR0913 - the options of the verb
 
 def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
     """Remove a label."""
-    from labelwise.store import check_free
+    from labelwise.core.store import check_free
 
     check_free(out_folder, overwrite)
     left = open_model(model).remove(name)

@@ -13,7 +13,6 @@ from typer import Option
 from typer.core import TyperGroup
 
 from labelwise import __version__
-from labelwise.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.cli.ask import ask
 from labelwise.cli.attack import attack
 from labelwise.cli.cache import cache
@@ -35,9 +34,10 @@ from labelwise.cli.retrieve import retrieve
 from labelwise.cli.serve import demo, export, serve
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
-from labelwise.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.interruption import stopping
-from labelwise.plugins import plugins
+from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
+from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.support.interruption import stopping
+from labelwise.support.plugins import plugins
 
 RESUME = {
     "reproduce": " Run the same command again, and it goes on.",

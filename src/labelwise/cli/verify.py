@@ -9,8 +9,8 @@ from typer import Argument, Option
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import AsJson, Device, Model
 from labelwise.cli.output import percent, plain_table, show, styled
-from labelwise.errors import DataError, UsageError
-from labelwise.words import FIGURES
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.words import FIGURES
 
 
 def verify(
@@ -51,7 +51,7 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[
         return [(first, second)]
     if first is not None:
         raise UsageError("Give two pictures or --pairs, not both.")
-    from labelwise.data.read.csv_files import records
+    from labelwise.images.sources.csv_files import records
 
     rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, what="table of pairs")]
     for number, row in rows:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.labels.knowledge import describe_labels
-from labelwise.errors import DataError, StoreError, UsageError, listing
 from labelwise.fitting.pretraining import read_encoder
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.knowledge import describe_labels
+from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
 from labelwise.methods import METHODS, method_class
-from labelwise.nn.encoder import PRETRAINED, Encoder, pretrained_encoder
-from labelwise.nn.sentence_transformer import INSTALL_MINILM, MINILM
-from labelwise.settings import override
-from labelwise.training.stages import Method
+from labelwise.support.errors import DataError, StoreError, UsageError, listing
+from labelwise.support.settings import override
+from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder
+from labelwise.train.stages import Method
 
 STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
 NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.read.pictures import Array
-from labelwise.data.survey import readable, readable_for
-from labelwise.errors import DataError, UsageError
-from labelwise.files import write_atomically
-from labelwise.nn.encoder import Encoder
-from labelwise.training.distribution import choose_device
-from labelwise.writable import check_writable
+from labelwise.core.classifier import Classifier
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.pictures import Array
+from labelwise.images.survey import readable, readable_for
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.files import write_atomically
+from labelwise.support.writable import check_writable
+from labelwise.train.distribution import choose_device
+from labelwise.train.networks.encoder import Encoder
 
 
 def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:

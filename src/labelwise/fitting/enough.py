@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from labelwise.errors import DataError, listing
 from labelwise.methods import METHODS
-from labelwise.training.stages import Method
+from labelwise.support.errors import DataError, listing
+from labelwise.train.stages import Method
 
 FEWEST = 3  # pictures of a label of which one trains, one validates and one tests
 ENOUGH = 10  # of each label, from which on training is worth the while

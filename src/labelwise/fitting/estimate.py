@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Split
-from labelwise.metrics import wilson
-from labelwise.scores import Scores
+from labelwise.core.metrics import wilson
+from labelwise.core.scores import Scores
+from labelwise.images.dataset import Split
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images

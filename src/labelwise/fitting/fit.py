@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split, TrainData, skipped_lines
-from labelwise.data.labels.knowledge import require
-from labelwise.data.read.files import at_side
-from labelwise.data.split.make import VAL_SHARE, val_share
-from labelwise.data.survey import readable
-from labelwise.errors import DataError, UsageError, listing
-from labelwise.exactness import exact
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
+from labelwise.core.ranking import average_precisions
+from labelwise.core.scores import Scores
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate
@@ -19,18 +15,22 @@ from labelwise.fitting.left_out import calibrated_left_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
-from labelwise.labels import unfit_name
+from labelwise.images.dataset import Dataset, Split, TrainData, skipped_lines
+from labelwise.images.describe.knowledge import require
+from labelwise.images.describe.labels import unfit_name
+from labelwise.images.sources.files import at_side
+from labelwise.images.split.make import VAL_SHARE, val_share
+from labelwise.images.streams import stream_of
+from labelwise.images.survey import readable
 from labelwise.methods import METHODS, Discriminant
 from labelwise.methods.shared.tuning import Tune
-from labelwise.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
-from labelwise.nn.encoder import side_for
-from labelwise.ops.ranking import average_precisions
-from labelwise.scores import Scores
-from labelwise.streams import stream_of
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
-from labelwise.training.distribution import choose_device, process_group
-from labelwise.training.stages import Method, Run
+from labelwise.train.distribution import choose_device, process_group
+from labelwise.train.exactness import exact
+from labelwise.train.networks.encoder import side_for
+from labelwise.train.stages import Method, Run
 
 FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once

@@ -5,12 +5,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LeavesOut, LeftOut, Whitens, cannot, prepared
+from labelwise.core.pairs import draw_pairs
+from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
-from labelwise.model import LeavesOut, LeftOut, Whitens, cannot, prepared
-from labelwise.ops.pairs import draw_pairs
-from labelwise.scores import Scores
+from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, verifier_of
 

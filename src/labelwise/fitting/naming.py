@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from labelwise.classifier import Classifier, bind
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.methods.shared.naming import choose_names, name_each, naming_figures, vote
-from labelwise.methods.zero_label import NamedModel
-from labelwise.ops.assignment import best_matching
+from labelwise.core.classifier import Classifier, bind
+from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.methods.zero_label.method import NamedModel
+from labelwise.methods.zero_label.naming import choose_names, name_each, naming_figures, vote
+from labelwise.support.errors import UnsupportedError, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from labelwise.data.augment import Augment
-from labelwise.data.rng import BatchRng
-from labelwise.errors import DataError, UsageError
-from labelwise.model import as_float
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.nn.patches import EMBEDDING_SIZE, PatchNet
-from labelwise.ops.clusters import kmeans
+from labelwise.core.model import as_float
+from labelwise.methods.zero_label.clusters import kmeans
+from labelwise.support.errors import DataError, UsageError
+from labelwise.train.augment import Augment
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
+from labelwise.train.rng import BatchRng
 
 IMAGES, PATCHES, STEPS = 300, 12_000, 12  # that the dictionary is made of, and how long it is looked for
 PRINCIPAL = 200  # directions of pooled activations that are kept

@@ -11,24 +11,24 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, ShuffledBatches
-from labelwise.data.dataset import Split, TrainData
-from labelwise.data.views import TwoViews, contrastive_augment
-from labelwise.errors import DataError, StoreError, UnsupportedError, UsageError
-from labelwise.exactness import exact
-from labelwise.files import read_tensors, write_tensors
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec
-from labelwise.nn.encoder import Encoder
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.ops.contrastive import alignment, momentum_contrast, nt_xent, uniformity
-from labelwise.settings import check_range
-from labelwise.training.distribution import whole_batch
-from labelwise.training.loop import train
-from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Loss, Method, Run, Stage
-from labelwise.view import WHOLE, View
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.images.view import WHOLE, View
+from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
+from labelwise.support.files import read_tensors, write_tensors
+from labelwise.support.settings import check_range
+from labelwise.train.augment import Augment
+from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.distribution import whole_batch
+from labelwise.train.exactness import exact
+from labelwise.train.loop import train
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Loss, Method, Run, Stage
+from labelwise.train.views import TwoViews, contrastive_augment
 
 TEMPERATURES = {"simclr": 0.5, "moco": 0.2}
 

@@ -6,18 +6,18 @@ from typing import Any
 
 from torch import Tensor
 
-from labelwise.classifier import Classifier, Origin
-from labelwise.data.dataset import SPLITS, Dataset, Split, TrainData
-from labelwise.data.split.divide import pool
-from labelwise.data.split.make import split_off
-from labelwise.familiarity import memorable
+from labelwise.core.classifier import Classifier, Origin
+from labelwise.core.familiarity import memorable
+from labelwise.core.model import LabelModel, prepared
 from labelwise.fitting.tuning import about_trials
-from labelwise.methods.discriminant import DiscriminantModel
-from labelwise.model import LabelModel, prepared
-from labelwise.nn.image_encoder import ImageEncoder
-from labelwise.ops.targets import among_labels
-from labelwise.training.loop import train
-from labelwise.training.stages import Method, Run
+from labelwise.images.dataset import SPLITS, Dataset, Split, TrainData
+from labelwise.images.split.divide import pool
+from labelwise.images.split.make import split_off
+from labelwise.images.targets import among_labels
+from labelwise.methods.discriminant.method import DiscriminantModel
+from labelwise.train.loop import train
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.stages import Method, Run
 
 
 def with_idle(data: Dataset, method: Method) -> Dataset:

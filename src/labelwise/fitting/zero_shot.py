@@ -12,21 +12,21 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, bind
-from labelwise.data.dataset import Dataset, Split, TrainData
-from labelwise.data.labels.knowledge import describe_labels
-from labelwise.errors import DataError
-from labelwise.familiarity import Familiarity
+from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.familiarity import Familiarity
+from labelwise.core.metrics import harmonic_mean
+from labelwise.core.model import LabelModel, prepared
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
-from labelwise.labels import Labels
-from labelwise.metrics import harmonic_mean
-from labelwise.model import LabelModel, prepared
-from labelwise.ops.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
+from labelwise.images.dataset import Dataset, Split, TrainData
+from labelwise.images.describe.knowledge import describe_labels
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
-from labelwise.training.checkpoint import sole_run
-from labelwise.training.distribution import choose_device, process_group
-from labelwise.training.loop import train
-from labelwise.training.stages import Method, Run
+from labelwise.train.checkpoint import sole_run
+from labelwise.train.distribution import choose_device, process_group
+from labelwise.train.loop import train
+from labelwise.train.stages import Method, Run
 
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
 VALIDATION_SHARE = 0.2  # of the images of the others

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.errors import DataError
-from labelwise.files import write_atomically
 from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
+from labelwise.support.errors import DataError
+from labelwise.support.files import write_atomically
 
 if TYPE_CHECKING:
-    from labelwise.data.split.lookalikes import Places, Rows
+    from labelwise.images.split.lookalikes import Places, Rows
 
 LOOKS, CELLS, BOXES = "_looks", "_cells", "boxes.json"
 MOST = 20_000  # pictures of a cell, about
@@ -97,7 +97,7 @@ def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
     """Yield pairs of a cell with itself and with those after it, by their rows among all pictures, and how much they look alike."""
     import torch
 
-    from labelwise.data.split.lookalikes import pairs_between, radius_of
+    from labelwise.images.split.lookalikes import pairs_between, radius_of
 
     row, place, look = _cell(job, block)
     _, first, same = np.unique(look.view(f"V{look.shape[1] * 4}")[:, 0], return_index=True, return_inverse=True)

@@ -8,17 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from labelwise.description import ABOUT as CLASSIFIER
-from labelwise.description import shape_of
-from labelwise.errors import UsageError
+from labelwise.core.description import ABOUT as CLASSIFIER
+from labelwise.core.description import shape_of
 from labelwise.jobs.parts import Parts, arrow
+from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.classifier import Classifier
-    from labelwise.data.read.shards import Packed
-    from labelwise.view import Fit
+    from labelwise.core.classifier import Classifier
+    from labelwise.images.sources.shards import Packed
+    from labelwise.images.view import Fit
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
 LOOK = (3, 32, 32)  # the shape that pictures are read at to be compared by their looks
@@ -56,8 +56,8 @@ class Job(Parts):
         os.environ["LABELWISE_CACHE"] = "off"
         import torch
 
-        from labelwise.store import load
-        from labelwise.training.distribution import choose_device
+        from labelwise.core.store import load
+        from labelwise.train.distribution import choose_device
 
         torch.set_num_threads(threads)
         return load(self.model, device=choose_device(self.device)) if self.model else None
@@ -99,7 +99,7 @@ def _read(
     """Return a row for each picture with its name and why it cannot be read, the images, and which rows these are."""
     import torch
 
-    from labelwise.data.read.shards import read_packed
+    from labelwise.images.sources.shards import read_packed
 
     places = [Path(file) if isinstance(file, str) else file for file in files]
     threads = torch.get_num_threads()  # as many as ``open`` was given
@@ -110,7 +110,7 @@ def _read(
 
 
 def _looks(files: "Sequence[str | Packed]") -> list[dict[str, Any]]:
-    from labelwise.data.split.lookalikes import fingerprints
+    from labelwise.images.split.lookalikes import fingerprints
 
     rows, images, readable = _read(files, LOOK, "cut")
     for row, look in zip(readable, fingerprints(images).numpy(), strict=True):

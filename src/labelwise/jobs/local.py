@@ -6,8 +6,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from labelwise.interruption import leave_to_parent, stoppable
 from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
+from labelwise.support.interruption import leave_to_parent, stoppable
 
 
 def run_here(job: Parts, workers: int, done: Done) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from labelwise.errors import LabelwiseError, UsageError
 from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
+from labelwise.support.errors import LabelwiseError, UsageError
 
 
 @contextmanager

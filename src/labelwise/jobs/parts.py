@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from labelwise.errors import LabelwiseError, StoreError, UsageError
-from labelwise.files import write_atomically
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.files import write_atomically
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
 TRIES = 3  # of a block whose process dies

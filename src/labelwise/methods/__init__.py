@@ -4,39 +4,39 @@ from collections import UserDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from labelwise.errors import UsageError, listing, suggest
-from labelwise.plugins import plugins, what_lies_at
-from labelwise.training.stages import Method
+from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.plugins import plugins, what_lies_at
+from labelwise.train.stages import Method
 
 if TYPE_CHECKING:
-    from labelwise.methods.clarel import Clarel
-    from labelwise.methods.discriminant import Discriminant
+    from labelwise.methods.clarel.method import Clarel
+    from labelwise.methods.discriminant.method import Discriminant
     from labelwise.methods.eszsl import Eszsl
-    from labelwise.methods.indicator import Indicator
-    from labelwise.methods.izf import Izf
+    from labelwise.methods.indicator.method import Indicator
+    from labelwise.methods.izf.method import Izf
     from labelwise.methods.multilabel import Multilabel
-    from labelwise.methods.prototype import Prototype
+    from labelwise.methods.prototype.method import Prototype
     from labelwise.methods.shared.linear import Encoder, ImageMethod
     from labelwise.methods.softmax import Softmax
-    from labelwise.methods.zero_label import ZeroLabel
+    from labelwise.methods.zero_label.method import ZeroLabel
 
-# The class of each method, which lies in the file of its name.
+# Where the class of each method is.
 _CLASSES = {
-    "discriminant": "Discriminant",
-    "indicator": "Indicator",
-    "prototype": "Prototype",
-    "softmax": "Softmax",
-    "multilabel": "Multilabel",
-    "clarel": "Clarel",
-    "eszsl": "Eszsl",
-    "izf": "Izf",
-    "zero_label": "ZeroLabel",
+    "discriminant": "discriminant.method:Discriminant",
+    "indicator": "indicator.method:Indicator",
+    "prototype": "prototype.method:Prototype",
+    "softmax": "softmax:Softmax",
+    "multilabel": "multilabel:Multilabel",
+    "clarel": "clarel.method:Clarel",
+    "eszsl": "eszsl:Eszsl",
+    "izf": "izf.method:Izf",
+    "zero_label": "zero_label.method:ZeroLabel",
 }
 
 
 def _places() -> dict[str, str]:
     """Return where the class of each method lies, "module:Class"; one of a plug-in stands behind that whose baseline it is."""
-    places = {name: f"labelwise.methods.{name}:{kind}" for name, kind in _CLASSES.items()}
+    places = {name: f"labelwise.methods.{place}" for name, place in _CLASSES.items()}
     for name, (before, place) in ((name, more) for plugin in plugins() for name, more in plugin.METHODS.items()):
         at = list(places).index(before) + 1
         places = dict([*list(places.items())[:at], (name, place), *list(places.items())[at:]])

@@ -14,12 +14,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
+from labelwise.core.model import LabelModel
+from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
-from labelwise.model import LabelModel
-from labelwise.settings import check_range
-from labelwise.training.stages import Method, Stage
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))

@@ -7,12 +7,12 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import TrainData
+from labelwise.images.targets import truth_table
 from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
-from labelwise.model import LabelModel, Spec
-from labelwise.ops.targets import truth_table
-from labelwise.training.stages import Stage
+from labelwise.train.batches import Batch
+from labelwise.train.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

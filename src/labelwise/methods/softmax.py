@@ -7,11 +7,11 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.linear import LinearModel, SoftmaxModel, StartedMethod
-from labelwise.model import LabelModel, Spec
-from labelwise.training.stages import Stage
+from labelwise.train.batches import Batch
+from labelwise.train.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.errors import LabelwiseError, UsageError
-from labelwise.scores import Scores
+from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
 from labelwise.server.settings import Service
+from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.support.words import FACTS, FIGURES
 from labelwise.tasks.ask import DRAFT, reading
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
-from labelwise.words import FACTS, FIGURES
 
 READ_ONLY = "This service is read-only: it was started with --read-only."
 NO_RULE = "This classifier has no rule for outliers: calibrate it first."

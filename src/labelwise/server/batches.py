@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.data.read.decoding import Frame, UnreadableError
-from labelwise.data.read.workers import Pixels
-from labelwise.scores import Scores
+from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
+from labelwise.images.decode.decoding import Frame, UnreadableError
+from labelwise.images.decode.workers import Pixels
 from labelwise.server.lanes import Lanes, Work, seconds_of
 from labelwise.server.present import Served
 from labelwise.server.refusals import LATER, Refusal

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labelwise.errors import StoreError
-from labelwise.files import sync_folder, write_atomically
 from labelwise.server.journal import NAME, state_of_journal
 from labelwise.server.lessons import State
 from labelwise.server.records import COLUMNS, FORMAT, Head, Records, UnavailableError
+from labelwise.support.errors import StoreError
+from labelwise.support.files import sync_folder, write_atomically
 
 FILE, MARK = "changes.sqlite", "changes.mark"
 _TABLES = (

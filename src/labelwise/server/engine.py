@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import torch
 
-from labelwise.data.read.decoding import QUIET, Frame
-from labelwise.description import shape_of
+from labelwise.core.description import shape_of
+from labelwise.core.store import load
+from labelwise.images.decode.decoding import QUIET, Frame
 from labelwise.server.abilities import CHANGES, abilities, card, check_pictures
 from labelwise.server.batches import Answer, Batches
 from labelwise.server.follower import Follower
@@ -17,8 +18,7 @@ from labelwise.server.pictures import open_examples, open_gallery
 from labelwise.server.present import Present, Served
 from labelwise.server.refusals import Refusal
 from labelwise.server.settings import Service
-from labelwise.store import load
-from labelwise.training.distribution import choose_device
+from labelwise.train.distribution import choose_device
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from labelwise.errors import StoreError
 from labelwise.server.present import Present, Served
+from labelwise.support.errors import StoreError
 
 LOG = logging.getLogger("labelwise.server")
 PATIENCE = 1.0  # seconds that a request waits for a look

@@ -14,11 +14,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelwise.errors import DataError, UnsupportedError, UsageError
 from labelwise.server.bodies import refused, reply
 from labelwise.server.measures import Measures
 from labelwise.server.refusals import CLOSE, LATER, Refusal
 from labelwise.server.settings import Service
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
 
 LOG = logging.getLogger("labelwise.server")
 POLICY = (

@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
-from labelwise.errors import StoreError
-from labelwise.files import sync_folder, write_atomically
 from labelwise.server.lessons import Lesson, State
+from labelwise.support.errors import StoreError
+from labelwise.support.files import sync_folder, write_atomically
 
 LOG = logging.getLogger("labelwise.server")
 NAME, COPY = "journal", "journal.taken-over"

@@ -13,8 +13,8 @@ from math import inf
 from queue import Empty, PriorityQueue
 from typing import Protocol
 
-from labelwise.data.read.decoding import Frame, check_header, opened
-from labelwise.data.read.workers import Pixels, crew
+from labelwise.images.decode.decoding import Frame, check_header, opened
+from labelwise.images.decode.workers import Pixels, crew
 
 LONG = (
     0.1  # seconds of processor time from which on a request takes the slow lane: a PNG of 4 megapixels, a JPEG of 10 MB

@@ -11,9 +11,9 @@ from safetensors.torch import load as tensors_of
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.labels import Labels
-from labelwise.ops.rows import append_rows, drop_rows
+from labelwise.core.classifier import Classifier
+from labelwise.core.rows import append_rows, drop_rows
+from labelwise.images.describe.labels import Labels
 
 Source = Literal["examples", "texts", "vector"]
 Action = Literal["teach", "forget"]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from labelwise.classifier import Classifier
-from labelwise.data.read.decoding import Frame
-from labelwise.data.read.pictures import list_pictures
-from labelwise.data.read.workers import crew
-from labelwise.errors import DataError
-from labelwise.scores import Scores
+from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
+from labelwise.images.decode.decoding import Frame
+from labelwise.images.decode.pictures import list_pictures
+from labelwise.images.decode.workers import crew
 from labelwise.server.refusals import Refusal
+from labelwise.support.errors import DataError
 from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored

@@ -19,9 +19,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from labelwise.errors import LabelwiseError, StoreError, UsageError
 from labelwise.server.lessons import State
 from labelwise.server.records import FORMAT, Head, Records, UnavailableError
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 
 T = TypeVar("T")
 LOG = logging.getLogger("labelwise.server")

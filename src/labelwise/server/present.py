@@ -6,15 +6,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelwise.classifier import Classifier
-from labelwise.description import digest_of
-from labelwise.errors import UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.core.description import digest_of
+from labelwise.core.store import load, save
 from labelwise.server.database import Database
 from labelwise.server.lessons import UNDO, Change, Source, State, cuts_of, joined, lesson_of, regained, without
 from labelwise.server.records import Records, UnavailableError
 from labelwise.server.refusals import LATER, Refusal, check_label
 from labelwise.server.settings import is_address
-from labelwise.store import load, save
+from labelwise.support.errors import UsageError
 
 MOST_TAUGHT = 10_000
 

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
-from labelwise.errors import StoreError
 from labelwise.server.journal import another_model
 from labelwise.server.lessons import Change, State, unpacked
+from labelwise.support.errors import StoreError
 
 FORMAT = 3
 COLUMNS = "number, action, label, forgets, words, tensors, crc"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from labelwise.classifier import Classifier
-from labelwise.errors import UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.support.errors import UsageError
 
 STATUSES = {
     400: "The request is wrong: a picture that cannot be read, an unknown option, a value out of range.",

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from labelwise.classifier import NONE, UNKNOWN
-from labelwise.scores import Scores
+from labelwise.core.classifier import NONE, UNKNOWN
+from labelwise.core.scores import Scores
 from labelwise.server.abilities import with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.bodies import read_form, read_lesson, read_picture, reply

@@ -19,10 +19,7 @@ from typing import Any
 
 import uvicorn
 
-from labelwise.description import shape_of
-from labelwise.display import as_json, visible
-from labelwise.errors import LabelwiseError, StoreError, UsageError
-from labelwise.interruption import end_with_parent
+from labelwise.core.description import shape_of
 from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
 from labelwise.server.connection import ASIDE, Connection, Crowd
@@ -31,7 +28,10 @@ from labelwise.server.measures import CELLS, Measures
 from labelwise.server.present import folder_of, open_records
 from labelwise.server.records import UnavailableError
 from labelwise.server.settings import Service
-from labelwise.writable import sole_writer
+from labelwise.support.display import as_json, visible
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.interruption import end_with_parent
+from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
 MOMENT = 0.5  # seconds that it goes on refusing in words whatever happens: many clients are about to ask

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from labelwise.errors import UsageError
+from labelwise.support.errors import UsageError
 
 MEGABYTE = 1_000_000
 ADDRESSES = ("postgresql://", "postgres://")

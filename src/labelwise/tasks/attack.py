@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.data.batches import mix
-from labelwise.data.read.pictures import Pictures
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.model import as_float
-from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
-from labelwise.ops.square_attack import Square
-from labelwise.settings import brief
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import as_float
+from labelwise.images.decode.pictures import Pictures
+from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.settings import brief
+from labelwise.train.adaptive_attacks import Apgd
+from labelwise.train.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
+from labelwise.train.batches import mix
+from labelwise.train.square_attack import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
 GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))

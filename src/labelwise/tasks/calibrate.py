@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.calibration import Calibration
-from labelwise.classifier import Classifier
-from labelwise.errors import DataError, UsageError
-from labelwise.metrics import Reliability, expected_calibration_error, pooled, reliability
-from labelwise.ops.calibration import fit_platt, fit_platt_each, fit_temperature, most_rows
-from labelwise.ops.rows import drawn_rows
-from labelwise.ops.targets import several_true, truth_table
-from labelwise.scores import Scores
+from labelwise.core.calibration import Calibration
+from labelwise.core.classifier import Classifier
+from labelwise.core.metrics import Reliability, expected_calibration_error, pooled, reliability
+from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
+from labelwise.core.rows import drawn_rows
+from labelwise.core.scores import Scores
+from labelwise.images.targets import several_true, truth_table
+from labelwise.support.errors import DataError, UsageError
 
 FOLDS, MANY = 5, 2_000  # that calibration is tried on; from so many images on two are enough
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from labelwise.scores import NONE, UNKNOWN, Scores
+from labelwise.core.scores import NONE, UNKNOWN, Scores
 
 
 @dataclass(frozen=True)

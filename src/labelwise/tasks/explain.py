@@ -9,12 +9,12 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from labelwise.capabilities import LOCATE
-from labelwise.classifier import Classifier
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.model import Locates, as_float, cannot
-from labelwise.scores import Scores
-from labelwise.settings import brief
+from labelwise.core.capabilities import LOCATE
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import Locates, as_float, cannot
+from labelwise.core.scores import Scores
+from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.settings import brief
 
 FOR, AGAINST = ("orange", (255, 130, 0)), ("blue", (20, 90, 255))  # colours of two labels set against each other
 

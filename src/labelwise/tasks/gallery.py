@@ -11,12 +11,12 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.data.read.pictures import Pictures
-from labelwise.errors import StoreError, UsageError, listing
-from labelwise.files import read_tensors, write_tensors
-from labelwise.model import LabelModel
-from labelwise.settings import brief
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LabelModel
+from labelwise.images.decode.pictures import Pictures
+from labelwise.support.errors import StoreError, UsageError, listing
+from labelwise.support.files import read_tensors, write_tensors
+from labelwise.support.settings import brief
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 
 FORMAT = "labelwise gallery 1"

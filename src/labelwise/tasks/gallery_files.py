@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Skipped
-from labelwise.data.read.known import read_known
-from labelwise.data.split.grouping import moments
-from labelwise.errors import DataError
+from labelwise.core.classifier import Classifier
+from labelwise.images.dataset import Skipped
+from labelwise.images.sources.known import read_known
+from labelwise.images.split.grouping import moments
+from labelwise.support.errors import DataError
 from labelwise.tasks.gallery import Gallery, probe_embeddings
 from labelwise.tasks.gallery_store import StoredGallery
 

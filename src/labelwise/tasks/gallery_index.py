@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.errors import UsageError
-from labelwise.settings import brief
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import brief
 
 LOOKED_AT = 64  # regions that a query looks through
 DRAWN = 40  # embeddings for each centre that the centres are found from

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.errors import StoreError, UsageError
+from labelwise.support.errors import StoreError, UsageError
 
 FORMAT = "labelwise gallery 2"
 VECTORS = "embedding"

@@ -17,10 +17,11 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.errors import StoreError, UsageError
-from labelwise.files import write_atomically
-from labelwise.model import LabelModel
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LabelModel
+from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.files import write_atomically
+from labelwise.support.writable import check_writable, turn
 from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (
     READ_BACK,
@@ -34,7 +35,6 @@ from labelwise.tasks.gallery_rows import (
     table_schema,
 )
 from labelwise.tasks.similarity import By, compared
-from labelwise.writable import check_writable, turn
 
 SUFFIX, TABLE = ".lance", "pictures"
 INDEXED = 50_000  # rows from which on there is an index: fewer are searched as fast without

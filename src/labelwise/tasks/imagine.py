@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.capabilities import GENERATE
-from labelwise.classifier import Classifier
-from labelwise.data.read.pictures import Pictures
-from labelwise.errors import UsageError
-from labelwise.model import Generates, as_float, cannot, check_shape
-from labelwise.ops.retrieval import distances
-from labelwise.settings import brief
+from labelwise.core.capabilities import GENERATE
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import Generates, as_float, cannot, check_shape
+from labelwise.images.decode.pictures import Pictures
+from labelwise.methods.clarel.retrieval import distances
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import brief
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

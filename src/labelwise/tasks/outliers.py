@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from labelwise.scores import Scores
+from labelwise.core.scores import Scores
 
 
 @dataclass(frozen=True)

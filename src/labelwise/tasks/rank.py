@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.errors import UnsupportedError, UsageError, listing
-from labelwise.scores import Scores
+from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
+from labelwise.support.errors import UnsupportedError, UsageError, listing
 
 
 @dataclass(frozen=True, kw_only=True)

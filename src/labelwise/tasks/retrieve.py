@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.errors import UsageError
-from labelwise.model import Compares, LabelModel
-from labelwise.scores import Scores
+from labelwise.core.model import Compares, LabelModel
+from labelwise.core.scores import Scores
+from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
 from labelwise.tasks.gallery_store import StoredGallery

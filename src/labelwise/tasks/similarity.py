@@ -6,9 +6,9 @@ from typing import Literal, get_args
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from labelwise.capabilities import WHITEN
-from labelwise.errors import UnsupportedError, UsageError
-from labelwise.model import Compares, LabelModel, Whitens, cannot
+from labelwise.core.capabilities import WHITEN
+from labelwise.core.model import Compares, LabelModel, Whitens, cannot
+from labelwise.support.errors import UnsupportedError, UsageError
 
 Measure = Callable[[Tensor, Tensor], Tensor]
 By = Literal["similarity", "cosine", "sum", "whitened"]

@@ -7,16 +7,16 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from labelwise.capabilities import LEARN
-from labelwise.classifier import UNKNOWN, Classifier
-from labelwise.data.read.pictures import Array
-from labelwise.errors import LabelwiseError, UnsupportedError, UsageError, listing
-from labelwise.familiarity import memorable
-from labelwise.labels import Labels, unfit_name
-from labelwise.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot
-from labelwise.scores import Scores
+from labelwise.core.capabilities import LEARN
+from labelwise.core.classifier import UNKNOWN, Classifier
+from labelwise.core.familiarity import memorable
+from labelwise.core.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot
+from labelwise.core.scores import Scores
+from labelwise.images.decode.pictures import Array
+from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
 from labelwise.tasks.similarity import all_alike, known_scores
-from labelwise.training.stages import Method
+from labelwise.train.stages import Method
 
 MOST_LEFT_OUT = 40  # times that some examples are left out: of more, several at a time
 FEWEST_TO_DISAGREE = 3

@@ -6,15 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier, Verifier
-from labelwise.errors import DataError, UsageError
-from labelwise.metrics import equal_error
-from labelwise.model import LabelModel
-from labelwise.ops.calibration import fit_platt
-from labelwise.ops.detection import det_curve, threshold_at
-from labelwise.ops.pairs import draw_pairs
-from labelwise.ops.targets import several_true
-from labelwise.scores import Scores
+from labelwise.core.classifier import Classifier, Verifier
+from labelwise.core.detection import det_curve, threshold_at
+from labelwise.core.metrics import equal_error
+from labelwise.core.model import LabelModel
+from labelwise.core.pairs import draw_pairs
+from labelwise.core.platt import fit_platt
+from labelwise.core.scores import Scores
+from labelwise.images.targets import several_true
+from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By, all_alike, compared, row_alike
 
 Rule = Literal["eer"] | float

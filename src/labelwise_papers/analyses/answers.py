@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labelwise.errors import UsageError
-from labelwise.evaluate.tested import Tested
-from labelwise.metrics import expected_calibration_error, reliability
-from labelwise.ops.negatives import sample_wrong_labels
-from labelwise.scores import Scores
+from labelwise.core.metrics import expected_calibration_error, reliability
+from labelwise.core.scores import Scores
+from labelwise.evaluation.tested import Tested
+from labelwise.methods.indicator.negatives import sample_wrong_labels
+from labelwise.support.errors import UsageError
 from labelwise.tasks.calibrate import uncalibrated
 
 Figures = dict[str, Any]

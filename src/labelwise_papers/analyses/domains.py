@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from labelwise.classifier import bind
-from labelwise.data.dataset import Dataset, Split
-from labelwise.data.split.divide import pool, resplit
-from labelwise.data.split.make import hold_out_domain
-from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.files import write_atomically
+from labelwise.core.classifier import bind
+from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import as_seen_by, training_data
-from labelwise.labels import Labels
-from labelwise.model import LabelModel
-from labelwise.settings import to_plain
-from labelwise.training.loop import train
-from labelwise.training.stages import Method, Run
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.split.divide import pool, resplit
+from labelwise.images.split.make import hold_out_domain
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.support.files import write_atomically
+from labelwise.support.settings import to_plain
+from labelwise.train.loop import train
+from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
 
 RESULT = "result.json"

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.display import caption
-from labelwise.errors import DataError, UnsupportedError
-from labelwise.ops.linear import linear_scores
-from labelwise.ops.plane import Projection, find_plane
-from labelwise.scores import Scores
+from labelwise.core.scores import Scores
+from labelwise.evaluation.plane import Projection, find_plane
+from labelwise.methods.shared.statistics import linear_scores
+from labelwise.support.display import caption
+from labelwise.support.errors import DataError, UnsupportedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

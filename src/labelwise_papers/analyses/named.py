@@ -6,11 +6,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from labelwise.evaluate.tested import Tested
+from labelwise.core.metrics import confusion_matrix
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
-from labelwise.metrics import confusion_matrix
-from labelwise.ops.assignment import best_matching
-from labelwise.ops.linear import linear_scores
+from labelwise.methods.shared.statistics import linear_scores
+from labelwise.methods.zero_label.assignment import best_matching
 
 Order = Literal["uncertain first", "fixed"]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labelwise.methods.shared.label_prior import LabelPrior
-from labelwise.ops.assignment import random_matchings
+from labelwise.methods.zero_label.assignment import random_matchings
+from labelwise.methods.zero_label.label_prior import LabelPrior
 
 RANDOM = 50  # random namings
 RIDGE = 1e-9  # of the mean diagonal, for codes that do not fill their space

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.errors import UsageError
+from labelwise.core.classifier import Classifier
+from labelwise.support.errors import UsageError
 
 
 def nearest_labels(classifier: Classifier, k: int = 3) -> dict[str, Any]:

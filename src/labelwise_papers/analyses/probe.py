@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from labelwise.errors import DataError, UnsupportedError
-from labelwise.evaluate.tested import Tested
-from labelwise.metrics import accuracy
+from labelwise.core.metrics import accuracy
+from labelwise.evaluation.tested import Tested
+from labelwise.support.errors import DataError, UnsupportedError
 
 
 def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> dict[str, Any]:

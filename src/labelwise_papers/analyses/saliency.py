@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.classifier import Classifier
-from labelwise.display import caption
-from labelwise.errors import DataError, UnsupportedError, UsageError
-from labelwise.model import check_shape
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import check_shape
+from labelwise.support.display import caption
+from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.tasks.explain import explain, heat_maps
 
 

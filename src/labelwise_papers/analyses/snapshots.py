@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Split
-from labelwise.evaluate.tested import align_targets
-from labelwise.files import read_tensors, under
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, prepared
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import LabelModel, prepared
+from labelwise.evaluation.tested import align_targets
+from labelwise.images.dataset import Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.files import read_tensors, under
 
 
 def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.tested import Tested
-from labelwise.ops.attacks import Attack, Pgd, Points, Problem
+from labelwise.evaluation.robust import RobustSettings, evaluate_robust
+from labelwise.evaluation.tested import Tested
+from labelwise.train.attacks import Attack, Pgd, Points, Problem
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ VGG names its parameters as torchvision does, so public weights fit.
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelwise.errors import UsageError
-from labelwise.nn.backbone import Backbone, convolution, initialise
-from labelwise.nn.weights import IMAGENET
+from labelwise.support.errors import UsageError
+from labelwise.train.networks.backbone import Backbone, convolution, initialise
+from labelwise.train.networks.weights import IMAGENET
 
 SMALLEST = 16  # the side that two unpadded 5x5 convolutions, each halved after, leave one pixel of
 

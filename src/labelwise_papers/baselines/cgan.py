@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
-from labelwise.labels import Labels
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
@@ -28,12 +28,12 @@ from labelwise.methods.shared.generated import (
     fit_softmax,
     noise,
 )
+from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
-from labelwise.model import LabelModel, Spec
-from labelwise.ops.linear import linear_scores
-from labelwise.settings import check_range
-from labelwise.training.optimizers import Optimizer
-from labelwise.training.stages import Method, Stage
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.stages import Method, Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
+from labelwise.core.model import LabelModel
+from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
-from labelwise.model import LabelModel
-from labelwise.settings import check_range
-from labelwise.training.stages import Stage
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch
+from labelwise.train.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import TrainData
+from labelwise.core.model import LabelModel
+from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
-from labelwise.model import LabelModel
-from labelwise.settings import check_range
-from labelwise.training.stages import Method, Stage
+from labelwise.support.settings import check_range
+from labelwise.train.stages import Method, Stage
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
 PLAIN = 1.0  # where there is nothing to choose by

@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import Batch, ShuffledBatches
-from labelwise.data.dataset import TrainData
-from labelwise.data.views import TwoViews, contrastive_augment
-from labelwise.errors import UsageError
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
-from labelwise.model import LabelModel, Spec
-from labelwise.nn.image_encoder import LENGTH
-from labelwise.nn.spread import spread
-from labelwise.ops.contrastive import supervised_contrastive
-from labelwise.settings import check_range
-from labelwise.training.distribution import whole_batch
-from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Stage
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.contrastive import supervised_contrastive
+from labelwise.train.distribution import whole_batch
+from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.networks.spread import spread
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Stage
+from labelwise.train.views import TwoViews, contrastive_augment
 
 
 class SupconModel(SoftmaxModel):

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, UsageError, listing, suggest
+from labelwise.images.dataset import Dataset
+from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise_papers.benchmarks.download import download
 from labelwise_papers.benchmarks.entries import ENTRIES, Entry, find_entry
 from labelwise_papers.benchmarks.packs_at_hand import PACKS

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from labelwise.errors import DataError
-from labelwise.limits import unpacked
+from labelwise.support.errors import DataError
+from labelwise.support.limits import unpacked
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
 Bytes = npt.NDArray[np.uint8]

@@ -16,12 +16,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.labels.words import find_words, packaged_vectors
-from labelwise.data.read.npz_files import open_npz, read_array
-from labelwise.errors import DataError, UsageError, listing
-from labelwise.labels import Labels
-from labelwise.limits import unpacked
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.labels import Labels
+from labelwise.images.describe.words import find_words, packaged_vectors
+from labelwise.images.sources.npz_files import open_npz, read_array
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.limits import unpacked
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
 from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData

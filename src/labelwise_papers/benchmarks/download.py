@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.entries import Entry, Remote
 from labelwise_papers.benchmarks.registry import find_official
 

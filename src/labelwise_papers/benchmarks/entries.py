@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelwise.errors import UsageError, listing, suggest
+from labelwise.support.errors import UsageError, listing, suggest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.data.dataset import Skipped
-from labelwise.data.read.pictures import is_hidden, is_picture, list_pictures
-from labelwise.errors import DataError
-from labelwise.limits import check_size
+from labelwise.images.dataset import Skipped
+from labelwise.images.decode.pictures import is_hidden, is_picture, list_pictures
+from labelwise.support.errors import DataError
+from labelwise.support.limits import check_size
 from labelwise_papers.benchmarks.entries import ENTRIES
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 

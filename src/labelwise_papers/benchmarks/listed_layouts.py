@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.data.read.pictures import list_pictures
-from labelwise.errors import DataError
+from labelwise.images.decode.pictures import list_pictures
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 

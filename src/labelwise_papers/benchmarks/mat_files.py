@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelwise.errors import DataError, LabelwiseError, listing, suggest
-from labelwise.limits import CHUNK, check_size
+from labelwise.support.errors import DataError, LabelwiseError, listing, suggest
+from labelwise.support.limits import CHUNK, check_size
 
 # A file of version 5 is made of elements of these kinds, and an array is an element made of others, one after another. scipy believes
 # that they are as they should be, and reads memory that is not there where they are not. ``_DEEPEST``: one for each label is 2.

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.packs import about, encoded_files, split_names
-from labelwise.data.read.pictures import Array
+from labelwise.images.decode.pictures import Array
+from labelwise.images.sources.npz_files import read_npz
+from labelwise.images.sources.packs import about, encoded_files, split_names
 from labelwise_papers.benchmarks.folder_layouts import first_synonyms, omniglot_records
 from labelwise_papers.benchmarks.listed_layouts import SPECIES
 from labelwise_papers.benchmarks.records import Ints, Records, tidy

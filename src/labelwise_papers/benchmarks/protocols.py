@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from labelwise.data.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratified
+from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratified
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]

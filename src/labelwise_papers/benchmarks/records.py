@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import SPLITS, Dataset, Skipped, Split
-from labelwise.data.read.pictures import as_batch, read_files
-from labelwise.errors import DataError
-from labelwise.labels import Labels
-from labelwise.view import Fit
+from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.images.decode.pictures import as_batch, read_files
+from labelwise.images.describe.labels import Labels
+from labelwise.images.view import Fit
+from labelwise.support.errors import DataError
 
 Ints = npt.NDArray[np.int64]
 Encoded = list[Path] | list[bytes]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import torch
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError
 
 
 def rotated(data: Dataset) -> Dataset:

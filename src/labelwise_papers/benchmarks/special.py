@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.read.audio import fit_length, read_sounds, resample
-from labelwise.data.read.npz_files import read_npz
+from labelwise.images.dataset import Dataset
+from labelwise.images.sources.audio import fit_length, read_sounds, resample
+from labelwise.images.sources.npz_files import read_npz
 from labelwise_papers.benchmarks.described import load_described
 from labelwise_papers.benchmarks.entries import ENTRIES, Entry
 from labelwise_papers.benchmarks.protocols import second_labels

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from PIL import Image, ImageOps
 
-from labelwise.data.read.decoding import File, opened
+from labelwise.images.decode.decoding import File, opened
 from labelwise_papers.benchmarks.protocols import Protocol
 from labelwise_papers.benchmarks.records import Records
 

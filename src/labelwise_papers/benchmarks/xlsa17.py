@@ -16,15 +16,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset
-from labelwise.data.labels.knowledge import Knowledge, with_knowledge
-from labelwise.data.read.build import build
-from labelwise.data.read.npz_files import read_npz
-from labelwise.data.read.rows import Rows
-from labelwise.data.split.divide import pool
-from labelwise.data.split.make import zero_shot
-from labelwise.errors import DataError, UsageError, listing
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.knowledge import Knowledge, with_knowledge
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.build import build
+from labelwise.images.sources.npz_files import read_npz
+from labelwise.images.sources.rows import Rows
+from labelwise.images.split.divide import pool
+from labelwise.images.split.make import zero_shot
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 
 PARTS = ("trainval", "test_seen", "test_unseen")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from labelwise.errors import UsageError, listing, suggest
-from labelwise.settings import to_plain
+from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.settings import to_plain
 from labelwise_papers.recipe import Recipe, Row, Source, merged
 from labelwise_papers.reproduce.measures import check_measures
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labelwise.cli.output import note, out, plain_table, styled
-from labelwise.errors import DataError, UsageError, listing
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.pictures import draw_recipe

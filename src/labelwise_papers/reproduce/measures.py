@@ -17,29 +17,29 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from labelwise.classifier import bind
-from labelwise.data import load
-from labelwise.data.read.pictures import as_batch
-from labelwise.errors import LabelwiseError, UsageError, listing, suggest
-from labelwise.evaluate.closed import evaluate_closed
-from labelwise.evaluate.episodes import EpisodeSettings, evaluate_episodes
-from labelwise.evaluate.ordinal import evaluate_ordinal
-from labelwise.evaluate.outliers import evaluate_outliers
-from labelwise.evaluate.retrieval import KS, evaluate_retrieval
-from labelwise.evaluate.robust import RobustSettings, evaluate_robust
-from labelwise.evaluate.tested import align_targets
-from labelwise.evaluate.verification import PAIRS, evaluate_verification
-from labelwise.evaluate.zero_shot import evaluate_zero_shot
-from labelwise.methods.shared.label_prior import LabelPrior, Source, label_similarity
-from labelwise.metrics import confusion_matrix, harmonic_mean
-from labelwise.ops.adaptive_attacks import Apgd
-from labelwise.ops.assignment import best_matching
-from labelwise.ops.attacks import Attack, Fgsm, Pgd
-from labelwise.ops.balance import BalanceCurve
-from labelwise.ops.clusters import kmeans
-from labelwise.ops.square_attack import Square
-from labelwise.settings import from_plain
+from labelwise.core.balance import BalanceCurve
+from labelwise.core.classifier import bind
+from labelwise.core.metrics import confusion_matrix, harmonic_mean
+from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.ordinal import evaluate_ordinal
+from labelwise.evaluation.outliers import evaluate_outliers
+from labelwise.evaluation.retrieval import KS, evaluate_retrieval
+from labelwise.evaluation.robust import RobustSettings, evaluate_robust
+from labelwise.evaluation.tested import align_targets
+from labelwise.evaluation.verification import PAIRS, evaluate_verification
+from labelwise.evaluation.zero_shot import evaluate_zero_shot
+from labelwise.images import load
+from labelwise.images.decode.pictures import as_batch
+from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.methods.zero_label.clusters import kmeans
+from labelwise.methods.zero_label.label_prior import LabelPrior, Source, label_similarity
+from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
+from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
+from labelwise.train.adaptive_attacks import Apgd
+from labelwise.train.attacks import Attack, Fgsm, Pgd
+from labelwise.train.square_attack import Square
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.domains import evaluate_domains
 from labelwise_papers.analyses.joint import draw_joint, joint_view

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labelwise.errors import DataError, StoreError
-from labelwise.files import write_atomically
+from labelwise.support.errors import DataError, StoreError
+from labelwise.support.files import write_atomically
 
 Entry = dict[str, Any]
 RESULTS = "results.jsonl"

@@ -26,11 +26,11 @@ import numpy as np
 import torch
 
 import labelwise
-from labelwise.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.interruption import end_with_parent, stopping, unbroken
-from labelwise.training.distribution import choose_device
-from labelwise.training.stages import Run
-from labelwise.writable import sole_writer
+from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.support.interruption import end_with_parent, stopping, unbroken
+from labelwise.support.writable import sole_writer
+from labelwise.train.distribution import choose_device
+from labelwise.train.stages import Run
 from labelwise_papers.reproduce.cells import Cell
 from labelwise_papers.reproduce.measures import measure
 from labelwise_papers.reproduce.results import Entry, append_result, read_results

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.data import EMBEDDED, load
-from labelwise.data.catalogue import QUALITY, side_to_read
-from labelwise.data.dataset import Dataset
-from labelwise.data.read.npz_files import read_npz
-from labelwise.data.split.make import split_off
-from labelwise.errors import DataError
-from labelwise.nn.encoder import Encoder
+from labelwise.images import EMBEDDED, load
+from labelwise.images.catalogue import QUALITY, side_to_read
+from labelwise.images.dataset import Dataset
+from labelwise.images.sources.npz_files import read_npz
+from labelwise.images.split.make import split_off
+from labelwise.support.errors import DataError
+from labelwise.train.networks.encoder import Encoder
 from labelwise_papers.benchmarks import ENTRIES, data_root, where
 from labelwise_papers.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES
 from labelwise_papers.benchmarks.registry import find_official, find_packs

@@ -5,12 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labelwise.classifier import Classifier
-from labelwise.data.dataset import Dataset
-from labelwise.errors import UsageError
-from labelwise.evaluate.tested import Tested
+from labelwise.core.classifier import Classifier
+from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
-from labelwise.training.stages import Method, Run
+from labelwise.images.dataset import Dataset
+from labelwise.support.errors import UsageError
+from labelwise.train.stages import Method, Run
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

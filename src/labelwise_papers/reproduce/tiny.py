@@ -7,9 +7,9 @@ run shows that a recipe works from end to end; its figures mean nothing.
 import torch
 from torch import Tensor
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import UsageError, listing
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UsageError, listing
 
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")

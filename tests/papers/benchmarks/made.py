@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
-from labelwise.data.dataset import Split
+from labelwise.images.dataset import Split
 
 
 def png(value: int, side: int = 6) -> bytes:

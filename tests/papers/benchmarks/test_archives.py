@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.download import check_room, unpack
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError
+from labelwise.images.dataset import Dataset
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import load_benchmark
 from labelwise_papers.benchmarks.binary_layouts import read_idx
 from tests.papers.benchmarks.made import cifar_rows, pairs, python2, text

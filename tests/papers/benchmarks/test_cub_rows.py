@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from labelwise.data.read.npz_files import read_npz
+from labelwise.images.sources.npz_files import read_npz
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
 CLASSES, SIDE = 60, 6

@@ -12,10 +12,10 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from labelwise.data import load
-from labelwise.data.dataset import Dataset
-from labelwise.errors import DataError, UsageError
-from labelwise.labels import Labels
+from labelwise.images import load
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from labelwise_papers.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES, Captions, captioned
 from labelwise_papers.benchmarks.mat_files import cells

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, Entry
 from labelwise_papers.benchmarks import download as fetch
 from labelwise_papers.benchmarks.entries import Remote

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.errors import DataError, UsageError
+from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.benchmarks import ENTRIES, list_benchmarks, load_benchmark, where
 from labelwise_papers.benchmarks.packs_at_hand import PACKS
 from labelwise_papers.benchmarks.registry import LAYOUTS, PROTOCOLS, data_root

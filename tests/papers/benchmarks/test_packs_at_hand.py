@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.papers.benchmarks.made import pairs, png
 

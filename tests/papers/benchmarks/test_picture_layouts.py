@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.papers.benchmarks import made
 from tests.papers.benchmarks.made import pairs, put, text, values

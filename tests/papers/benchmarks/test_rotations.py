@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from labelwise.data.dataset import Dataset, Split
-from labelwise.errors import DataError
-from labelwise.labels import Labels
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.rotations import rotated
 from tests.conftest import squares
 

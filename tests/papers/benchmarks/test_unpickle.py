@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.errors import DataError
+from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.binary_layouts import read_arrays
 from tests.papers.benchmarks.made import python2
 

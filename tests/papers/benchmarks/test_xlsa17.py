@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
-from labelwise.errors import DataError, UsageError
-from labelwise.labels import Labels
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, read_gzsl_pack, read_xlsa17, write_xlsa17
 
 NAMES = st.lists(

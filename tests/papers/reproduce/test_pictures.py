@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labelwise.ops.balance import BalanceCurve
+from labelwise.core.balance import BalanceCurve
 from labelwise_papers.recipe import Recipe, find_recipes
 from labelwise_papers.reproduce.cells import Choice, cells_of
 from labelwise_papers.reproduce.measures import seen_at

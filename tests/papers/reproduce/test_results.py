@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.errors import DataError, StoreError
+from labelwise.support.errors import DataError, StoreError
 from labelwise_papers.reproduce.results import RESULTS, append_result, read_results
 
 

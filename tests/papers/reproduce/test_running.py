@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from labelwise.errors import Interrupted, LabelwiseError
-from labelwise.training.step import Step
-from labelwise.writable import sole_writer
+from labelwise.support.errors import Interrupted, LabelwiseError
+from labelwise.support.writable import sole_writer
+from labelwise.train.step import Step
 from labelwise_papers.recipe import Row, Source
 from labelwise_papers.reproduce import measures, running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of

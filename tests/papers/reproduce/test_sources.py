@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.errors import DataError
 from labelwise.fitting.encoding import write_features
+from labelwise.support.errors import DataError
 from labelwise_papers.recipe import Source, find_recipes
 from labelwise_papers.reproduce.quick import quick
 from labelwise_papers.reproduce.sources import is_at_hand, missing, read_source, sets_at_hand

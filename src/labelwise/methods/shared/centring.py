@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.ops.telling import Telling
+from labelwise.methods.shared.caption_relevance import Telling
 
 FLOOR = 0.1  # of the mean variance, added to that of each direction in a ``Flattening``
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import mix
-from labelwise.data.dataset import TrainData
-from labelwise.labels import Labels
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
-from labelwise.settings import check_range
-from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Loss, Stage
+from labelwise.support.settings import check_range
+from labelwise.train.batches import mix
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Loss, Stage
 
 REAL = 50  # features of images kept for each trained label
 HEAD_PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # falling: each fit starts from the one before

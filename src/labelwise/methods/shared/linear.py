@@ -10,16 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.data.augment import Augment
-from labelwise.data.batches import ShuffledBatches
-from labelwise.data.dataset import Split, TrainData
-from labelwise.errors import UsageError
-from labelwise.labels import Labels
-from labelwise.model import LabelModel, Spec, as_float
-from labelwise.nn.encoder import Encoder
-from labelwise.nn.image_encoder import LENGTH
-from labelwise.ops.discriminant import closed_form_rows, root_features
-from labelwise.ops.linear import (
+from labelwise.core.model import LabelModel, Spec, as_float
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.images.streams import by_shares, on_device
+from labelwise.methods.discriminant.copies import together
+from labelwise.methods.discriminant.whitening import closed_form_rows, root_features
+from labelwise.methods.shared.statistics import (
     EmbeddingStatistics,
     embedding_statistics,
     linear_scores,
@@ -27,12 +24,15 @@ from labelwise.ops.linear import (
     unit_statistics,
     whiten,
 )
-from labelwise.ops.lookalikes import together
-from labelwise.settings import check_range
-from labelwise.streams import by_shares, on_device
-from labelwise.training.adversarial import Adversarial
-from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Loss, Method, Stage
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.adversarial import Adversarial
+from labelwise.train.augment import Augment
+from labelwise.train.batches import ShuffledBatches
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Loss, Method, Stage
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 

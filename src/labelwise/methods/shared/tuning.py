@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from labelwise.data.augment import Augment
-from labelwise.data.batches import Batch, ShuffledBatches
-from labelwise.data.dataset import TrainData
-from labelwise.errors import UsageError
+from labelwise.images.dataset import TrainData
+from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import EncoderModel
-from labelwise.nn.spread import spread
-from labelwise.ops.discriminant import closed_form_rows
-from labelwise.settings import check_range
-from labelwise.training.distribution import of_main_process
-from labelwise.training.optimizers import Optimizer, Schedule
-from labelwise.training.stages import Stage
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.augment import Augment
+from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.distribution import of_main_process
+from labelwise.train.networks.spread import spread
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Stage
 
 PACE = 10.0  # learning rates of the head, of the encoder's
 CROP = (0.4, 1.0)  # share of the area of a picture that a random crop covers

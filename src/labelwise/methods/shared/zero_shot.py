@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.data.batches import Batch
-from labelwise.data.dataset import TrainData
-from labelwise.data.labels.sentences import encode_sentences
-from labelwise.errors import DataError, UsageError
-from labelwise.labels import Labels
+from labelwise.core.balance import balance_curve
+from labelwise.core.model import Spec
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.images.describe.sentences import encode_sentences
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
-from labelwise.model import Spec
-from labelwise.ops.balance import balance_curve
-from labelwise.ops.segments import segment_mean
-from labelwise.settings import check_range
-from labelwise.training.stages import Stage
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch
+from labelwise.train.stages import Stage
 
 Source = Literal["auto", "vectors", "texts"]
 FOLD_IMAGES = 5  # one in so many images of a label is validated on

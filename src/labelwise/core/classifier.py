@@ -1,0 +1,229 @@
+"""A classifier: a model, its labels, and what makes its scores mean something. It never changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, Self
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+from labelwise.core.calibration import Calibration
+from labelwise.core.familiarity import Familiarity
+from labelwise.core.model import LabelModel, as_float, check_shape, prepared, state_digest
+from labelwise.core.rows import append_rows
+from labelwise.core.scores import NONE as NONE
+from labelwise.core.scores import UNKNOWN as UNKNOWN
+from labelwise.core.scores import Scores
+from labelwise.images.decode.pictures import Pictures, as_batch
+from labelwise.images.describe.labels import Labels
+from labelwise.images.lazy import LazyImages
+from labelwise.images.split.hashes import image_hashes
+from labelwise.images.streams import by_shares, on_device, stream_of
+from labelwise.images.view import View
+from labelwise.support.errors import UnsupportedError, UsageError, listing
+from labelwise.support.processes import crowd
+
+PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``."""
+
+    by: Literal["similarity", "cosine", "sum", "whitened"]  # which score of a pair
+    threshold: float  # a score at least as large means "same"
+    rule: Literal["eer"] | float  # both errors equally frequent, or the share of different pairs that are accepted
+    eer: float  # the equal error rate on those pairs
+    scale: float  # with offset: sigmoid(score * scale + offset) is the probability of "same"
+    offset: float  # for same and different pairs that are equally frequent
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Origin:
+    """Where a classifier came from."""
+
+    method: object | None = None  # the settings whose build(model.spec) makes its model anew, so that it can be saved
+    summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
+    train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
+
+    def __repr__(self) -> str:
+        hashes = 0 if self.train_hashes is None else len(self.train_hashes)
+        return (
+            f"<Origin: {getattr(self.method, 'name', 'no method')}, {listing(self.summary)}; made from {hashes} images>"
+        )
+
+    def with_images(self, images: Tensor | None) -> Self:
+        """Return it with these images, if there are any, among those that the classifier was made from."""
+        if images is None:
+            return self
+        more = image_hashes(images)
+        return replace(
+            self, train_hashes=more if self.train_hashes is None else append_rows(self.train_hashes.cpu(), more)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Classifier:
+    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them."""
+
+    model: LabelModel  # scores (image, label) pairs
+    labels: Labels  # their names and what is known of them
+    label_embeddings: Tensor  # [k, e]; adding a label is adding a row
+    calibration: Calibration  # how raw scores become probabilities
+    familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
+    verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
+    origin: Origin = field(default_factory=Origin)  # where it came from
+
+    def __repr__(self) -> str:
+        kind = getattr(self.origin.method, "name", type(self.model).__name__)
+        return f"<Classifier: {kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """The labels known from a description alone."""
+        return frozenset(compress(self.labels.names, self.calibration.unseen.tolist()))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an image as the model takes it."""
+        return self.model.spec.shape
+
+    @property
+    def view(self) -> View:
+        """How pictures are brought to the model."""
+        return self.model.spec.view
+
+    def batch(self, pictures: Pictures) -> Tensor:
+        """Return pictures as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
+        return as_batch(pictures, self.shape, self.view.fit)
+
+    def encode(self, images: Tensor, batch: int = 256) -> Tensor:
+        """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
+        if isinstance(images, LazyImages):  # of files: their features may be kept
+            images = prepared(self.model, images)
+        stream = stream_of(images) if crowd().world == 1 else None
+        if stream is not None:
+            embeddings = self.survey(images)
+            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
+            return embeddings
+
+        def encode(some: Tensor) -> Tensor:
+            return self._encoded(some, batch)
+
+        with torch.no_grad():
+            return by_shares(images, encode) if images.ndim == 4 else encode(images)
+
+    def survey(self, images: Tensor) -> Tensor:
+        """Return the embeddings of images that are never kept ``[n, d]``, made once for each; zeros where one cannot be read."""
+        stream = stream_of(images)
+        assert stream is not None
+        rows: Tensor = images.rows  # type: ignore[attr-defined]
+        with torch.no_grad():
+            width = self._encoded(torch.zeros(1, *stream.shape, dtype=torch.uint8)).shape[1]
+            embeddings = stream.features(state_digest(self.model), rows, self._encoded, width)
+        return embeddings.to(self.model.device)
+
+    def _encoded(self, images: Tensor, batch: int = 256) -> Tensor:
+        few = images.ndim == 4 and self.model.device.type == "cpu"
+        there = on_device(torch.split(images, min(batch, PIECE) if few else batch), self.model.device)
+        parts = [self.model.encode_images(as_float(x)) for x in there]
+        return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+
+    def scores(self, pictures: Pictures) -> Scores:
+        """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
+        images = self.batch(pictures)
+        check_shape(images, self.shape)
+        return Scores(self, self.encode(images), images)
+
+    def scores_of(self, embeddings: Tensor, raw: Tensor | None = None) -> Scores:
+        """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
+
+        ``raw [n, k]`` are scores that the model itself would not give, such as those of training images left out one by one.
+        """
+        scores = Scores(self, embeddings.to(self.label_embeddings.device).float())
+        vars(scores).update({} if raw is None else {"raw": raw.to(self.label_embeddings.device)})
+        return scores
+
+    def select(self, names: Sequence[str]) -> Self:
+        """Return the classifier of these labels only, in this order; their scores stay the same."""
+        rows = [self.labels.index(name) for name in names]
+        labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
+        calibration, familiarity = self.calibration.select(rows), self.familiarity.select(rows)
+        return replace(
+            self, labels=labels, label_embeddings=embeddings, calibration=calibration, familiarity=familiarity
+        )
+
+    def remove(self, name: str) -> Self:
+        """Return the classifier without one label; the other scores stay the same."""
+        self.labels.index(name)
+        if len(self.labels) == 1:
+            raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
+        return self.select([other for other in self.labels.names if other != name])
+
+    def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False, width: float = 1.0) -> Self:
+        """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``.
+
+        ``width`` is by how much more than usual its pictures spread, see ``Familiarity``.
+        """
+        if self.model.fitted_together and not self.model.added_apart:
+            raise UnsupportedError(
+                f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
+            )
+        if labels.names[:-1] != self.labels.names:
+            raise UsageError("A label is added at the end; the other labels must stay as they are.")
+        rows = append_rows(self.label_embeddings, embedding[None])
+        calibration, familiarity = self.calibration.add(unseen=unseen), self.familiarity.add(len(self.labels), width)
+        return replace(self, labels=labels, label_embeddings=rows, calibration=calibration, familiarity=familiarity)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Return the classifier on another device (the model itself is moved)."""
+        return replace(
+            self,
+            model=self.model.to(device),
+            label_embeddings=self.label_embeddings.to(device),
+            calibration=self.calibration.to(device),
+            familiarity=self.familiarity.to(device),
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a name of the first version now is, with a warning; the next version no longer knows it."""
+            if name not in _FORMER:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            warn(f"Classifier.{name} is now Classifier.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
+            return attrgetter(_FORMER[name])(self)
+
+
+_FORMER = {
+    "codes": "label_embeddings",
+    "scale": "calibration.scale",
+    "offset": "calibration.offset",
+    "temperature": "calibration.temperature",
+    "multilabel": "calibration.multilabel",
+    "gap": "calibration.seen_penalty",
+    "described": "unseen",
+    "memory": "familiarity.memory",
+    "outlier": "familiarity.rule",
+    "verification": "verifier",
+    "seen": "origin.train_hashes",
+    "method": "origin.method",
+    "summary": "origin.summary",
+}
+
+
+def bind(model: LabelModel, labels: Labels) -> Classifier:
+    """Return the classifier of these labels, not yet calibrated."""
+    for piece in model.reads:
+        if getattr(labels, piece) is None:
+            raise UsageError(f'{type(model).__name__} reads the "{piece}" of labels, and these labels have none.')
+    model.eval()
+    with torch.no_grad():
+        embeddings = model.encode_labels(labels).float()
+    calibration = Calibration.none(
+        len(labels), exclusive=model.exclusive, penalty=model.penalty, device=embeddings.device
+    )
+    return Classifier(model=model, labels=labels, label_embeddings=embeddings, calibration=calibration)

@@ -1,0 +1,36 @@
+"""The closed protocol: test images of known labels. Accuracy, calibration and how often "unknown" is said."""
+
+from dataclasses import dataclass
+
+from labelwise.core.metrics import accuracy, per_class_accuracy
+from labelwise.evaluation.tested import Tested
+from labelwise.tasks.calibrate import calibration_errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedResult:
+    """Figures on test images of known labels."""
+
+    images: int  # how many were tested
+    accuracy: float  # share of images whose best label is the true one, whatever the unknown threshold
+    class_accuracy: float  # the same averaged over labels
+    ece: float  # expected calibration error of the best label's probability
+    answer_ece: float  # expected calibration error of yes/no answers over all pairs
+    kept: float  # share of images not called unknown
+    kept_accuracy: float  # accuracy among those
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+
+
+def evaluate_closed(tested: Tested) -> ClosedResult:
+    """Return the closed-protocol figures of test images that have one label each."""
+    scores, targets = tested.labelled()
+    known, right = ~scores.unknown, scores.best == targets
+    return ClosedResult(
+        images=len(scores),
+        accuracy=accuracy(scores.best, targets),
+        class_accuracy=per_class_accuracy(scores.best, targets),
+        **calibration_errors(scores, targets),
+        kept=float(known.double().mean()),
+        kept_accuracy=float(right[known].double().mean()) if bool(known.any()) else 0.0,
+        leaked=tested.leaked,
+    )

@@ -1,0 +1,84 @@
+"""What a person needs to check names that no label was read for: facts about each cluster, and images of it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core.classifier import Classifier
+from labelwise.core.model import check_shape
+from labelwise.fitting.naming import named_model, uncertain_clusters
+from labelwise.methods.zero_label.naming import kept_together, plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCluster:
+    """A cluster and what can be told about its name without a label."""
+
+    cluster: int  # its number, which never changes
+    label: str  # what it is called
+    certainty: float  # how probable that is, by the votes of all clusterings; 1 where a person said so
+    answered: bool  # whether a person said so
+    size: float  # the share of training images in it
+    share: float  # the share that the label should have
+    agreement: float  # which part of it the other clusterings call the same
+    together: float  # which part of it they keep together, whatever they call it
+    # labels that it may be instead, with their probability, the most probable first
+    others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterImages:
+    """Rows of the images to show of a cluster: those nearest to its centre, some drawn at random, and how many it has."""
+
+    nearest: tuple[int, ...]
+    drawn: tuple[int, ...]
+    count: int
+
+
+def named_clusters(classifier: Classifier) -> list[NamedCluster]:
+    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
+    model = named_model(classifier)
+    labels, report = model.spec.labels, classifier.origin.summary["naming"]
+    together = plain(kept_together(model.overlaps))
+    answers = classifier.origin.summary.get("answers", {})
+    return [
+        NamedCluster(
+            cluster=doubt.cluster,
+            label=doubt.label,
+            certainty=round(doubt.probability, 4),
+            answered=str(doubt.cluster) in answers,
+            together=together[doubt.cluster],
+            others=doubt.others,
+            **{
+                ours: report[theirs][labels.index(doubt.label)]
+                for ours, theirs in (("size", "sizes"), ("share", "shares"), ("agreement", "agreement"))
+            },
+        )
+        for doubt in uncertain_clusters(classifier)
+    ]
+
+
+@torch.no_grad()
+def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed: int = 0) -> list[ClusterImages]:
+    """Return what to show of each cluster, ``count`` images of either kind at most, in the order of their numbers.
+
+    An image belongs to one cluster only. Images nearest to a centre flatter it; those drawn at random show what the label
+    is really given to.
+    """
+    model = named_model(classifier)
+    check_shape(images, model.spec.shape)
+    embeddings = classifier.encode(model.prepare(images)).float()
+    answers = model.score(embeddings, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
+    far = torch.cdist(embeddings, model.centres).cpu()
+    generator = torch.Generator().manual_seed(seed)
+    clusters = []
+    for cluster, label in enumerate(model.names.tolist()):
+        rows = (answers == label).nonzero()[:, 0]
+        near = rows[far[rows, cluster].argsort(stable=True)]
+        rest = near[count:]
+        others = rest[torch.randperm(len(rest), generator=generator)[:count]]
+        clusters.append(
+            ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(others.tolist()), count=len(rows))
+        )
+    return clusters

@@ -1,0 +1,96 @@
+"""Test images of ordered labels: how far off answers are, and whether intervals of levels hold what they promise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelwise.core.classifier import Classifier
+from labelwise.evaluation.tested import Tested
+from labelwise.images.describe.labels import Labels
+from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, level_probabilities, median_levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelFigures:
+    """How good levels are that were said, one for each image."""
+
+    accuracy: float  # the share that is right
+    mean_absolute_error: float  # how many levels they are off on average
+    kappa: float | None  # Cohen's kappa with quadratic weights; None where all images have one level
+    within_one: float  # the share that is at most one level off
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrdinalResult:
+    """Figures on test images of ordered labels."""
+
+    images: int  # how many were tested
+    levels: tuple[str, ...]  # the labels from the lowest to the highest
+    best: LevelFigures  # the most probable level is said, which is best for accuracy
+    median: LevelFigures  # the median of the probabilities is said, which is best for the absolute error
+    # rank correlation of the expected rank with the true level; None where either is always the same
+    spearman: float | None
+    coverage: float  # the probability that intervals of levels were asked to hold
+    # the share of images whose true level lies in its interval; at least coverage if probabilities are right
+    covered: float
+    width: float  # how many levels an interval has on average
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+
+
+def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:
+    """Return the figures of test images that have one label each, of ordered ones.
+
+    ``order`` is the classifier's labels from the lowest to the highest, None as ``find_order`` says; an interval of levels
+    must hold a probability of ``coverage`` at least.
+    """
+    from scipy.stats import spearmanr
+
+    classifier = tested.classifier
+    columns = level_columns(classifier, order or find_order(classifier, tested.labels))
+    scores, targets = tested.labelled()
+    truth = torch.tensor(columns).argsort()[targets.cpu()]
+    levels = level_probabilities(scores, columns)
+    ranks = expected_ranks(levels)
+    first, last = covering_levels(levels, coverage)
+    varied = bool((truth != truth[0]).any() and (ranks != ranks[0]).any())
+    return OrdinalResult(
+        images=len(scores),
+        levels=tuple(classifier.labels.names[column] for column in columns),
+        best=level_figures(levels.argmax(1), truth, len(columns)),
+        median=level_figures(median_levels(levels), truth, len(columns)),
+        spearman=float(spearmanr(ranks, truth).statistic) if varied else None,
+        coverage=coverage,
+        covered=float(((first <= truth) & (truth <= last)).double().mean()),
+        width=float((last - first + 1).double().mean()),
+        leaked=tested.leaked,
+    )
+
+
+def level_figures(answers: Tensor, truth: Tensor, levels: int) -> LevelFigures:
+    """Return the figures of answers ``[n]`` beside the true levels ``[n]``, both from 0."""
+    from sklearn.metrics import cohen_kappa_score
+
+    off = (answers - truth).abs().double()
+    varied = bool((truth != truth[0]).any())
+    every = range(levels)  # those that nobody names count as steps, too
+    return LevelFigures(
+        accuracy=float((off == 0).double().mean()),
+        mean_absolute_error=float(off.mean()),
+        kappa=float(cohen_kappa_score(answers, truth, labels=every, weights="quadratic")) if varied else None,
+        within_one=float((off <= 1).double().mean()),
+    )
+
+
+def find_order(classifier: Classifier, labels: Labels) -> list[str] | None:
+    """Return the classifier's labels from the lowest to the highest, or None where nobody orders all of them.
+
+    The order of the data counts where it ranks every label of the classifier, and otherwise the classifier's own.
+    """
+    own = classifier.labels
+    known = labels if labels.order is not None and set(own.names) <= set(labels.names) else own
+    if known.order is None:
+        return None
+    ranks = dict(zip(known.names, known.order, strict=True))
+    return sorted(own.names, key=ranks.__getitem__)

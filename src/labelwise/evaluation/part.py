@@ -1,0 +1,251 @@
+"""Which images of a data set classifiers are measured on, and which are left out and why.
+
+One rule for every verb and for Python. Data that name splits are measured on their test split, data that name none are
+measured whole. Images that a classifier was trained or calibrated on (it keeps their hashes) are left out, unless a split
+is asked for that is meant to hold them (train, val, all): then they count, and it is said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core.classifier import Classifier
+from labelwise.core.rows import drawn_rows
+from labelwise.evaluation.tested import Tested, leaked_rows
+from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.files import at_side
+from labelwise.images.split.divide import pool
+from labelwise.images.survey import readable_for
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.settings import brief
+
+ALL = "all"
+CHOICES = (*SPLITS, ALL)
+BLIND = "It keeps no hashes of what it was trained on"
+STRANGE = "It was trained on as many images under this name, and knows none of these: if they are the same, --folds 5 of evaluate"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """The images of a data set that a classifier is measured on."""
+
+    data: str  # the name of the data
+    name: str  # train, val, test or all
+    own_splits: bool  # whether the data name their splits
+    labels: Labels  # what targets point into
+    split: Split  # the images, as the model takes them
+    rows: Tensor  # where they stand among all images of that name [n]
+    leaked: Tensor  # which of them the classifier was trained or calibrated on [n] (bool)
+    trained_on: int  # how many were left out because a classifier was trained or calibrated on them
+    unlabelled: int  # how many were left out because they have no label
+    undrawn: int = 0  # how many were left out by a draw
+    skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
+    shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
+    doubt: str = ""  # why images of training could not be told, in words; empty where they could
+
+    __repr__ = brief
+
+    @property
+    def words(self) -> str:
+        """How many images of which part are measured, how many are left out, and why."""
+        words = f"{_count(len(self.split), 'image')} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
+        reasons = (
+            (self.trained_on, "used to train or calibrate"),
+            (self.unlabelled, "without a label"),
+            (self.undrawn, "not drawn"),
+        )
+        words += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
+        leaked = int(self.leaked.sum())
+        words += f". {leaked} of those measured were used to train or calibrate, too" if leaked else ""
+        words += f". {self.doubt}" if self.doubt else ""
+        if self.skipped:
+            first = f"{self.skipped[0].file}: {self.skipped[0].reason.rstrip('.')}"
+            words += f". {_count(len(self.skipped), 'file')} skipped ({first})"
+        return words + "."
+
+    def figures(self) -> dict[str, Any]:
+        """Return the same as JSON can hold it."""
+        return {
+            "words": self.words,
+            "split": self.name,
+            "own_splits": self.own_splits,
+            "images": len(self.split),
+            "leaked": int(self.leaked.sum()),
+            "left_out": {"trained_on": self.trained_on, "unlabelled": self.unlabelled, "undrawn": self.undrawn},
+            "skipped": [asdict(one) for one in self.skipped],
+        }
+
+    def tested(self, classifier: Classifier) -> Tested:
+        """Return the images encoded by the classifier that they were chosen for, once for every protocol."""
+        return Tested.of(classifier, self.split, self.labels, self.leaked)
+
+    def draw(self, most: int | None, seed: int) -> "Part":
+        """Return the part cut to so many images, drawn at random; all of them where there are no more, or for None."""
+        count = len(self.split)
+        if most is None or most >= count:
+            return self
+        rows = drawn_rows(count, most, seed)
+        return replace(
+            self,
+            split=self.split.select(rows),
+            rows=self.rows[rows],
+            leaked=self.leaked[rows],
+            undrawn=self.undrawn + count - most,
+        )
+
+
+def choose_part(classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False) -> Part:
+    """Return the images that a classifier is measured on, by the rule at the top of this file, resized where needed.
+
+    ``split`` is train, val, test or all; None is test where the data name splits, and all of other data. ``unknown`` images are
+    of none of the labels, so they need no label, and where there is no test split, any will do.
+    """
+    return choose_parts([(classifier, data)], split, unknown=unknown)[0]
+
+
+def choose_parts(
+    pairs: Sequence[tuple[Classifier, Dataset]], split: str | None = None, *, unknown: bool = False
+) -> list[Part]:
+    """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
+
+    Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
+    """
+    name, names, leaves = _choose(pairs[0][1], split, unknown=unknown)
+    # of all images of data without splits most are left out, and need not be encoded
+    pairs = _readable(pairs, names, embed=not leaves or name != ALL)
+    first = pairs[0][1]
+    divided_by_fit = name == ALL and leaves and not first.own_splits
+    own = [_made_from(classifier, first) for classifier, _ in pairs]
+    blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]
+    doubt = f"{BLIND}, so none could be looked for" if any(blind) else ""
+    if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
+        name, names, doubt = "test", ("test",), f"{BLIND}, so those images are measured that fit holds out"
+    splits = [_pooled(classifier, data, names) for classifier, data in pairs]
+    leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
+    if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
+        doubt = STRANGE
+    # which images lack the label they need; where several may be true, none of them is an answer, too
+    blank = ~splits[0].labelled.cpu() & (not splits[0].multilabel and not unknown)
+    measured = ~blank & ~torch.stack(leaks).any(0) if leaves else ~blank
+    rows, unlabelled = measured.nonzero()[:, 0], int(blank.sum())
+    trained_on = len(measured) - unlabelled - len(rows)
+    if not len(rows):
+        raise DataError(_nothing_left(first, name, trained_on, unlabelled))
+    return [
+        Part(
+            data=data.name,
+            name=name,
+            own_splits=data.own_splits,
+            labels=data.labels,
+            split=whole.select(rows),
+            rows=rows,
+            leaked=leak[rows],
+            trained_on=trained_on,
+            unlabelled=unlabelled,
+            skipped=data.skipped,
+            shape=data.shape,
+            doubt=doubt,
+        )
+        for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
+    ]
+
+
+def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tuple[str, ...], bool]:
+    """Return what is measured of data: its name, its splits, and whether images of training are left out."""
+    every = tuple(name for name in SPLITS if name in data.splits)
+    if split is not None and split not in CHOICES:
+        raise UsageError(f'Splits are {listing(CHOICES)}; given "{split}".{suggest(split, CHOICES)}')
+    if split == ALL:
+        return ALL, every, False
+    wanted = split or "test"
+    if split is None and not (data.own_splits and (wanted in every or not unknown)):
+        return ALL, every, True
+    if wanted not in every:
+        raise DataError(
+            f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Divide it (labelwise data split), or choose '
+            f"among its own with --split: {listing((*every, ALL))}."
+        )
+    return wanted, (wanted,), wanted == "test"
+
+
+def _readable(
+    pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str], *, embed: bool
+) -> list[tuple[Classifier, Dataset]]:
+    """Return the pairs with data as each model takes them, or raise an error where one cannot, or readings differ."""
+    pairs = [
+        (one, readable_for(one.model, at_side(data, fit=one.view.fit), names, one.survey if embed else None))
+        for one, data in pairs
+    ]
+    for classifier, data in pairs:
+        _check_fit(classifier, data)
+        _check_same(data, pairs[0][1])
+    return pairs
+
+
+def _made_from(classifier: Classifier, data: Dataset) -> bool:
+    """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
+    about = classifier.origin.summary.get("training", {})
+    train, val, test = (len(data.splits.get(name, ())) for name in SPLITS)
+    sizes = (train, train + val, train + val + test)
+    return "test" in data.splits and about.get("data") == data.name and about.get("images") in sizes
+
+
+def _pooled(classifier: Classifier, data: Dataset, names: Sequence[str]) -> Split:
+    """Return the images of these splits, one after another, as a model takes them; nothing is copied that fits as it is."""
+    splits = {name: data.splits[name] for name in names}
+    whole = pool(replace(data, splits=splits))
+    images = classifier.batch(whole.images) if len(whole) else whole.images
+    named = any(split.files for split in splits.values())
+    return replace(whole, images=images, files=whole.files if named else ())
+
+
+def _check_fit(classifier: Classifier, data: Dataset) -> None:
+    """Raise an error where a model takes pictures and the data are features, or the other way round."""
+    shape = classifier.shape
+    if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
+        wanted, holds = (
+            f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
+            for size in (shape, data.shape)
+        )
+        raise DataError(
+            f'The classifier takes {wanted}, and "{data.name}" holds {holds}. Give the data it was made for.'
+        )
+
+
+def _check_same(data: Dataset, other: Dataset) -> None:
+    """Raise an error unless two readings of one data set hold the same images in the same order."""
+    for name in {*data.splits, *other.splits}:
+        one, two = data.splits.get(name), other.splits.get(name)
+        if one is None or two is None or one.files != two.files or not torch.equal(one.targets, two.targets):
+            raise DataError(
+                f'Classifiers are compared on the same images, and readings of "{data.name}" at different sizes differ in '
+                f"{name}. Compare them one by one with evaluate."
+            )
+
+
+def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) -> str:
+    """Return in words why no image is left to measure, and what to do."""
+    where = f'"{data.name}", {_which(name, data.own_splits)}'
+    if not trained_on:
+        return f"{where}: there is no labelled image to measure. Give images with labels, or another split."
+    also = f", and {unlabelled} without a label" if unlabelled else ""
+    return (
+        f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give images of their "
+        "own, or measure each by a classifier refitted without it: labelwise evaluate MODEL DATA --folds 5. To count them as they are, with "
+        "figures that are too good: --split all."
+    )
+
+
+def _which(name: str, own_splits: bool) -> str:
+    """Return in words which part of the data is meant."""
+    if own_splits:
+        return "all splits" if name == ALL else f"{name} split"
+    return "which names no split" if name == ALL else f"the {name} split that fit makes of data without one"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

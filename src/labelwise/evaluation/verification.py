@@ -1,0 +1,63 @@
+"""Verification on a test split: how well pairs of one label are told from pairs of different labels."""
+
+from dataclasses import dataclass, field
+
+from labelwise.core.detection import DetCurve, det_curve, min_dcf, misses_at
+from labelwise.core.metrics import auroc, equal_error
+from labelwise.evaluation.tested import Tested
+from labelwise.tasks.similarity import By
+from labelwise.tasks.verify import scored_pairs
+
+PAIRS = 200_000  # of each kind, at most
+POINTS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationResult:
+    """Figures on pairs of test images."""
+
+    images: int  # how many labelled ones
+    same: int  # pairs of one label that were scored
+    different: int  # pairs of different labels that were scored
+    by: By  # the score
+    eer: float  # equal error rate, at the best threshold for these pairs
+    min_dcf: float  # least detection cost, with 1 pair in 100 the same
+    auroc: float  # the probability that a pair of one label scores above a pair of different labels
+    # points of the detection error trade-off: share of false accepts, and of misses there
+    det: tuple[tuple[float, float], ...]
+    # the share of pairs of one label that the classifier's own threshold refuses; None without one for this
+    # score
+    misses: float | None
+    false_accepts: float | None  # the share of pairs of different labels that it accepts
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    curve: DetCurve = field(compare=False, repr=False)  # both errors at every threshold
+
+
+def evaluate_verification(
+    tested: Tested, *, by: By | None = None, most: int = PAIRS, seed: int = 0
+) -> VerificationResult:
+    """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
+
+    The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
+    Where there are more than ``most`` pairs of a kind, so many are drawn.
+    """
+    tested = tested.own_labelled()
+    model, rule, targets = tested.classifier.model, tested.classifier.verifier, tested.split.targets.cpu()
+    score = by or (rule.by if rule else "similarity")
+    same, different = scored_pairs(model, tested.scores.embeddings, targets, score, (most, seed))
+    curve = det_curve(same, different)
+    own = rule if rule is not None and rule.by == score else None
+    return VerificationResult(
+        images=len(tested),
+        same=len(same),
+        different=len(different),
+        by=score,
+        eer=equal_error(curve).rate,
+        min_dcf=min_dcf(curve),
+        auroc=auroc(same, different),
+        det=tuple((share, misses_at(curve, share)) for share in POINTS),
+        misses=None if own is None else float((same < own.threshold).double().mean()),
+        false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
+        leaked=tested.leaked,
+        curve=curve,
+    )

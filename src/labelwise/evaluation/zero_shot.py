@@ -1,0 +1,91 @@
+"""The zero-shot protocols: unseen labels on their own, and seen and unseen labels together (generalised)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from labelwise.core.balance import BalanceCurve, balance_curve
+from labelwise.core.metrics import harmonic_mean, per_class_accuracy
+from labelwise.evaluation.tested import Tested
+from labelwise.support.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZeroShotResult:
+    """Figures on test images of seen and unseen labels; every accuracy is averaged over labels."""
+
+    images: int  # how many were tested
+    seen_labels: int  # how many labels of the test had training images
+    unseen_labels: int  # how many had a description alone
+    zero_shot: float  # accuracy on images of unseen labels where only those may be answered
+    unseen: float  # accuracy on images of unseen labels where all labels may be answered (u)
+    seen: float  # accuracy on images of seen labels where all labels may be answered (s)
+    harmonic: float  # the harmonic mean of both (H)
+    unseen_without_gap: float  # u where seen labels are not held back
+    seen_without_gap: float  # s there
+    harmonic_without_gap: float  # H there
+    area: float  # under the curve of s over u for all gaps (AUSUC)
+    gap: float  # how far seen labels are held back, chosen without any test image
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    curve: BalanceCurve  # u and s for every gap
+
+
+def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
+    """Return the zero-shot figures of test images that have one label each."""
+    scores, targets = tested.labelled()
+    calibration, right = scores.classifier.calibration, targets.cpu()
+    seen = ~calibration.unseen
+    of_seen = seen[right]
+    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+        raise DataError(
+            f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
+            f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
+        )
+    raw = scores.raw.cpu()
+    curve = balance_curve(raw, right, seen, calibration.penalty)
+    alone = raw.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
+    (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
+    return ZeroShotResult(
+        images=len(scores),
+        seen_labels=len(torch.unique(right[of_seen])),
+        unseen_labels=len(torch.unique(right[~of_seen])),
+        zero_shot=per_class_accuracy(alone, right[~of_seen]),
+        unseen=unseen,
+        seen=known,
+        harmonic=harmonic_mean(unseen, known),
+        unseen_without_gap=unseen_raw,
+        seen_without_gap=known_raw,
+        harmonic_without_gap=harmonic_mean(unseen_raw, known_raw),
+        area=curve.area,
+        gap=calibration.seen_penalty,
+        leaked=tested.leaked,
+        curve=curve,
+    )
+
+
+def draw_curve(result: ZeroShotResult) -> Any:
+    """Return a figure: seen accuracy over unseen accuracy for every gap, with the chosen gap and no gap marked."""
+    from matplotlib.figure import Figure
+
+    curve = result.curve
+    figure = Figure(figsize=(5, 4.6), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    axes.fill_between(curve.unseen, curve.seen, color="#1a6fc9", alpha=0.08, linewidth=0)
+    axes.plot(curve.unseen, curve.seen, color="#1a6fc9", linewidth=1.5, label=f"every gap, area {result.area:.3f}")
+    for end, colour, words in (("_without_gap", "#c9711a", "no gap"), ("", "#1a7f37", f"chosen gap {result.gap:.3f}")):
+        u, s, h = (getattr(result, each + end) for each in ("unseen", "seen", "harmonic"))
+        axes.plot(
+            [u], [s], "o", color=colour, markersize=8, label=f"{words}: H {100 * h:.1f} %", clip_on=False, zorder=3
+        )
+    axes.set(
+        title=f"{result.seen_labels} seen and {result.unseen_labels} unseen labels, {result.images} test images",
+        xlabel="accuracy on unseen labels (u)",
+        ylabel="accuracy on seen labels (s)",
+        xlim=(0, 1.0),
+        ylim=(0, 1.0),
+        aspect="equal",
+    )
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

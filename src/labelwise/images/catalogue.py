@@ -1,0 +1,174 @@
+"""Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from labelwise.images.dataset import Dataset
+from labelwise.images.decode.decoding import is_url
+from labelwise.images.decode.pictures import as_batch, is_hidden, list_pictures
+from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
+from labelwise.images.sets.degraded import degraded
+from labelwise.images.sets.digits import digits
+from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
+from labelwise.images.sources.audio import audio_folder, list_wavs
+from labelwise.images.sources.folders import folder, labelled_files, unknown_data
+from labelwise.images.sources.packs import features, pack
+from labelwise.images.sources.shards import names_shards, shards
+from labelwise.images.sources.tables import read_table, table, table_rows
+from labelwise.images.split.divide import group_by
+from labelwise.images.split.grouping import Grouping, check_grouping
+from labelwise.images.view import WHOLE, View
+from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.limits import at_most
+from labelwise.support.plugins import plugin_for, plugin_with, plugins
+from labelwise.train.networks.encoder import Encoder, side_for
+
+# Each takes the seed of the split, which only matters where a set has none of its own.
+EMBEDDED: dict[str, Callable[[int], Dataset]] = {
+    "digits": lambda _: digits(),
+    "finches": lambda _: finches(),
+    "finches/marks": lambda _: finches_marks(),
+    "finches/quality": lambda _: degraded(finches()),
+    "finches/unseen": lambda seed: finches_unseen(seed=seed),
+}
+TABLES = (".csv", ".parquet")
+QUALITY = "/quality"  # after the name of any benchmark of pictures: graded by quality instead
+
+
+def load(  # noqa: PLR0913 - what a source may be told
+    source: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    root: str | Path | None = None,
+    max_gb: float | None = None,
+    group: Grouping | None = None,
+) -> Dataset:
+    """Return the data set that a word names, with what a file beside it says about the labels.
+
+    Args:
+        source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
+            benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
+            pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
+            ``.npy`` features, or shards: see ``data.shards``.
+        size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
+        seed: of the split, where the source has none of its own.
+        strict: make unreadable pictures an error instead of skipping them.
+        root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
+        max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
+        group: what stays together where splits are made, see ``split.grouping``; None is a column of that name, else lookalikes
+            of a person's own pictures, and nothing of other data.
+    """
+    if group is not None:
+        check_grouping(group)
+    with at_most(max_gb):
+        return _load(source, size=size, seed=seed, strict=strict, root=root, group=group)
+
+
+def _load(
+    source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None, group: Grouping | None
+) -> Dataset:
+    path, word = Path(source), str(source)
+    if names_shards(source):
+        return shards(source, size=size, seed=seed, strict=strict, group=group)
+    if is_url(word):
+        raise DataError(
+            f'"{word}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, and '
+            "give the folder or the table."
+        )
+    if not path.exists():
+        if word in EMBEDDED:
+            return group_by(_fitted(EMBEDDED[word](seed), size), group, seed)
+        name, _, protocol = word.removesuffix(QUALITY).partition("/")
+        plugin = plugin_with(name)
+        if plugin is not None:
+            data = plugin.load(name, root=root, size=size, protocol=protocol or None, seed=seed)
+            return group_by(degraded(data) if word.endswith(QUALITY) else data, group, seed)
+        known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
+        raise DataError(
+            f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
+        )
+    if path.suffix.lower() in TABLES and path.is_file():
+        return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
+    if path.is_dir() and not plugin_for(path) and (not list_wavs(path) or list_pictures(path)):
+        return folder(path, size=size, seed=seed, strict=strict, group=group)
+    return group_by(_read(path, size, seed), group, seed)
+
+
+def names_own_files(source: str | Path) -> bool:
+    """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
+    path = Path(source)
+    return names_shards(source) or (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
+
+
+def count_pictures(source: str | Path) -> dict[str, int]:
+    """Return how many picture files of each label a folder or table of a person's own names, none of them read; else nothing.
+
+    Nothing, too, for what is wrong in another way, and where the source says by itself which pictures validate, or more of labels.
+    """
+    path = Path(source)
+    try:
+        if names_shards(source):
+            return {}
+        if find_knowledge(path if path.is_dir() else path.parent):
+            return {}
+        if path.is_dir() and names_own_files(path):
+            rows, _ = labelled_files(path, list_pictures)
+        elif path.is_file() and path.suffix.lower() in TABLES:
+            rows = table_rows(read_table(path))
+        else:
+            return {}
+    except DataError:
+        return {}
+    single = rows.files and rows.targets.ndim == 1 and "val" not in rows.splits
+    return Counter(rows.names[i] for i in rows.targets.tolist()) if single and rows.names else {}
+
+
+def side_to_read(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
+    """Return the side that the pictures of a word are read at for an encoder; None leaves it to where they come from."""
+    if names_own_files(source):
+        return side_for(encoder, view)
+    return None if str(source) in EMBEDDED and not Path(source).exists() else encoder.side(view)
+
+
+def _fitted(data: Dataset, size: int | None) -> Dataset:
+    """Return the data with pictures of a side, as they are without one."""
+    if size is None or len(data.shape) != 3:
+        return data
+    shape = (data.shape[0], size, size)
+    splits = {name: replace(split, images=as_batch(split.images, shape)) for name, split in data.splits.items()}
+    return replace(data, splits=splits)
+
+
+def size_for(shape: tuple[int, ...]) -> int | None:
+    """Return the ``size`` at which ``load`` reads images for a model that takes this shape; None is as they are."""
+    return shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
+
+
+def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model."""
+    path = Path(source)
+    pictures = len(shape) == 3 and path.is_dir()
+    if pictures and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir()):
+        return unknown_data(path, shape)
+    return load(source, size=size_for(shape), root=root)
+
+
+def _read(path: Path, size: int | None, seed: int) -> Dataset:
+    """Return the data of a path that is no folder or table of pictures."""
+    if path.is_dir():
+        if plugin := plugin_for(path):
+            data, knowledge = plugin.read(path, seed), find_knowledge(path)
+            return with_knowledge(data, knowledge) if knowledge else data
+        return audio_folder(path, seed=seed)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return pack(path, size=size, seed=seed)
+    if suffix == ".npy":
+        return features(path, seed=seed)
+    raise DataError(
+        f'Cannot read data from "{path}". Give a folder, a .csv or .parquet table, .tar shards, an .npz pack, or .npy features.'
+    )

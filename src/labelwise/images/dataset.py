@@ -1,0 +1,270 @@
+"""What a source returns: images and targets per split, the labels, and what could not be read."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+from labelwise.core.model import Spec
+from labelwise.images.describe.labels import Labels
+from labelwise.images.skipped import Skipped as Skipped
+from labelwise.images.skipped import skipped_lines as skipped_lines
+from labelwise.images.streams import stream_of
+from labelwise.images.targets import have_label, label_words, labels_present, several_true, strata, truth_table
+from labelwise.support.errors import DataError, listing
+
+SPLITS = ("train", "val", "test")
+PER_IMAGE = ("files", "texts", "domains", "groups", "moments")
+UNLABELLED = "unlabelled"  # the one label of data without any
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Split:
+    """Images with their targets; row i of every piece belongs to the same picture."""
+
+    images: Tensor  # bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32)
+    # positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
+    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``ops.targets``.
+    targets: Tensor
+    files: tuple[str, ...] = ()  # where each image came from, n names, or empty
+    texts: tuple[tuple[str, ...], ...] = ()  # sentences that describe each image, n tuples, or empty
+    domains: tuple[str, ...] = ()  # where or how each image was taken (a camera, a style), n names, or empty
+    # what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty
+    groups: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
+
+    def __post_init__(self) -> None:
+        n = len(self.images)
+        if self.images.ndim not in (2, 4):
+            raise DataError(
+                f"Images must be [n, channels, height, width], or [n, size] for features; given {list(self.images.shape)}."
+            )
+        if self.images.ndim == 4 and self.images.dtype != torch.uint8:
+            raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {self.images.dtype}.")
+        for what in ("targets", *PER_IMAGE):
+            piece = getattr(self, what)
+            if len(piece) != n and (what == "targets" or len(piece)):
+                raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
+        kind, shape = self.targets.dtype, list(self.targets.shape)
+        positions = len(shape) == 1 and not kind.is_floating_point and kind != torch.bool
+        answers = len(shape) == 2 and shape[1] > 0 and kind == torch.bool
+        if not (positions or answers):
+            raise DataError(
+                "Targets must be positions of labels, whole numbers [n], or yes or no (bool) to each label, [n, k]; given "
+                f"{kind} {shape}."
+            )
+        if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
+            bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
+            raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
+
+    def __repr__(self) -> str:
+        pieces = ["several labels each" if self.multilabel else f"{len(self.present)} labels"]
+        pieces += [what for what in PER_IMAGE if getattr(self, what)]
+        return f"<Split: {len(self)} images {' x '.join(map(str, self.shape))}; {listing(pieces)}>"
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return tuple(self.images.shape[1:])
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether several labels may be true of one image, or none."""
+        return several_true(self.targets)
+
+    @property
+    def labelled(self) -> Tensor:
+        """Which images have a label, or more ``[n]`` (bool)."""
+        return have_label(self.targets)
+
+    @property
+    def present(self) -> list[int]:
+        """The labels that some image has, in order."""
+        return labels_present(self.targets)
+
+    @property
+    def strata(self) -> Tensor:
+        """What to divide images by ``[n]``: their label, or the rarest of several."""
+        return strata(self.targets)
+
+    @property
+    def truths(self) -> Tensor | None:
+        """The former name of targets ``[n, k]``; None where an image has one label. The next version does not know it."""
+        warn("Split.truths is now Split.targets where Split.multilabel", DeprecationWarning, stacklevel=2)
+        return self.targets if self.multilabel else None
+
+    def table(self, labels: int) -> Tensor:
+        """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
+        return truth_table(self.targets, labels)
+
+    def words(self, names: Sequence[str]) -> list[str]:
+        """Return the name of each image's label, several joined by semicolons, blank where there is none."""
+        return label_words(names, self.targets)
+
+    def select(self, rows: Sequence[int] | Tensor) -> "Split":
+        """Return these rows only, in this order."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        if torch.equal(index.cpu(), torch.arange(len(self))):
+            return self
+        order = index.tolist()
+        at = index.to(self.images.device)
+        columns = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
+        return Split(images=self.images[at], targets=self.targets[at], **columns)
+
+    def join(self, other: "Split") -> "Split":
+        """Return the rows of both; a piece that only one of them has is dropped."""
+        if self.multilabel != other.multilabel:
+            raise DataError("Images that have one label cannot be joined with images of which several may be true.")
+        both = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
+        targets = torch.cat([self.targets, other.targets])
+        return Split(images=torch.cat([self.images, other.images]), targets=targets, **columns)
+
+    def to(self, device: str | torch.device) -> "Split":
+        """Return the split with its targets on a device, and its images too unless they would fill half of it."""
+        device = torch.device(device)
+        if stream_of(self.images) is not None:  # never read as a whole
+            return replace(self, targets=self.targets.to(device))
+        fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
+        return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
+
+
+def _with_truths(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of a split that takes the former keyword ``truths``, too; the next version does not."""
+
+    @wraps(init)
+    def with_truths(self: Split, *, truths: Tensor | None = None, **pieces: Any) -> None:
+        if truths is not None:
+            warn("truths of Split(truths=...) are now Split.targets, bool [n, k]", DeprecationWarning, stacklevel=2)
+            pieces["targets"] = truths
+        init(self, **pieces)
+
+    return with_truths
+
+
+Split.__init__ = _with_truths(Split.__init__)  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
+
+    name: str  # of the data
+    labels: Labels  # what targets point into
+    splits: Mapping[str, Split]  # images by split
+    skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
+    # whether the data name their splits themselves; False where they name none and were divided by shares
+    own_splits: bool = True
+    own_pictures: bool = False  # whether the images are a person's own picture files, those that ``Split.files`` name
+    drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
+    # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
+    # ``read.files.at_side``
+    side_open: bool = False
+    grouping: str = (
+        "column"  # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
+    )
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.splits if name not in SPLITS]
+        if wrong or not self.splits:
+            raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")
+        shapes = {split.shape for split in self.splits.values() if len(split)}
+        if len(shapes) > 1:
+            raise DataError(f"All splits must hold images of one shape; given {sorted(shapes)}.")
+        if len({split.multilabel for split in self.splits.values() if len(split)}) > 1:
+            raise DataError(
+                "Several labels may be true of the images in some splits only; say yes or no in all or none."
+            )
+        for name, split in self.splits.items():
+            targets, k = split.targets, len(self.labels)
+            if split.multilabel and targets.shape[1] != k:
+                raise DataError(
+                    f"There are {k} labels, but targets of split {name} say yes or no to {targets.shape[1]}."
+                )
+            if not split.multilabel and len(split) and not -1 <= int(targets.min()) <= int(targets.max()) < k:
+                raise DataError(f"Targets of split {name} must lie in -1..{k - 1} (-1: no label).")
+
+    def __repr__(self) -> str:
+        counts = listing(f"{len(split)} {name}" for name, split in self.splits.items())
+        left = f", {len(self.skipped)} files skipped" if self.skipped else ""
+        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}, {' x '.join(map(str, self.shape))}{left}>"
+
+    def split(self, name: str) -> Split:
+        """Return one split, or raise an error that lists those there are."""
+        if name not in self.splits:
+            todo = ' Name what to train on "train".' if name == "train" else ""
+            raise DataError(f'"{self.name}" has no {name} split. It has: {listing(self.splits)}.{todo}')
+        return self.splits[name]
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether several labels may be true of one image, or none."""
+        return any(split.multilabel for split in self.splits.values())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return next(iter(self.splits.values())).shape
+
+    @property
+    def home(self) -> str:
+        """The folder that all picture files of a person lie in, as these name it; empty where images are no such files."""
+        files = [file for split in self.splits.values() for file in split.files] if self.own_pictures else []
+        folders = {os.path.dirname(file) or os.curdir for file in files}
+        mixed = len({os.path.isabs(folder) for folder in folders}) > 1
+        if not folders:
+            return ""
+        return os.path.commonpath(map(os.path.abspath, folders) if mixed else folders) or os.curdir
+
+    def below_home(self) -> "Dataset":
+        """Return the same with files named from ``home`` on, which says nothing of where on a machine they are."""
+        home = self.home
+        if not home:
+            return self
+        splits = {
+            name: replace(split, files=tuple(os.path.relpath(file, home) for file in split.files))
+            for name, split in self.splits.items()
+        }
+        skipped = tuple(replace(one, file=os.path.relpath(one.file, home)) for one in self.skipped)
+        return replace(self, splits=splits, skipped=skipped)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainData:
+    """All that training may see: images to train on, images to validate on, and the labels' descriptions.
+
+    Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
+    trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
+    then positions in ``known``, the labels followed by the unseen ones. Images that have sentences and no label make all
+    labels unseen: ``unseen`` is ``labels``.
+    """
+
+    train: Split
+    val: Split
+    labels: Labels
+    unseen: Labels | None = None
+    without_images: int = 0  # in a trial: how many labels have no image at all, which its held-out labels stand for
+
+    @property
+    def spec(self) -> Spec:
+        """What a method builds its model from."""
+        return Spec(shape=self.train.shape, labels=self.labels)
+
+    @property
+    def known(self) -> Labels:
+        """All labels with a description: those trained on, then the unseen ones."""
+        if self.unseen is None or self.unseen is self.labels:
+            return self.labels
+        return self.labels.join(self.unseen)
+
+    def to(self, device: str | torch.device) -> "TrainData":
+        """Return the same with the images on a device."""
+        return replace(self, train=self.train.to(device), val=self.val.to(device))

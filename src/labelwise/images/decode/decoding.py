@@ -1,0 +1,256 @@
+"""One picture file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
+
+import io
+import os
+import re
+import threading
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from labelwise.images.decode.headers import UnreadableError as UnreadableError
+from labelwise.images.decode.headers import read_header
+from labelwise.support.errors import UsageError
+from labelwise.support.regular import NotAFileError, open_regular
+
+if TYPE_CHECKING:  # a process that only decodes does without torch
+    from labelwise.images.view import Fit
+
+File = str | Path | bytes
+
+MAX_PIXELS = 100_000_000
+SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
+# Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
+HEIC = 'it is a HEIC picture, which the package pillow-heif reads: pip install "labelwise[heic]"'
+# What begins like this is a picture that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
+# How files are called that are pictures to people and to no reader here; those of cameras may begin as TIFF files do.
+RAW_SUFFIXES = frozenset(
+    [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
+)
+OTHER_SUFFIXES = frozenset((".jxl", ".psd", ".svg"))
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a picture is made to fit, and how (see ``View``)."""
+
+    height: int
+    width: int
+    channels: int
+    max_pixels: int = MAX_PIXELS
+    fit: "Fit" = "cut"
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise UsageError(f"Pictures have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
+        if min(self.height, self.width) < 1:
+            raise UsageError(f"Pictures must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the bytes that come back."""
+        return self.channels, self.height, self.width
+
+
+class _Quiet:
+    """Pillow's warnings are off while anyone is inside; counted, since all threads share one list of filters."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(None, None, None)
+
+
+# The one object of this module that changes: filters belong to the process, so all threads must share one count.
+QUIET = _Quiet()
+
+
+def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the bytes ``[c, h, w]`` of a picture file, or raise ``UnreadableError`` and nothing else."""
+    try:
+        with opened(file) as stream:
+            check_header(stream, frame)
+            return decode_stream(stream, frame)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
+
+
+def opened(file: File) -> BinaryIO:
+    """Return the content of a file as a stream, in memory where it is small: it is read twice.
+
+    One whose name says that nobody here reads it raises ``UnreadableError``.
+    """
+    if isinstance(file, bytes):
+        return io.BytesIO(file)
+    stream, suffix = open_regular(file), os.path.splitext(file)[1].lower()
+    if suffix in RAW_SUFFIXES or suffix in OTHER_SUFFIXES:
+        stream.close()
+        what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
+        raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
+    size = os.fstat(stream.fileno()).st_size
+    if size > SMALL:
+        return stream
+    with stream:
+        return io.BytesIO(stream.read(size))  # no more is asked for than there is: that memory would be cleared first
+
+
+def check_header(stream: BinaryIO, frame: Frame) -> float | None:
+    """Return the seconds that decoding is likely to take, None where the header does not say, or raise why nobody should."""
+    header = read_header(stream)
+    if not header.bytes:
+        raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
+    _check_kind(stream.read(12))
+    stream.seek(0)
+    _check_pixels(header.width, header.height, frame)
+    return header.seconds
+
+
+def _check_kind(head: bytes) -> None:
+    """Raise an error for what cannot be read, by its first bytes; a HEIC picture opens its reader."""
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS and "HEIF" not in Image.OPEN:
+        try:
+            import_module("pillow_heif").register_heif_opener()
+        except ImportError:
+            raise UnreadableError(f"{HEIC}, or export it as JPEG.") from None
+    Image.init()
+    if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in Image.OPEN:
+        raise UnreadableError("it is an AVIF picture, which this Pillow does not read: pip install -U pillow.")
+
+
+def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the bytes ``[c, h, w]`` of a picture whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    formats = [name for name in _FORMATS if name in Image.OPEN]
+    with Image.open(stream, formats=formats) as image:
+        _check_pixels(*image.size, frame)
+        drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
+        return fitted(image, frame, drafted[1][2:] if drafted else None)
+
+
+def reason(error: Exception, frame: Frame) -> str:
+    """Return what is wrong with a picture and what to do about it."""
+    match error:
+        case UnreadableError():
+            return str(error)
+        case FileNotFoundError() if is_url(str(error.filename)):
+            return "it is an address on the web, and nothing is downloaded. Download it and give the file."
+        case NotAFileError():
+            what = (
+                "it is a folder. Give the pictures in it"
+                if "folder" in str(error)
+                else f"{error.strerror}. Give a picture"
+            )
+            return f"{what}."
+        case FileNotFoundError():
+            return "there is no such file. Check the path."
+        case PermissionError():
+            return "permission to read it is denied. Change its rights."
+        case UnidentifiedImageError():
+            return "it is not a picture of a known format, or its beginning is damaged. Replace it or remove it."
+        case Image.DecompressionBombError():  # "Image size (n pixels) exceeds ..."
+            return _too_large("".join(filter(str.isdigit, str(error).partition("pixels")[0])), frame)
+        case OSError() if error.errno:
+            return f"it cannot be opened ({error.strerror}). Check the path."
+        case MemoryError():
+            return "there is not enough memory to decode it. Make it smaller."
+    return f"it is damaged or cut off ({error}). Replace it or remove it."
+
+
+def is_url(word: str) -> bool:
+    """Return whether a word is an address on the web, also where a path was made of it, which keeps one slash of two."""
+    return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
+
+
+def _check_pixels(width: int, height: int, frame: Frame) -> None:
+    if width * height > frame.max_pixels:
+        raise UnreadableError(_too_large(f"{width}x{height} = {width * height}", frame))
+
+
+def _too_large(pixels: str, frame: Frame) -> str:
+    limit = min(frame.max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or frame.max_pixels))
+    return f"it has too many pixels ({pixels}; the limit is {limit}). Make it smaller."
+
+
+def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
+    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept, or squashed into it.
+
+    ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
+    """
+    if min(image.size) < 1:
+        raise UnreadableError(f"it has no pixels ({image.width}x{image.height}). Replace it or remove it.")
+    image.load()
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # a damaged EXIF block says nothing about the pixels
+        turn = None
+    lying = turn is not None and turn.name in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270")
+    width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
+    full = extent or image.size
+    box = (0.0, 0.0, *full)
+    if frame.fit == "cut":
+        scale = min(full[0] / width, full[1] / height)
+        left = round((full[0] / scale - width) / 2) * scale
+        top = round((full[1] / scale - height) / 2) * scale
+        box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
+    small = _resized(image, (width, height), box)
+    turned = small if turn is None else small.transpose(turn)
+    pixels = np.asarray(turned.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
+    return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
+
+
+def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+    """Return the part of a picture inside the box, resized, as 8-bit grey or colour."""
+    triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
+    if image.mode[0] in "IF":
+        deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
+        wide = image if image.mode in ("I", "F") else image.convert("I")
+        low, high = (0.0, 65535.0) if deep else _range(wide)
+        values = (np.asarray(wide.resize(size, triangle, box), np.float64) - low) * (255 / (high - low))
+        if not np.isfinite(values).all():
+            raise UnreadableError(
+                "it holds values that are not finite numbers (NaN or infinity). Replace or remove it."
+            )
+        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, triangle, box)
+        return Image.alpha_composite(Image.new("RGBA", size, "white"), part).convert("RGB")
+    plain = image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
+    return plain.resize(size, triangle, box)
+
+
+def _range(image: Image.Image) -> tuple[float, float]:
+    """Return the values of a 32-bit picture that become 0 and 255."""
+    low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
+    if low < 0 or high > 255:
+        return low, max(high, low + 1)
+    return 0.0, 1.0 if image.mode == "F" and high <= 1 else 255.0

@@ -1,0 +1,249 @@
+"""Pictures decoded in processes of their own, which one of them may exhaust or break without harm to anybody else.
+
+A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when a picture takes more
+processor time than its header lets expect, many times over, and refuses it more memory than pictures of the allowed size
+take. Whoever waits is then told so, another worker goes on with the other pictures, and a new one is started when it is needed.
+A picture comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked. Small pictures come back
+together, so that nobody knows which of them ended a worker: then each of the others is sent alone.
+"""
+
+import atexit
+import marshal
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple
+from functools import cache
+from math import ceil, prod
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.images.decode.decoding import (
+    QUIET,
+    File,
+    Frame,
+    UnreadableError,
+    check_header,
+    decode_stream,
+    opened,
+    reason,
+)
+
+Pixels = npt.NDArray[np.uint8]
+HERE = 1.0  # seconds: pictures that are likely to take less are decoded without a worker, but for a service's
+LEAST_SECONDS, TIMES = 2.0, 10.0  # a picture may take so long, and so many times what its header lets expect
+UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
+WALL = 1200.0  # seconds on the clock, however busy the cores are
+PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
+SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
+TOGETHER = 0.01  # seconds for which pictures wait for others to go back with them
+TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
+BROKEN = "its decoder broke down on it. Save it anew."
+BOOT = "import sys; from labelwise.images.decode.workers import work; work(*map(int, sys.argv[1:]))"
+
+
+class LostError(Exception):
+    """A worker that has ended, and in words what the picture did to it."""
+
+
+class Worker:
+    """A process that decodes; one of low rank leaves the processor to all others."""
+
+    def __init__(self, *, low: bool) -> None:
+        self._pipe, theirs = Pipe()
+        self._arrival = select.poll()  # kept, which takes a tenth of the time of ``Connection.poll``
+        self._arrival.register(self._pipe.fileno(), select.POLLIN)
+        settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), str(int(low))],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **settings, "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,  # Ctrl-C is for whoever started it
+            )
+
+    def decode(self, pictures: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
+        """Yield the bytes ``[c, h, w]`` of each picture, or why it cannot be read; raise ``LostError`` where one ends the process."""
+        contents = [each if isinstance(each, bytes) else str(each) for each in pictures]
+        try:
+            self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
+            left = len(pictures)
+            while left:
+                if not self._arrival.poll(1000 * WALL):
+                    raise LostError(TOO_LONG)
+                for answer in _unpacked(bytearray(self._pipe.recv_bytes()), frame):
+                    left -= 1
+                    yield answer
+        except ValueError:  # it does not say what a worker says
+            raise LostError(BROKEN) from None
+        except (OSError, EOFError):
+            signals = {-signal.SIGXCPU: TOO_LONG}
+            raise LostError(signals.get(self._process.wait(), BROKEN)) from None
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
+
+
+class Crew:
+    """The workers of this process: one is lent to whoever decodes, and started where none is idle."""
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
+        self._idle: dict[bool, deque[Worker]] = {False: deque(), True: deque()}
+
+    def prepare(self, count: int) -> None:
+        """Start workers until so many are idle, without waiting until they are up."""
+        while len(self._idle[False]) < count:
+            self._idle[False].append(Worker(low=False))
+
+    def decode(self, pictures: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
+        """Yield what ``Worker.decode`` does for all pictures, those after one that ends its worker included."""
+        at, most, idle = 0, len(pictures), self._idle[low]
+        while at < len(pictures):
+            try:
+                worker = idle.pop()
+            except IndexError:
+                worker = Worker(low=low)
+            whole, end = False, at + most
+            try:
+                for pixels in worker.decode(pictures[at:end], frame):
+                    at += 1
+                    yield pixels
+                whole = True
+            except LostError as lost:
+                idle.append(Worker(low=low))  # which starts while the next picture is on its way
+                if at + 1 < min(end, len(pictures)):
+                    most = 1
+                else:
+                    at += 1
+                    yield str(lost)
+            finally:
+                if whole and len(idle) <= (os.cpu_count() or 1):
+                    idle.append(worker)
+                else:
+                    worker.end()
+
+    def close(self) -> None:
+        """End the workers that are idle; a fork of this process must not."""
+        for idle in self._idle.values():
+            while idle and os.getpid() == self._owner:
+                idle.pop().end()
+
+
+@cache
+def _crew(owner: int) -> Crew:
+    crew = Crew(owner)
+    atexit.register(crew.close)
+    return crew
+
+
+def crew() -> Crew:
+    """Return the one crew of this process, which a fork of it does not share."""
+    return _crew(os.getpid())
+
+
+def decode_safely(file: File, frame: Frame) -> Pixels:
+    """Return the bytes ``[c, h, w]`` of a picture, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
+    try:
+        with opened(file) as stream:
+            seconds = check_header(stream, frame)
+            if seconds is not None and seconds < HERE:
+                return decode_stream(stream, frame)
+        (pixels,) = crew().decode([file], frame)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
+    if isinstance(pixels, str):
+        raise UnreadableError(pixels)
+    return pixels
+
+
+def work(connection: int, low: int) -> None:
+    """Decode what comes over a connection until it ends; what a worker runs."""
+    if low:
+        os.nice(10)
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # a decoder has nothing to write
+        resource.setrlimit(what, (0, 0))
+    own, limits = _own_memory(), Limits()
+    with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            request = pipe.recv_bytes()
+            about, pictures = marshal.loads(request)
+            frame, answers, sent = Frame(*about), list[bytes](), time.monotonic()
+            limits.set(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
+            for picture in pictures:
+                try:
+                    answers += [b"+", _decode(picture, frame, limits).tobytes()]
+                except Exception as error:
+                    text = reason(error, frame).encode(errors="backslashreplace")
+                    answers += [b"-", len(text).to_bytes(4), text]
+                if time.monotonic() - sent > TOGETHER:
+                    pipe.send_bytes(b"".join(answers))
+                    answers, sent = [], time.monotonic()
+            if answers:
+                pipe.send_bytes(b"".join(answers))
+
+
+def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
+    """Yield the bytes ``[c, h, w]`` of each picture of a message, or why it cannot be read; ``ValueError`` where it is no message."""
+    at, size = 0, prod(frame.shape)
+    while at < len(message):
+        mark, at = message[at : at + 1], at + 1
+        if mark == b"+":
+            yield np.frombuffer(message, np.uint8, size, at).reshape(frame.shape)
+            at += size
+        else:
+            begin = at + 4
+            at = begin + int.from_bytes(message[at:begin])
+            if mark != b"-" or at > len(message):
+                raise ValueError("no answer of a worker")
+            yield message[begin:at].decode(errors="replace")
+
+
+def _decode(picture: File, frame: Frame, limits: "Limits") -> Pixels:
+    """Return the bytes ``[c, h, w]`` of a picture, within its limit of time."""
+    limits.set_seconds(LEAST_SECONDS)
+    with opened(picture) as stream:
+        seconds = check_header(stream, frame)
+        limits.set_seconds(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
+        return decode_stream(stream, frame)
+
+
+class Limits:
+    """The limits of this process, set where they differ from those before."""
+
+    def __init__(self) -> None:
+        self._now: dict[int, int] = {}
+
+    def set_seconds(self, seconds: float) -> None:
+        """Let the process take so much more processor time, rounded up to a second."""
+        self.set(resource.RLIMIT_CPU, ceil(time.process_time() + seconds))
+
+    def set(self, what: int, most: int) -> None:
+        """Set a limit."""
+        if self._now.get(what) != most:
+            self._now[what] = most
+            with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+                resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+
+
+def _own_memory() -> int:
+    """Return the bytes of address space that this process takes, 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0

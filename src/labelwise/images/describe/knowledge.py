@@ -1,0 +1,164 @@
+"""What is known about labels: sentences, attributes, an order, shares and similarities, read from small files.
+
+These files lie beside the data, each with one row, line or table for each label::
+
+    labels.csv      label,text,order,share,can fly,has stripes   (every other column is an attribute)
+    labels.toml     [labels."barn owl"]  texts = ["..."]  vector = [1, 0.2]  order = 3  share = 0.1
+    labels.json     {"labels": {"barn owl": {"texts": ["..."], "vector": [1, 0.2]}}}
+    similarity.csv  the labels in the first row and in the first column, numbers between
+    order.txt       one label a line, from the lowest to the highest
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch.nn.functional import pad
+
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.knowledge_files import label_name, read_labels
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+
+MOST_IMAGES = 100  # whose sentences describe one label
+FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
+
+_PIECES = {
+    "vectors": ("vectors", "attribute columns (numbers)", "labels.csv"),
+    "texts": ("sentences", 'a column "text"', "labels.csv"),
+    "order": ("an order", 'a column "order"', "labels.csv"),
+    "shares": ("shares", 'a column "share"', "labels.csv"),
+    "similarity": ("similarities", "a table of numbers, the labels in its first row and column, as", "similarity.csv"),
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Knowledge:
+    """Labels with all that is known about them."""
+
+    labels: Labels
+    attributes: tuple[str, ...] = ()  # the names of the attributes in their vectors, or none
+    source: str = "What is known about labels"  # where it was read, to begin an error
+
+    @property
+    def described(self) -> frozenset[str]:
+        """The labels that sentences or attributes describe: they need no training picture."""
+        silent = self.labels.texts is None and self.labels.vectors is None
+        return frozenset() if silent else frozenset(self.labels.names)
+
+
+def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
+    """Return what one file says about labels; the top of this module lists the kinds, and its name does not matter.
+
+    ``names`` must be there and come first, in this order, then any others of the file.
+    """
+    file = Path(path)
+    labels, attributes = read_labels(file)
+    known = Knowledge(labels=labels, attributes=attributes, source=f'"{file}"')
+    return known if names is None else _arranged(known, names)
+
+
+def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
+    """Return what the files in a folder say about labels together (``names`` as in ``read_knowledge``), or None."""
+    files = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+    if not files:
+        return None
+    first, *others = [read_knowledge(file) for file in files]
+    whole, source = first, dict.fromkeys(_pieces(first.labels), first.source)
+    for other in others:
+        other = _arranged(other, first.labels.names)
+        _arranged(first, other.labels.names)  # has all labels of the other file, too
+        pieces = _pieces(other.labels)
+        for piece in pieces:
+            if source.setdefault(piece, other.source) != other.source:
+                raise DataError(
+                    f"Both {source[piece]} and {other.source} give {_PIECES[piece][0]} of labels. Keep one."
+                )
+        whole = Knowledge(labels=replace(whole.labels, **pieces), attributes=whole.attributes or other.attributes)
+    whole = replace(whole, source=listing(f'"{file}"' for file in files))
+    return whole if names is None else _arranged(whole, names)
+
+
+def _pieces(labels: Labels) -> dict[str, Any]:
+    """Return what is known about labels, without their names."""
+    return {piece: getattr(labels, piece) for piece in _PIECES if getattr(labels, piece) is not None}
+
+
+def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
+    """Return the data set with what is known about its labels.
+
+    Its labels keep their positions; labels that only the knowledge has come after them and have no images: they are
+    unseen. What the data set knew and the knowledge does not say stays, unless there are such new labels.
+    """
+    labels = _arranged(knowledge, dataset.labels.names).labels
+    if len(labels) == len(dataset.labels):
+        labels = replace(labels, **(_pieces(dataset.labels) | _pieces(labels)))
+    extra = len(labels) - len(dataset.labels)
+    splits = {
+        name: replace(split, targets=pad(split.targets, (0, extra))) if split.multilabel else split
+        for name, split in dataset.splits.items()
+    }
+    return replace(dataset, labels=labels, splits=splits)
+
+
+def describe_labels(dataset: Dataset) -> Dataset:
+    """Return the data with sentences for each label, taken from its training images where labels have none.
+
+    Each label gets the sentences of its first images in train; a label that has none there, such as one held out to
+    choose settings, those of its images in val. The test split is never read. Data whose labels have texts, or whose
+    images have none, or several labels each, come back unchanged; so do data where some label would stay without but all have vectors.
+    """
+    labels = dataset.labels
+    if labels.texts is not None or dataset.multilabel:  # a sentence about an image is not about each of its labels
+        return dataset
+    train, val = (_sentences(dataset.splits.get(name)) for name in ("train", "val"))
+    if not train and not val:
+        return dataset
+    texts = tuple(train.get(i) or val.get(i) or () for i in range(len(labels)))
+    silent = [name for name, sentences in zip(labels.names, texts, strict=True) if not sentences]
+    if not silent:
+        return replace(dataset, labels=replace(labels, texts=texts))
+    if labels.vectors is not None:
+        return dataset
+    raise DataError(
+        f'Nothing describes these labels of "{dataset.name}": {listing(silent)}. No training image of theirs has a '
+        'sentence. Put a file labels.csv beside the data, with the columns "label" and "text" and a row for every label.'
+    )
+
+
+def _sentences(part: Split | None) -> dict[int, tuple[str, ...]]:
+    """Return the sentences of the first images of each label in a split, for the labels that have any."""
+    if part is None:
+        return {}
+    images: dict[int, list[tuple[str, ...]]] = {}
+    for target, texts in zip(part.targets.tolist(), part.texts or [()] * len(part), strict=True):
+        if texts and target >= 0:
+            images.setdefault(target, []).append(texts)
+    return {target: tuple(text for texts in every[:MOST_IMAGES] for text in texts) for target, every in images.items()}
+
+
+def require(labels: Labels, piece: str, where: str) -> None:
+    """Raise an error that says what to add, unless this piece of the labels is known; ``where`` says who needs it."""
+    if piece not in _PIECES:
+        raise UsageError(f'Labels have no piece "{piece}".{suggest(piece, _PIECES)} Pieces: {listing(_PIECES)}.')
+    if getattr(labels, piece) is None:
+        what, add, file = _PIECES[piece]
+        joint = "" if add.endswith(" as") else " to"
+        raise DataError(f"{where} reads {what}, and these labels have none. Add {add}{joint} {file} beside the data.")
+
+
+def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:
+    """Return the knowledge with these labels first, in this order, then its others."""
+    own = [label_name(name) for name in names]
+    known = {label_name(name): name for name in knowledge.labels.names}
+    wanted = set(own)
+    others = [name for name in known if name not in wanted]
+    missing = [name for name in own if name not in known]
+    if missing:
+        raise DataError(
+            f"{knowledge.source} does not describe these labels: {listing(missing)}.{suggest(missing[0], others)} "
+            f'Add a row (or line, or table) for "{missing[0]}".'
+        )
+    labels = knowledge.labels.select([known[name] for name in (*own, *others)])
+    return replace(knowledge, labels=replace(labels, names=(*names, *(known[name] for name in others))))

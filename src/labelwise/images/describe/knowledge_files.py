@@ -1,0 +1,268 @@
+"""The files that describe labels, read into ``Labels``; ``knowledge`` says what they look like."""
+
+import json
+import math
+import re
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.images.sources.csv_files import headed
+from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.limits import check_size
+from labelwise.support.regular import read_regular
+
+Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
+_KEYS = ("text", "texts", "vector", "order", "share")
+_TEXT = re.compile(r"text(_\d+)?")
+# A key of a hundred parts, as a.a.a: the time that tomllib takes is quadratic in them.
+_LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
+
+
+class _Row(NamedTuple):
+    """What a row or table says about a label, not yet checked; ``where`` begins an error about it."""
+
+    where: str
+    texts: Sequence[object]
+    vector: Sequence[object]
+    order: object = None
+    share: object = None
+
+
+def read_labels(file: Path) -> tuple[Labels, tuple[str, ...]]:
+    """Return what a file says about labels, and the names of the attributes in their vectors."""
+    kind = file.suffix.lower()
+    if kind == ".csv":
+        columns, table = read_table(file)
+        matrix = len(columns) > 1 and {row[columns[0]] for _, row in table} == {*columns[1:]}
+        if matrix or file.name.casefold() == "similarity.csv":
+            return _similarity(file, columns, table), ()
+        return _assembled(file, *_rows_of_table(file, columns, table))
+    if kind in (".toml", ".json"):
+        return _assembled(file, *_rows_of_tables(file))
+    if kind == ".txt":
+        return _ordered(file), ()
+    raise DataError(f'Cannot read "{file}": label knowledge is a .csv, .toml, .json or .txt file.')
+
+
+def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[dict[str, _Row], tuple[str, ...]]:
+    """Return what each row of a CSV file says about its label, and the names of the attributes."""
+    low = {column: column.casefold() for column in columns}
+    key = [column for column in columns if low[column] in ("label", "name")]
+    if len(key) != 1:
+        raise DataError(f'"{file}" needs one column "label" (or "name"); its columns: {listing(columns)}.')
+    twice = [column for column, count in Counter(low.values()).items() if count > 1]
+    if twice:
+        raise DataError(f'"{file}" has the column "{twice[0]}" in small and in capital letters. Keep one.')
+    texts = [column for column in columns if _TEXT.fullmatch(low[column])]
+    single = {low[column]: column for column in columns if low[column] in ("order", "share")}
+    attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
+    known: dict[str, _Row] = {}
+    for number, row in table:
+        where, name = f'Row {number} of "{file}"', label_name(row[key[0]])
+        if not name:
+            raise DataError(f'{where}, column "{key[0]}": it is empty. Fill it or remove the row.')
+        if name in known:
+            raise DataError(f'{where}: label "{name}" comes twice, first in {known[name].where}. Keep one.')
+        known[name] = _Row(
+            where=where,
+            texts=[row[column] for column in texts if row[column]],
+            vector=[row[column] for column in attributes],
+            **{piece: row[column] for piece, column in single.items() if row[column]},
+        )
+    return known, tuple(attributes)
+
+
+def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
+    """Return what each table of a TOML or JSON file says about its label, and the names of the attributes."""
+    text = _read_text(file)
+    toml = file.suffix.lower() == ".toml"
+    try:
+        if toml and _LONG_KEY.search(text):
+            raise RecursionError
+        content = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
+    except ValueError as error:
+        raise DataError(f'"{file}" is not well-formed: {error}.') from None
+    except RecursionError:
+        raise DataError(
+            f'"{file}" is nested too deep: labels, and what is known of each, are all it may hold.'
+        ) from None
+    if not isinstance(content, dict) or not isinstance(content.get("labels"), dict):
+        raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')
+    _check_keys(content, ("labels", "attributes"), f'"{file}"')
+    known: dict[str, _Row] = {}
+    for name, entry in content["labels"].items():
+        where = f'Label "{name}" of "{file}"'
+        if not isinstance(entry, dict):
+            raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {_short(entry)}.")
+        _check_keys(entry, _KEYS, where)
+        if label_name(name) in known:
+            raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
+        known[label_name(name)] = _Row(
+            where=where,
+            texts=[*([entry["text"]] if "text" in entry else []), *entry.get("texts", [])],
+            vector=entry.get("vector", []),
+            order=entry.get("order"),
+            share=entry.get("share"),
+        )
+    return known, tuple(map(str, content.get("attributes", [])))
+
+
+def read_table(file: Path) -> tuple[list[str], Fields]:
+    """Return the columns of a CSV file, and the number and the fields of each row."""
+    (_, first), *rest = list(headed(file)) or [(0, [])]
+    columns = [field.strip() for field in first]
+    while columns and not columns[-1]:
+        columns.pop()
+    for number, fields in rest:
+        if any(field.strip() for field in fields[len(columns) :]):
+            raise DataError(
+                f'Row {number} of "{file}" has {len(fields)} fields, the header {len(columns)}. Name each column.'
+            )
+    twice = [column for column, count in Counter(columns).items() if count > 1]
+    if twice or not columns:
+        wrong = f'more than one column "{twice[0]}"' if twice else "no columns"
+        raise DataError(f'The table "{file}" has {wrong}. Its first row must name each column once.')
+    rows = [(number, [field.strip() for field in fields]) for number, fields in rest]
+    return columns, [(number, dict(zip(columns, fields, strict=False))) for number, fields in rows]
+
+
+def _check_keys(table: Mapping[str, object], keys: Sequence[str], where: str) -> None:
+    """Raise an error for a key that means nothing, and for a list that is none."""
+    for key, value in table.items():
+        if key not in keys:
+            raise DataError(f'{where}: unknown key "{key}".{suggest(key, keys)} Keys: {listing(keys)}.')
+        if key in ("texts", "vector", "attributes") and not isinstance(value, list):
+            raise DataError(f'{where}, "{key}": a list was expected; given {_short(value)}.')
+
+
+def _short(value: object) -> str:
+    """Return the beginning of a value in an error."""
+    try:
+        return f"{value!r:.60}"
+    except RecursionError:  # TOML nests without end by dots: a.a.a
+        return "tables inside tables"
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the table of these pairs; a key given twice is an error."""
+    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f'"{twice[0]}" is given twice')
+    return dict(pairs)
+
+
+def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...]) -> tuple[Labels, tuple[str, ...]]:
+    """Return all labels of a file, each piece for all labels or for none."""
+    if not known:
+        raise DataError(f'"{file}" describes no label. Add a row for each.')
+    for name, row in known.items():
+        if unfit := unfit_name(name):
+            raise DataError(f"{row.where} cannot be a label: {unfit}. Write it in one line of UTF-8.")
+    rows = list(known.values())
+    for piece in ("texts", "vector", "order", "share"):
+        without = [row for row in rows if getattr(row, piece) in (None, [])]
+        if without and len(without) < len(rows):
+            raise DataError(f'{without[0].where} has no "{piece}", and other labels do. Give it for all or for none.')
+    size = len(attributes) or len(rows[0].vector)
+    for row in rows:
+        if len(row.vector) not in (0, size):
+            raise DataError(f"{row.where}: its vector has {len(row.vector)} numbers, not {size} as expected.")
+        blank = [text for text in row.texts if not isinstance(text, str) or not text.strip()]
+        if blank:
+            raise DataError(f'{row.where}, "texts": each must be a sentence; given {_short(blank[0])}.')
+    columns = attributes or tuple(f"vector[{i}]" for i in range(size))
+    vectors = [
+        [_finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
+        for row in rows
+        if row.vector
+    ]
+    labels = Labels(
+        names=tuple(known),
+        vectors=torch.tensor(vectors) if vectors else None,
+        texts=tuple(tuple(map(str, row.texts)) for row in rows) if rows[0].texts else None,
+        order=_ranks(file, rows) if rows[0].order is not None else None,
+        shares=_shares(file, rows) if rows[0].share is not None else None,
+    )
+    return labels, attributes if vectors else ()
+
+
+def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
+    ranks = [_finite_number(row.order, row.where, "order") for row in rows]
+    first = min(ranks)
+    if first not in (0, 1) or sorted(ranks) != [first + i for i in range(len(ranks))]:
+        raise DataError(
+            f'The column "order" of "{file}" must hold the ranks 1 to {len(ranks)}, each once; given '
+            f"{listing(f'{rank:g}' for rank in ranks)}."
+        )
+    return tuple(int(rank - first) for rank in ranks)
+
+
+def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
+    shares = [_finite_number(row.share, row.where, "share") for row in rows]
+    if min(shares) < 0:
+        raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
+    if abs(sum(shares) - 1) > 1e-4:
+        raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
+    return torch.tensor(shares)
+
+
+def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
+    first, *others = columns
+    names = [label_name(column) for column in others]
+    lines: dict[str, list[float]] = {}
+    for number, row in table:
+        name, where = label_name(row[first]), f'Row {number} of "{file}"'
+        if name not in names or name in lines:
+            wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"
+            raise DataError(f'{where}: label "{name}" {wrong}')
+        lines[name] = [_finite_number(row[column], where, column) for column in others]
+    missing = [name for name in names if name not in lines]
+    if missing or not names:
+        raise DataError(f'"{file}" has no row for: {listing(missing) or "any label"}. Add one for each column.')
+    return Labels(names=tuple(names), similarity=torch.tensor([lines[name] for name in names]))
+
+
+def _ordered(file: Path) -> Labels:
+    """Return the labels of a file with one label a line, from the lowest to the highest."""
+    names = [label_name(line) for line in _read_text(file).splitlines() if line.strip()]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice or not names:
+        raise DataError(f'"{file}" must name each label once, one a line; named twice: {listing(twice) or "none"}.')
+    return Labels(names=tuple(names), order=tuple(range(len(names))))
+
+
+def _read_text(file: Path) -> str:
+    try:
+        check_size(file, file.stat().st_size)
+        return read_regular(file).decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
+    except UnicodeDecodeError:
+        raise DataError(f'"{file}" is not UTF-8 text. Save it as UTF-8.') from None
+
+
+def _finite_number(cell: object, where: str, column: str) -> float:
+    """Return a finite number, or raise an error that names row and column."""
+    value = math.nan
+    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
+        with suppress(ValueError, OverflowError):
+            value = float(cell)
+    if not math.isfinite(value):
+        near = suggest(column.casefold(), ("label", "text", "order", "share"))
+        raise DataError(
+            f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell!s:.60}".{near}'
+        )
+    return value
+
+
+def label_name(name: str) -> str:
+    """Return the name of a label without spaces around it, in one Unicode spelling."""
+    return unicodedata.normalize("NFC", name.strip())

@@ -1,0 +1,139 @@
+"""Labels: unique names and what is known about each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from labelwise.support.errors import UsageError, listing, suggest
+
+if TYPE_CHECKING:  # names alone need no torch
+    from torch import Tensor
+
+Texts = tuple[tuple[str, ...], ...]
+
+
+def unfit_name(name: str) -> str | None:
+    """Return in words why a label cannot have this name, or None: saved names are UTF-8 text, and tables show them in a line."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"the name {name!a} is not valid UTF-8"
+    return f"the name {name!a} has a line break" if name.splitlines() != [name] else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """Unique label names and what is known about each; every piece but the names is optional."""
+
+    names: tuple[str, ...]  # k unique, non-empty names
+    vectors: "Tensor | None" = None  # attributes or word vectors [k, a]
+    texts: tuple[tuple[str, ...], ...] | None = None  # sentences that describe each label, k tuples
+    order: tuple[int, ...] | None = None  # the rank of each label where labels are ordered, k distinct integers
+    shares: "Tensor | None" = None  # how frequent each label is, [k], summing to one
+    similarity: "Tensor | None" = None  # how alike two labels are, [k, k], larger is more alike
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if not names:
+            raise UsageError("No label was given; at least one name is needed.")
+        blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
+        if blank:
+            raise UsageError(f"Label {blank[0]} has no name (given: {names[blank[0]]!r}). Every label needs one.")
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
+        for what in ("vectors", "texts", "order", "shares", "similarity"):
+            piece = getattr(self, what)
+            if piece is not None and len(piece) != len(names):
+                raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
+        if self.vectors is not None and (self.vectors.ndim != 2 or not self.vectors.isfinite().all()):
+            raise UsageError(
+                f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
+            )
+        alike, square = self.similarity, [len(names), len(names)]
+        if alike is not None and (list(alike.shape) != square or not alike.isfinite().all()):
+            raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
+        if self.order is not None and len(set(self.order)) != len(names):
+            raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
+        if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-4):
+            raise UsageError(
+                f"Class shares must not be negative and must sum to 1; they sum to {float(self.shares.sum()):.4f}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        known = [
+            what for what in ("vectors", "texts", "order", "shares", "similarity") if getattr(self, what) is not None
+        ]
+        return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(known) if known else ''}>"
+
+    def index(self, name: str) -> int:
+        """Return the position of a label, or raise an error that lists the known ones."""
+        if name not in self._positions:
+            raise UsageError(
+                f'No label "{name}".{suggest(name, self.names)} Known labels: {listing(self.names)}. Add it with "teach".'
+            )
+        return self._positions[name]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def select(self, names: Sequence[str]) -> "Labels":
+        """Return these labels only, in the order given, with all that is known about them."""
+        rows = [self.index(name) for name in names]
+        return Labels(
+            names=tuple(names),
+            vectors=None if self.vectors is None else self.vectors[rows],
+            texts=None if self.texts is None else tuple(self.texts[i] for i in rows),
+            order=None if self.order is None else tuple(self.order[i] for i in rows),
+            shares=None if self.shares is None else self.shares[rows] / self.shares[rows].sum(),
+            similarity=None if self.similarity is None else self.similarity[rows][:, rows],
+        )
+
+    def join(self, other: "Labels") -> "Labels":
+        """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
+        if twice := set(other.names).intersection(self.names):
+            raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(twice))}.")
+        texts = None if self.texts is None or other.texts is None else self.texts + other.texts
+        vectors = None
+        if self.vectors is not None and other.vectors is not None:
+            from labelwise.core.rows import append_rows
+
+            vectors = append_rows(self.vectors, other.vectors)
+        return Labels._whole(self.names + other.names, vectors, texts)
+
+    def without(self, place: int) -> "Labels":
+        """Return the labels but for the one at a place; order, shares and similarity are dropped."""
+        from labelwise.core.rows import drop_rows
+
+        vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
+        texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
+        return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
+
+    @classmethod
+    def _whole(cls, names: tuple[str, ...], vectors: "Tensor | None", texts: Texts | None) -> "Labels":
+        """Return labels that were checked before: to check ten thousand again for each that is added would be felt."""
+        labels = object.__new__(cls)
+        pieces = dict.fromkeys(field.name for field in fields(cls))
+        vars(labels).update({**pieces, "names": names, "vectors": vectors, "texts": texts})
+        return labels
+
+    def check_new(self, name: str) -> None:
+        """Raise an error where there is already a label of this name."""
+        if name in self.names:
+            raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
+
+    def add(self, name: str, vector: "Tensor | None" = None, texts: Sequence[str] = ()) -> "Labels":
+        """Return the labels with one more at the end.
+
+        What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
+        shares are dropped because a new label has no place in them.
+        """
+        self.check_new(name)
+        vectors = None if vector is None else vector[None]
+        return self.join(Labels(names=(name,), vectors=vectors, texts=(tuple(texts),) if texts else None))

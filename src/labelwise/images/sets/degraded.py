@@ -1,0 +1,122 @@
+"""Ordered labels for any pictures: each is made worse by a drawn amount, and the label is the quality that is left."""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import conv2d, pad
+
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UsageError, listing, suggest
+
+UNTOUCHED = "untouched"
+CHUNK = 512  # pictures changed at a time
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to make pictures worse: bytes ``[n, c, h, w]`` and an amount, from the mildest to the harshest, give bytes."""
+
+    mildest: float
+    harshest: float
+    change: Callable[[Tensor, float, np.random.Generator], Tensor]
+
+    def amount(self, step: int, steps: int) -> float:
+        """Return the amount of a step from 1 to ``steps``; each is the one before times a constant."""
+        part = (step - 1) / (steps - 1) if steps > 1 else 1.0
+        return math.exp(math.log(self.mildest) * (1 - part) + math.log(self.harshest) * part)
+
+
+def degraded(
+    dataset: Dataset, *, levels: int = 5, kinds: Sequence[str] = ("blur", "jpeg", "noise"), seed: int = 0
+) -> Dataset:
+    """Return the pictures with their quality as label, in order: "quality 1 (worst)" to "quality 5 (best)".
+
+    The pictures of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
+    are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
+    way. What was known about the pictures beyond files and groups is dropped: it tells nothing about quality.
+    """
+    if len(dataset.shape) != 3:
+        raise UsageError(f'"{dataset.name}" holds precomputed features; only pictures can be made worse.')
+    if levels < 2 or seed < 0 or not kinds:
+        raise UsageError(
+            f"Quality needs 2 levels, 1 kind and a seed of 0, or more of each; given {levels}, {kinds}, {seed}."
+        )
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f'No kind "{kind}" of degradation.{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
+    splits = {
+        name: _degraded(split, levels, kinds, np.random.default_rng((seed, crc32(name.encode()))))
+        for name, split in dataset.splits.items()
+    }
+    return replace(
+        dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits, side_open=False
+    )
+
+
+def quality_labels(levels: int) -> Labels:
+    """Return the labels from the worst quality to the best, with their order."""
+    ends = {0: " (worst)", levels - 1: " (best)"}
+    names = tuple(f"quality {i + 1}{ends.get(i, '')}" for i in range(levels))
+    return Labels(names=names, order=tuple(range(levels)))
+
+
+def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
+    """Return the pictures, each made worse in one way or untouched, with the level that is left as target."""
+    order = torch.from_numpy(rng.permutation(len(split)))
+    steps, ways = order % levels, order // levels % len(kinds)
+    images = split.images.clone()
+    for step in range(1, levels):
+        for way, name in enumerate(kinds):
+            kind = KINDS[name]
+            for rows in torch.split(((steps == step) & (ways == way)).nonzero()[:, 0], CHUNK):
+                images[rows] = kind.change(images[rows], kind.amount(step, levels - 1), rng)
+    domains = tuple(kinds[way] if step else UNTOUCHED for step, way in zip(steps.tolist(), ways.tolist(), strict=True))
+    return Split(images=images, targets=levels - 1 - steps, files=split.files, groups=split.groups, domains=domains)
+
+
+def _blur(images: Tensor, share: float, _: np.random.Generator) -> Tensor:
+    """Return pictures blurred by a Gaussian whose standard deviation is a share of their shorter side."""
+    sigma = share * min(images.shape[2:])
+    reach = math.ceil(3 * sigma)
+    kernel = torch.exp(-torch.arange(-reach, reach + 1).float().square() / (2 * sigma**2))
+    kernel = (kernel / kernel.sum())[None, None, None]
+    flat = pad(images.flatten(0, 1)[:, None].float(), (reach, reach, reach, reach), mode="replicate")
+    soft = conv2d(conv2d(flat, kernel), kernel.transpose(2, 3))
+    return _bytes(soft.view(images.shape))
+
+
+def _jpeg(images: Tensor, quality: float, _: np.random.Generator) -> Tensor:
+    """Return pictures written as JPEG of this quality, 1 to 95, and read again."""
+    pictures = np.empty_like(images.numpy())
+    for i, picture in enumerate(images.movedim(1, 3).contiguous().numpy()):
+        file = io.BytesIO()
+        Image.fromarray(picture if picture.shape[2] == 3 else picture[..., 0]).save(
+            file, "JPEG", quality=round(quality)
+        )
+        with Image.open(file) as read:
+            pictures[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
+    return torch.from_numpy(pictures)
+
+
+def _noise(images: Tensor, spread: float, rng: np.random.Generator) -> Tensor:
+    """Return pictures with normal noise of this standard deviation, of 255, on every value."""
+    return _bytes(images + spread * torch.from_numpy(rng.standard_normal(images.shape, np.float32)))
+
+
+def _bytes(values: Tensor) -> Tensor:
+    return values.round().clamp(0, 255).to(torch.uint8)
+
+
+KINDS: dict[str, Kind] = {
+    "blur": Kind(0.016, 0.06, _blur),
+    "jpeg": Kind(50, 6, _jpeg),
+    "noise": Kind(6, 45, _noise),
+}

@@ -1,0 +1,32 @@
+"""Digits: scikit-learn's small handwritten digits, an ordered data set that needs no download."""
+
+import numpy as np
+import torch
+
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+
+_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def digits(*, seed: int = 0) -> Dataset:
+    """Return 1,797 handwritten digits, images ``[n, 1, 8, 8]``, with ordered labels "zero" to "nine".
+
+    Of each digit's images 60 % are in train, 15 % in val and 25 % in test; the seed decides which.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = torch.from_numpy(np.round(bunch.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
+    targets = torch.from_numpy(bunch.target.astype(np.int64))
+    generator = torch.Generator().manual_seed(seed)
+    parts: dict[str, list[torch.Tensor]] = {"train": [], "val": [], "test": []}
+    for digit in range(len(_NAMES)):
+        rows = (targets == digit).nonzero().flatten()
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        train, val = round(0.6 * len(rows)), round(0.15 * len(rows))
+        for name, part in zip(parts, torch.tensor_split(rows, (train, train + val)), strict=True):
+            parts[name].append(part)
+    division = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
+    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in division.items()}
+    return Dataset(name="digits", labels=Labels(names=_NAMES, order=tuple(range(10))), splits=splits)

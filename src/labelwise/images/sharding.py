@@ -1,0 +1,189 @@
+"""Data written as WebDataset shards: tar files of pictures, each with its label (``.cls``) and what else is known of it (``.json``).
+
+Pictures are written as their files hold them; those that come from no file as PNG. Their order is random, so that shards are alike.
+"""
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from PIL import Image
+
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.readable import is_picture
+from labelwise.images.sources.addresses import address, is_remote, told, url_to_fs
+from labelwise.images.sources.shards import CLASSES
+from labelwise.images.split.divide import pool
+from labelwise.images.streams import stream_of
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.regular import read_regular
+from labelwise.support.writable import check_room, check_writable
+
+_STARTS = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"II*\0": "tif", b"MM\0*": "tif"}
+MEGABYTES = 256  # of a shard, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """What was written."""
+
+    folder: str  # or an address
+    shards: int
+    pictures: int
+    bytes: int
+
+
+def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
+    """Write all pictures of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
+
+    At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
+    """
+    if len(dataset.shape) != 3:
+        raise DataError(f'"{dataset.name}" holds features, not pictures. A table or an .npz pack holds these.')
+    if not megabytes > 0:
+        raise UsageError(f"A shard has a size above 0 megabytes; given {megabytes}.")
+    parts = dataset.splits if dataset.own_splits else {"shard": pool(dataset)}
+    names, shards, pictures, size = dataset.labels.names, 0, 0, 0
+    target = address(folder)
+    with _new_folder(target) as (place, keep):
+        for kind, split in parts.items():
+            for number, samples in enumerate(_filled(_samples(split, names, seed), megabytes * 1e6)):
+                check_room(place, sum(len(each) for sample in samples for each in sample.values()))
+                file = place / f"{kind}-{number:06d}.tar"
+                with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
+                    for i, sample in enumerate(samples):
+                        for suffix, content in sample.items():
+                            entry = tarfile.TarInfo(f"{pictures + i:09d}.{suffix}")
+                            entry.size = len(content)
+                            tar.addfile(entry, io.BytesIO(content))
+                shards, pictures, size = shards + 1, pictures + len(samples), size + file.stat().st_size
+                keep(file)
+        (place / CLASSES).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        keep(place / CLASSES)
+    return Shards(folder=target, shards=shards, pictures=pictures, bytes=size)
+
+
+def check_new(folder: str | Path) -> None:
+    """Raise an error unless shards can be written to a folder, or an address, at which nothing lies yet."""
+    target = address(folder)
+    if is_remote(target):
+        with told(target):
+            fs, path = url_to_fs(target)
+            there = bool(fs.find(path))
+    else:
+        check_writable(Path(target))
+        there = Path(target).exists()
+    if there:
+        raise UsageError(f"{target} exists already. Choose another name, or remove it.")
+
+
+@contextmanager
+def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
+    """Yield a folder to write to, and what a file that is whole is given to; if not all is written, nothing is left."""
+    check_new(target)
+    if is_remote(target):
+        with TemporaryDirectory() as place, _uploading(target) as keep:
+            yield Path(place), keep
+        return
+    whole = Path(target)
+    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(parents=True)
+        yield part, lambda _: None
+        part.rename(whole)
+    except OSError as error:
+        raise DataError(
+            f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
+        ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
+    """Yield what brings a file to an address and removes it here; what was brought is taken away again where an error follows."""
+    with told(target):
+        fs, path = url_to_fs(target)
+    sent: list[str] = []
+
+    def keep(file: Path) -> None:
+        sent.append(f"{path.rstrip('/')}/{file.name}")
+        with told(target):
+            fs.put_file(str(file), sent[-1])
+        file.unlink()
+
+    try:
+        yield keep
+    except BaseException:
+        with suppress(Exception):  # the error that led here is the one to tell
+            fs.rm([each for each in sent if fs.exists(each)])
+        raise
+
+
+def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:
+    """Yield the samples of each shard: as many as fit into so many bytes, and at least one."""
+    shard: list[dict[str, bytes]] = []
+    size = 0
+    for sample in samples:
+        length = sum(1024 + len(content) for content in sample.values())
+        if shard and size + length > most:
+            yield shard
+            shard, size = [], 0
+        shard.append(sample)
+        size += length
+    if shard:
+        yield shard
+
+
+def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[str, bytes]]:
+    """Yield the members of each picture by their suffix, in random order."""
+    words, content = split.words(names), _content_of(split)
+    for row in torch.randperm(len(split), generator=torch.Generator().manual_seed(seed)).tolist():
+        about: dict[str, Any] = {"file": split.files[row].rpartition("/")[2]} if split.files else {}
+        sample = dict([content(row)])
+        if split.multilabel:
+            about["labels"] = [name for name, true in zip(names, split.targets[row].tolist(), strict=True) if true]
+        elif words[row]:
+            about["label"] = words[row]
+            sample["cls"] = str(int(split.targets[row])).encode()
+        cells = {"domain": split.domains, "group": split.groups, "texts": split.texts}
+        about |= {name: column[row] for name, column in cells.items() if column and column[row]}
+        sample["json"] = json.dumps(about).encode()
+        yield sample
+
+
+def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
+    """Return what returns the suffix and the content of the picture of a row."""
+    stream = stream_of(split.images)
+
+    def content(row: int) -> tuple[str, bytes]:
+        if stream is not None:
+            at = int(split.images.rows[row])  # type: ignore[attr-defined]
+            whole = stream.pictures.content(at)
+            return _suffix(stream.pictures.names[at]) or _kind(whole), whole
+        if split.files and Path(split.files[row]).is_file():
+            return _suffix(split.files[row]) or "jpg", read_regular(split.files[row])
+        file, pixels = io.BytesIO(), split.images[row : row + 1][0].cpu().numpy()
+        Image.fromarray(pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]).save(file, "PNG")
+        return "png", file.getvalue()
+
+    return content
+
+
+def _suffix(name: str) -> str:
+    """Return how a picture's name ends, as pictures do; blank where it does not."""
+    return Path(name).suffix[1:].lower() if is_picture(name) else ""
+
+
+def _kind(content: bytes) -> str:
+    """Return the suffix of a picture that has no name, by how it begins."""
+    return next((kind for start, kind in _STARTS.items() if content.startswith(start)), "jpg")

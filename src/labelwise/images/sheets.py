@@ -1,0 +1,76 @@
+"""A sheet of pictures to look at: rows of thumbnails under captions."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from labelwise.support.display import visible
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFont
+
+LAST = 9  # letters of a caption that stay when it is shortened: a count, or a colour
+
+
+def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
+    """Return the sheet: columns of strips of images, each under its caption."""
+    from PIL import Image, ImageDraw
+
+    side, gap, margin, head = 80, 4, 24, 56
+    width = images * (side + gap) - gap
+    columns = min(len(strips), max(1, round(math.sqrt(len(strips) * 1.5 * (side + 34) / width))))
+    deep = math.ceil(len(strips) / columns)
+    size = (margin + columns * (width + margin), head + deep * (side + 34) + margin // 2)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    large, small = _font(20), _font(14)
+    draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
+    for i, (caption, pictures) in enumerate(strips.items()):
+        left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
+        draw.text((left, top), _cut(caption, width, small), "#333333", small)
+        for j, picture in enumerate(pictures):
+            sheet.paste(thumbnail(picture, side), (left + j * (side + gap), top + 20))
+    return sheet
+
+
+def titled(picture: "Image.Image", lines: Sequence[str]) -> "Image.Image":
+    """Return a picture under a title of a few lines, each shortened to its width."""
+    from PIL import Image, ImageDraw
+
+    height, font = 22, _font(15)
+    sheet = Image.new("RGB", (picture.width, picture.height + len(lines) * height + 6), "white")
+    for i, line in enumerate(lines):
+        ImageDraw.Draw(sheet).text((6, 4 + i * height), _cut(line, picture.width - 12, font), "black", font)
+    sheet.paste(picture, (0, sheet.height - picture.height))
+    return sheet
+
+
+def thumbnail(picture: Tensor, side: int) -> "Image.Image":
+    """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
+    from PIL import Image
+
+    pixels = picture.movedim(0, 2).expand(-1, -1, 3) if picture.shape[0] == 1 else picture[:3].movedim(0, 2)
+    image = Image.fromarray(pixels.contiguous().numpy())
+    scale = side / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.NEAREST if scale > 2 else Image.Resampling.LANCZOS)
+
+
+def _font(size: int) -> "ImageFont.FreeTypeFont":
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+
+
+def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
+    """Return the text on one line, shortened in its midst until it fits the width: its last letters tell, too."""
+    short = text = visible(" ".join(text.split()))
+    head, end = text[:-LAST][:width], text[-LAST:]  # a letter is a pixel wide at least
+    while head and font.getlength(short) > width:
+        short = f"{head}…{end}"
+        head = head[:-1]
+    return short

@@ -1,0 +1,23 @@
+"""Files that could not be read, and how they are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labelwise.support.errors import listing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A file that could not be read, and why, in words."""
+
+    file: str
+    reason: str
+
+
+def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) -> list[str]:
+    """Return a line for each reason, with some of its files, and one that counts all where not each file is named."""
+    reasons: dict[str, list[str]] = {}
+    for one in skipped:
+        reasons.setdefault(one.reason, []).append(one.file)
+    lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
+    return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]

@@ -1,0 +1,174 @@
+"""Where shards lie: paths, patterns and addresses of any store that fsspec knows (``s3://``, ``gs://``, ``hf://``, ``file://``)."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from labelwise.images.decode.readable import is_hidden, is_picture
+from labelwise.support.errors import DataError, UnsupportedError, listing
+from labelwise.support.regular import NotAFileError, open_regular
+
+SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # of splits
+TAR, PARQUET = (".tar",), (".parquet", ".pq")
+PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_INSIDE = re.compile(r"(.+?\.(?:tar|parquet|pq))/(.+)", re.DOTALL | re.IGNORECASE)
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_MAGIC = re.compile(r"[*?\[]")
+MOST = 1_000_000  # shards that a pattern may name
+
+
+def address(word: str | Path) -> str:
+    """Return the address that a word is: with both slashes, where a path was made of it, and ``file:`` as a path."""
+    match = _ADDRESS.fullmatch(str(word))
+    if not match or len(match[1]) == 1:  # a drive of Windows
+        return str(word)
+    return unquote("/" + match[2]) if match[1] == "file" else f"{match[1]}://{match[2]}"
+
+
+def is_remote(word: str) -> bool:
+    """Return whether a word is an address, not a path."""
+    return "://" in word
+
+
+def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
+    """Return whether a file is a shard, by its name."""
+    return word.lower().endswith(suffixes)
+
+
+def may_name_shards(source: str | Path) -> bool:
+    """Return whether a word names shards, as far as names tell: a Parquet file may hold no picture."""
+    word, inside = in_shard(address(source))
+    if inside and Path(word).is_dir():
+        return False
+    if is_remote(word):
+        return word.partition(":")[0].lower() not in ("http", "https", "ftp") or is_shard(word)
+    return is_shard(word, (*TAR, *PARQUET, *PACKED)) or (Path(word).is_dir() and bool(_in_folder(Path(word))))
+
+
+def in_shard(word: str) -> tuple[str, str]:
+    """Return the shard that a name like ``birds.tar/owl/1.jpg`` begins with, and what follows; what is no such name as it is."""
+    match = _INSIDE.fullmatch(word)
+    return (match[1], match[2]) if match else (word, "")
+
+
+def list_shards(word: str) -> list[str]:
+    """Return the shards that an address, a pattern or a folder names, sorted; none where it names something else.
+
+    A pattern has stars, as paths have, or a range of numbers in braces: ``train-{00000..00146}.tar``.
+    """
+    if is_shard(word, PACKED):
+        raise DataError(
+            f'"{word}" is a compressed tar file, which cannot be read row by row. Unpack it: gunzip, or tar.'
+        )
+    words = list(_expanded(word))
+    if is_remote(word):
+        return [each for one in words for each in _remote(one)]
+    if len(words) > 1 or (is_shard(word) and Path(word).is_file()):
+        return words
+    if Path(word).is_dir():
+        return _in_folder(Path(word))
+    if _MAGIC.search(word) and is_shard(word) and not Path(word).exists():
+        at = Path(word)
+        root = Path(at.anchor)
+        return sorted(str(file) for file in root.glob(str(at.relative_to(root))) if file.is_file())
+    return []
+
+
+def _in_folder(root: Path) -> list[str]:
+    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none where pictures or other folders lie there."""
+    try:
+        inside = [each for each in sorted(root.iterdir()) if not is_hidden(each.name)]
+        homes = {each for each in inside if each.is_dir() and each.name.casefold() in ("data", *SPELLINGS)}
+        inside += [each for home in sorted(homes) for each in sorted(home.iterdir()) if not is_hidden(each.name)]
+    except OSError as error:
+        raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check its rights.') from None
+    if any(is_picture(each.name) or (each not in homes and each.is_dir()) for each in inside):
+        return []
+    return [str(each) for each in inside if is_shard(each.name) and each.is_file()]
+
+
+def _expanded(word: str) -> Iterator[str]:
+    """Yield what a word with ranges in braces stands for."""
+    match = _RANGE.search(word)
+    if not match:
+        yield word
+        return
+    first, last = int(match[1]), int(match[2])
+    if not 0 <= last - first < MOST:
+        raise DataError(f'"{word}" names shards from {first} to {last}: a range goes up, and to {MOST} shards at most.')
+    for number in range(first, last + 1):
+        yield from _expanded(f"{word[: match.start()]}{number:0{len(match[1])}d}{word[match.end() :]}")
+
+
+def _remote(word: str) -> list[str]:
+    with told(word):
+        fs, path = url_to_fs(word)
+        if is_shard(path) and not _MAGIC.search(path):
+            return [word]
+        paths = fs.glob(path) if _MAGIC.search(path) else fs.find(path)
+        return [fs.unstrip_protocol(each) for each in sorted(paths) if is_shard(each)]
+
+
+def open_shard(word: str) -> BinaryIO:
+    """Return a shard as a file of this machine: one that lies here as it is, any other as a copy that nobody else sees.
+
+    The copy has no name, so nothing is left of it however this process ends.
+    """
+    if not is_remote(word):
+        try:
+            return open_regular(word, most=None)
+        except NotAFileError as error:
+            raise DataError(f'"{word}" is no shard: {error.strerror}.') from None
+        except OSError as error:
+            raise DataError(f'Cannot open "{word}": {error.strerror}. Check the path.') from None
+    with told(word):
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+        try:
+            with open_stream(word) as stream:
+                shutil.copyfileobj(stream, copy, 2**22)
+            copy.seek(0)
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+
+def open_stream(word: str) -> Any:
+    """Return a shard as a stream that can be gone through, near or far."""
+    return import_module("fsspec").open(word, "rb").open() if is_remote(word) else open_shard(word)
+
+
+def url_to_fs(word: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the path there."""
+    fs, path = import_module("fsspec.core").url_to_fs(word)
+    return fs, str(path)
+
+
+@contextmanager
+def told(word: str) -> Iterator[None]:
+    """Turn what a store says into an error for people."""
+    try:
+        yield
+    except ImportError as error:
+        raise UnsupportedError(
+            f'"{word}" needs a package for such addresses ({error}): pip install "labelwise[remote]".'
+        ) from None
+    except FileNotFoundError:
+        raise DataError(f'There is nothing at "{word}". Check the address.') from None
+    except ValueError as error:
+        known = listing(sorted(import_module("fsspec").available_protocols()), 8)
+        raise DataError(f'"{word}" is no address that can be read ({error}). Addresses begin with: {known}.') from None
+    except Exception as error:  # stores have errors of their own
+        if isinstance(error, DataError):
+            raise
+        first = str(error).partition("\n")[0]
+        raise DataError(
+            f'"{word}" cannot be read or written ({type(error).__name__}: {first:.200}). Check address and rights.'
+        ) from None

@@ -1,0 +1,125 @@
+"""The one way from rows to a ``Dataset``, whatever the source: divided, checked, with what is known about the labels.
+
+Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
+no val, a tenth of each class of train, of many pictures less, becomes val. A class with a single picture keeps it in train. Where pictures have
+groups, a group is divided as one picture would be. Data to test on alone name a split and have no train.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from labelwise.images.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
+from labelwise.images.describe.knowledge import Knowledge, with_knowledge
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.rows import Rows
+from labelwise.images.split.divide import place_splits
+from labelwise.images.split.make import Shares, grouped, stratified, val_share
+from labelwise.images.targets import strata
+from labelwise.support.errors import DataError, listing
+
+
+def build(
+    name: str,
+    rows: Rows,
+    knowledge: Knowledge | None = None,
+    *,
+    seed: int = 0,
+    shares: Shares | None = None,
+    parts: Mapping[str, Tensor] | None = None,
+) -> Dataset:
+    """Return the data set of these rows, all of them read.
+
+    Args:
+        name: of the data.
+        rows: of all splits.
+        knowledge: what files beside the data say about the labels; labels described there need no training picture.
+        seed: of the division.
+        shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.
+        parts: the rows of each split, where the source has its own way to divide.
+    """
+    check_two_labels(name, rows, parts)
+    assert rows.images is not None, "the pictures are yet to be read"
+    columns = {what: getattr(rows, what) for what in PER_IMAGE}
+    whole = Split(images=rows.images, targets=rows.targets, **columns)
+    division = parts or divide_rows(name, rows, shares or Shares(), seed)
+    _check_seen(name, rows, division, knowledge)
+    if rows.owned:
+        splits = place_splits(whole, division)
+    else:
+        splits = {split: whole.select(part) for split, part in division.items()}
+    title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
+    own = bool(rows.splits or shares or parts)
+    labels = Labels(names=rows.names or (UNLABELLED,))
+    if not rows.names and knowledge:  # which image has which of the labels described is open
+        labels, knowledge = knowledge.labels, None
+    data = Dataset(
+        name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own, grouping=rows.by or "column"
+    )
+    return with_knowledge(data, knowledge) if knowledge else data
+
+
+def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Tensor] | None = None) -> None:
+    """Raise an error where all pictures to train on have one label."""
+    if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
+        only = listing(rows.names[i] for i in rows.present()) or "none"
+        raise DataError(
+            f'"{name}" has pictures of one label only ({only}). At least two are needed: add pictures of something else, under a '
+            'label such as "other". Pictures to test on alone are named so: a folder "test" over the labels, or a column "split".'
+        )
+
+
+def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, Tensor]:
+    """Return the rows of each split there is, in the order of ``SPLITS``, as the top of this file says."""
+    _check_groups(name, rows)
+    if not rows.splits:
+        return _by_shares(name, strata(rows.targets), rows.groups, shares, seed)
+    parts = {split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
+    if "train" in parts and "val" not in parts:  # data to test on alone have neither
+        train = parts["train"]
+        groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
+        classes = strata(rows.targets)[train]
+        held = val_share(classes)
+        shares = Shares(train=1 - held, val=held, test=0)
+        parts |= {s: train[part] for s, part in _by_shares(name, classes, groups, shares, seed).items()}
+    return {split: parts[split] for split in SPLITS if split in parts}
+
+
+def _by_shares(name: str, classes: Tensor, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Tensor]:
+    """Return the rows of each split; no group, where there are any, is divided."""
+    if not groups:
+        return stratified(classes, shares, seed)
+    try:
+        return grouped(groups, classes, shares, seed)
+    except DataError as error:
+        raise DataError(
+            f'"{name}": {error} Data to test on alone need no division: say test in the column "split".'
+        ) from None
+
+
+def _check_groups(name: str, rows: Rows) -> None:
+    """Raise an error where a group lies in more than one split; a blank is no group."""
+    home: dict[str, str] = {}
+    for group, split in zip(rows.groups if rows.by is None else (), rows.splits, strict=False):
+        first = home.setdefault(group, split)
+        if group and first != split:
+            raise DataError(
+                f'"{name}": group "{group}" lies in {first} and in {split}. What belongs together must be in the same '
+                "split, or test results are too good. Move it to one of them."
+            )
+
+
+def _check_seen(name: str, rows: Rows, parts: Mapping[str, Tensor], knowledge: Knowledge | None) -> None:
+    """Raise an error where a label has no training picture and nothing describes it."""
+    if "train" not in parts:
+        return
+    described = knowledge.described if knowledge else frozenset()
+    seen = rows.present(parts["train"])
+    for split, part in parts.items():
+        strange = [rows.names[i] for i in sorted(rows.present(part) - seen) if rows.names[i] not in described]
+        if strange:
+            raise DataError(
+                f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training pictures of '
+                f"them, describe them (labels.csv beside the data), or take them out of {split}."
+            )

@@ -1,0 +1,152 @@
+"""A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.pictures import is_hidden, is_picture, list_pictures
+from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.images.sources.build import build
+from labelwise.images.sources.files import from_files
+from labelwise.images.sources.known import read_known
+from labelwise.images.sources.rows import Rows, named_rows
+from labelwise.images.split.grouping import Grouping
+from labelwise.images.split.make import SPELLINGS
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.train.networks.encoder import pretrained_encoder, side_for
+
+
+def folder(
+    path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    group: Grouping | None = None,
+) -> Dataset:
+    """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
+
+    The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
+    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``, or an error where
+    ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
+
+    Each picture is made to fit a square of the side ``size``. None leaves it to ``fit``, which reads the pictures as
+    its encoder takes them; until then it is 224 where a pretrained encoder is installed, else 64. The seed is that of
+    the splits. Pictures of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
+    """
+    root = Path(path)
+    if root.is_file():
+        verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
+        raise DataError(f'"{root}" is a file, not a folder.{verb}')
+    rows, homes = labelled_files(root, list_pictures)
+    tops = (split_folders(root) or {"": root}).values()
+    loose = [str(file) for top in tops for file in sorted(top.iterdir()) if file.is_file() and is_picture(file.name)]
+    if strict and loose:
+        raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
+    data = from_files(root, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
+    outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
+    return replace(data, skipped=(*data.skipped, *outside))
+
+
+def labelled_files(root: Path, list_files: Callable[[Path], Sequence[Path]]) -> tuple[Rows, dict[str, str]]:
+    """Return the files of the label folders below a folder, or below its folders of splits, and the folder of each label."""
+    homes: dict[str, str] = {}
+    table: list[tuple[str, str, str]] = []
+    for split, top in (split_folders(root) or {"": root}).items():
+        for label, home in class_folders(top).items():
+            homes.setdefault(label, str(home))
+            table += [(label, split, str(file)) for file in list_files(home)]
+    labels, splits, files = zip(*table, strict=True) if table else ((), (), ())
+    return replace(named_rows(labels), files=files, splits=splits if any(splits) else ()), homes
+
+
+def _subfolders(home: Path) -> list[Path]:
+    """Return the folders in a folder that people see, sorted."""
+    try:
+        return sorted(each for each in home.iterdir() if each.is_dir() and not is_hidden(each.name))
+    except OSError as error:
+        raise DataError(f'Cannot list the folder "{home}": {error.strerror}. Check the path and its rights.') from None
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """Return the folder of each split, or nothing where the sub-folders are the classes."""
+    splits: dict[str, Path] = {}
+    other = [home for home in _subfolders(root) if home.name.casefold() not in SPELLINGS]
+    for home in _subfolders(root):
+        if home not in other:
+            before = splits.setdefault(SPELLINGS[home.name.casefold()], home)
+            if before is not home:
+                raise DataError(f'"{before}" and "{home}" are the same split. Keep one of them.')
+    if not other:
+        return splits
+    if len(splits) > 1:  # a single one may be a class: a railway train
+        raise DataError(
+            f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in other)}). '
+            "Keep either splits or classes in it."
+        )
+    return {}
+
+
+def class_folders(home: Path) -> dict[str, Path]:
+    """Return the folder of each label."""
+    folders: dict[str, Path] = {}
+    for each in _subfolders(home):
+        if unfit := unfit_name(each.name):
+            raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
+        before = folders.setdefault(unicodedata.normalize("NFC", each.name), each)
+        if before is not each:
+            raise DataError(
+                f'Two folders in "{home}" have the same name, "{each.name}", in different Unicode spellings. Rename one.'
+            )
+    if folders:
+        return folders
+    pictures = list_pictures(home)
+    if pictures:
+        raise DataError(
+            f'"{home}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
+            f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file with the columns path and label.'
+        )
+    raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')
+
+
+def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> Dataset:
+    """Return the pictures of a folder and all below it, whose labels have these names and which of them have which is open.
+
+    A file beside them may say more about the labels, see ``data.knowledge``.
+    """
+    if not folder.is_dir():
+        raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
+    side = size or side_for(pretrained_encoder())
+    rows = _unlabelled(folder, (3, side, side), strict=strict)
+    knowledge = find_knowledge(folder, names)
+    labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
+    data = build(folder.name, rows, parts={"train": torch.arange(len(rows))})
+    return replace(data, labels=labels, own_pictures=True, side_open=size is None)
+
+
+def unknown_data(folder: Path, shape: tuple[int, ...]) -> Dataset:
+    """Return the pictures of a folder and all below it as test images of a shape, without any label."""
+    rows = _unlabelled(folder, shape, strict=False)
+    return replace(build(folder.resolve().name, rows, parts={"test": torch.arange(len(rows))}), own_splits=False)
+
+
+def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
+    files = list_pictures(folder)
+    if not files:
+        raise DataError(f'No picture found in "{folder}".')
+    images, readable, skipped = read_known(files, shape, strict=strict)
+    targets, paths = torch.full((len(images),), -1), tuple(str(files[i]) for i in readable)
+    return Rows(names=(), targets=targets, images=images, files=paths, skipped=skipped)
+
+
+def plain_folder(root: Path) -> Path | None:
+    """Return where pictures lie that are not sorted into label folders, or None."""
+    if not root.is_dir():
+        return None
+    home = split_folders(root).get("train", root)
+    return home if len(_subfolders(home)) < 2 and list_pictures(home) else None

@@ -1,0 +1,141 @@
+"""Files of numpy arrays, ``.npz`` and ``.npy``, read without pickle; matrices a piece at a time, so that they are held once."""
+
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from tokenize import TokenError
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.images.decode.pictures import Array
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.limits import check_size
+
+_BYTES_AT_ONCE = 1 << 20
+_PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other kinds cannot be unpacked a piece at a time
+
+
+def read_npz(file: Path, *needed: str) -> dict[str, Array]:
+    """Return the arrays of an ``.npz`` file, ``needed`` ones among them; Python objects in it are refused."""
+    with open_npz(file) as archive:
+        check_arrays(archive, npz_keys(archive))
+        arrays = {key: read_array(archive, key) for key in npz_keys(archive)}
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {listing(arrays) or "nothing"}. Write it again.')
+    return arrays
+
+
+@contextmanager
+def open_npz(file: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an ``.npz`` file; what goes wrong while it is read becomes an error for people."""
+    with readable(file), file.open("rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
+        with zipfile.ZipFile(stream) as archive:
+            yield archive
+
+
+def npz_keys(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays in an open file."""
+    return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def check_arrays(archive: zipfile.ZipFile, keys: Iterable[str]) -> None:
+    """Raise an error if these arrays of an open file would take more memory than is allowed, by their headers."""
+    size = 0
+    for key in keys:
+        if archive.getinfo(f"{key}.npy").compress_type not in _PACKED_AS:
+            raise ValueError(f'"{key}" is packed in a way that numpy does not write')
+        with archive.open(f"{key}.npy") as member:
+            shape, _, dtype = _array_header(member)
+            size += _array_size(shape, dtype)
+        check_size(str(archive.filename or getattr(archive.fp, "name", "")), size)
+
+
+def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return how many bytes an array takes, read as it is or as float32."""
+    return prod(shape) * max(dtype.itemsize, 4 if dtype.kind in "iuf" and len(shape) == 2 else 1)
+
+
+def read_array(archive: zipfile.ZipFile, key: str) -> Any:
+    """Return an array of an open file."""
+    with archive.open(f"{key}.npy") as member:
+        values = np.lib.format.read_array(member, allow_pickle=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        letters = np.ascontiguousarray(values).reshape(-1).view(f"{values.dtype.byteorder}u4")
+        if letters.max() > sys.maxunicode:  # Python has no word for a letter that there is not
+            raise ValueError(f'"{key}" holds letters that there are not')
+    return values
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[None]:
+    """Turn what can go wrong while a file is read into errors for people."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f'Cannot read "{file}": {error.strerror or error}. Check the path and its rights.') from None
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
+        if "object" in str(error).lower() and "pickle" in str(error).lower():
+            raise DataError(f'"{file}" holds Python objects, which are not read. Save plain arrays.') from None
+        raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None
+
+
+def read_npy_matrix(file: Path) -> Tensor:
+    """Return the matrix ``[n, a]`` of a ``.npy`` file as float32: mapped from the file where it holds that."""
+    with readable(file), file.open("rb") as stream:
+        shape, fortran, dtype = _array_header(stream)
+        if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
+            return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
+        check_size(file, _array_size(shape, dtype))
+        return _read_values(stream, shape, fortran, dtype)
+
+
+def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Tensor:
+    """Return the matrix ``[n, a]`` of an open ``.npz`` file as float32, from any kind of number."""
+    with archive.open(f"{key}.npy") as member:
+        return _read_values(member, *_array_header(member))
+
+
+def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, the order and the type of a ``.npy`` stream, which then stands at the data."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(stream)
+    except (
+        TokenError,
+        SyntaxError,
+        RecursionError,
+        TypeError,
+        AttributeError,
+    ) as error:  # of Python, in which headers are written
+        raise ValueError(f"its header is none: {error}") from None
+    if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
+        raise ValueError(f"its shape is {list(shape)}")
+    return shape, fortran, dtype
+
+
+def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Tensor:
+    """Return ``[n, a]`` as float32 from a stream of any kind of number, a piece at a time."""
+    if len(shape) != 2 or not all(shape) or dtype.kind not in "iuf":
+        raise UsageError(f"features must be numbers [n, size]; given {dtype} {list(shape)}.")
+    matrix = np.empty(shape, np.float32)
+    target = matrix.T if fortran else matrix
+    step = max(1, _BYTES_AT_ONCE // (target.shape[1] * dtype.itemsize))
+    for start in range(0, len(target), step):
+        part = target[start : start + step]
+        content = stream.read(part.size * dtype.itemsize)
+        if len(content) != part.size * dtype.itemsize:
+            raise ValueError("it ends too early")
+        with np.errstate(over="ignore"):
+            part[...] = np.frombuffer(content, dtype).reshape(part.shape)
+    return torch.from_numpy(matrix)

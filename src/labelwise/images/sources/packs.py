@@ -1,0 +1,214 @@
+"""A data set from arrays in files: an ``.npz`` pack of pictures or features, or a ``.npy`` file of features beside a CSV.
+
+A pack holds one entry for each picture in
+
+- one of ``features [n, a]``, any kind of number; ``images``, bytes ``[n, h, w, c]``, ``[n, c, h, w]`` or ``[n, h, w]``; or
+  encoded pictures, the bytes of all files one after another in ``data`` and where they begin and end in ``offsets [n + 1]``;
+- ``labels [n]``, names, or positions in ``classes [k]``; where several may be true of an image, yes or no to each class
+  ``[n, k]`` (bool). Features alone may go without: all targets are then -1;
+- optional: ``split [n]``, names, or 0 train and 1 test, or 0 train, 1 val and 2 test; ``files [n]``, where the images came
+  from.
+
+So ``labelwise data encode`` writes it. ``features`` also reads what other tools call the same thing, see ``KEYS``. Nothing is
+unpickled.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from labelwise.images.dataset import Dataset
+from labelwise.images.decode.pictures import Array, as_batch, read_files
+from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.sources.arrays import as_images
+from labelwise.images.sources.build import build
+from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.npz_files import (
+    check_arrays,
+    npz_keys,
+    open_npz,
+    read_array,
+    read_npy_matrix,
+    read_npz_matrix,
+)
+from labelwise.images.sources.rows import Rows, as_labels, label_rows
+from labelwise.images.sources.tables import table_rows
+from labelwise.images.split.make import split_name
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.limits import check_size
+
+# The key of each column, first the one that is written, then those of other tools; one of each at most.
+KEYS = {
+    "features": ("features", "feature", "embeddings", "x", "X", "f"),
+    "images": ("images",),
+    "data": ("data",),
+    "offsets": ("offsets",),
+    "labels": ("labels", "label", "targets", "y", "Y"),
+    "classes": ("classes", "class_names", "names"),
+    "split": ("split", "splits"),
+    "files": ("files",),
+}
+
+
+def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
+    """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
+
+    Each picture is made to fit a square of the side ``size``; without, they stay as they are (encoded ones: as the
+    short side of the first).
+    """
+    file = Path(path)
+    with about(file):
+        return _build(file, _packed(file, size), seed)
+
+
+def features(path: str | Path, *, seed: int = 0) -> Dataset:
+    """Return features ``[n, a]`` (float32) with their labels.
+
+    An ``.npz`` file is a pack of features, see ``pack``; other tools' names of its keys are read, too. A ``.npy``
+    file holds the features, and the CSV file of the same name beside it says in row i what row i of them is:
+    ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
+    all targets are -1.
+
+    The features are held once, however large. Those of a ``.npy`` file of float32 are mapped from the file, and stay
+    there as long as its rows are in the order of the splits.
+    """
+    file = Path(path)
+    with about(file):
+        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _packed(file, None, foreign=True)
+        return _build(file, rows, seed)
+
+
+@contextmanager
+def about(file: Path) -> Iterator[None]:
+    """Let errors about arrays name the file that holds them."""
+    try:
+        yield
+    except UsageError as error:
+        raise DataError(f'"{file}": {error}') from None
+
+
+def _build(file: Path, rows: Rows, seed: int) -> Dataset:
+    return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
+
+
+def _beside_csv(file: Path) -> Rows:
+    columns = read_csv(file.with_suffix(".csv"), beside=True)
+    matrix = read_npy_matrix(file)
+    if len(matrix) != len(columns):
+        raise DataError(
+            f'"{file}" has {len(matrix)} rows of features but "{columns.file}" has {len(columns)} rows below its header. '
+            "Row i of one must belong to row i of the other."
+        )
+    return replace(table_rows(columns), images=matrix, owned=True)
+
+
+def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
+    """Return the rows of a pack; of features, with the keys of other tools as well, where it may be a foreign one."""
+    with open_npz(file) as archive:
+        keys = _column_keys(npz_keys(archive), foreign)
+        kind = _kind(keys, ("features",) if foreign else ("images", "features", "data"), npz_keys(archive))
+        wanted = [column for column in keys if column == kind or column not in ("features", "images", "data")]
+        check_arrays(archive, [keys[column] for column in wanted])
+        matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
+        columns = {column: read_array(archive, keys[column]) for column in wanted if column != "features"}
+    if "labels" in columns:
+        names = as_labels(columns["classes"]).tolist() if "classes" in columns else None
+        rows = label_rows(as_labels(_flat_labels(columns["labels"])), names)
+    else:
+        rows = Rows(names=(), targets=torch.full((0 if matrix is None else len(matrix),), -1))
+    if "split" in columns:
+        rows = replace(rows, splits=split_names(as_labels(columns["split"])))
+    if "files" in columns:
+        rows = replace(rows, files=_file_names(columns["files"], len(rows)))
+    if matrix is not None:
+        return replace(rows, images=matrix, owned=True)
+    if kind == "data":
+        encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
+        side = size or _side(encoded)
+        check_size(file, len(encoded) * 3 * side**2)
+        images, readable, skipped = read_files(encoded, (3, side, side))
+        return replace(rows.select(readable), images=images, skipped=skipped)
+    images = as_images(columns["images"])
+    check_size(file, len(images) * images.shape[1] * (size or 0) ** 2)
+    return replace(rows, images=as_batch(images, (images.shape[1], size, size)) if size else images)
+
+
+def _column_keys(keys: Sequence[str], foreign: bool) -> dict[str, str]:
+    """Return the key of each column that a file holds, or raise an error where it has two for one."""
+    known = {column: spellings if foreign else spellings[:1] for column, spellings in KEYS.items()}
+    columns = {column: [key for key in spellings if key in keys] for column, spellings in known.items()}
+    for same in columns.values():
+        if len(same) > 1:
+            raise UsageError(f"it holds {listing(same)}, which mean the same. Keep one of them.")
+    return {column: same[0] for column, same in columns.items() if same}
+
+
+def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str]) -> str:
+    """Return which kind of pictures a file holds, or raise an error that says what it lacks."""
+    present = [kind for kind in kinds if kind in columns]
+    if list(kinds) == ["features"] and not present:
+        raise UsageError(f"it has no features ({listing(KEYS['features'])}). It holds: {listing(keys) or 'nothing'}.")
+    needed = [] if present == ["features"] else ["labels", "offsets"] if "data" in present else ["labels"]
+    missing = [column for column in needed if column not in columns]
+    if len(present) != 1 or missing:
+        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(present) or 'no pictures'}"
+        raise UsageError(
+            f'it {wrong}; it needs "labels" and one of "images", "features", or "data" with "offsets". '
+            f"It holds: {listing(keys) or 'nothing'}."
+        )
+    return present[0]
+
+
+def _flat_labels(labels: Any) -> Any:
+    """Return labels in one row, whole numbers where floats are: as some tools write them."""
+    if labels.ndim == 2 and 1 in labels.shape and labels.dtype.kind != "b":
+        labels = labels.reshape(-1)
+    return labels.astype(np.int64) if labels.dtype.kind == "f" and (labels == np.round(labels)).all() else labels
+
+
+def split_names(values: Array) -> list[str]:
+    """Return the split of each row from names or numbers."""
+    splits = values.tolist()
+    if values.dtype.kind == "U":
+        return [split_name(split, f'Row {i} of "split": ') for i, split in enumerate(splits)]
+    order = ("train", "val", "test") if 2 in splits else ("train", "test")
+    if not set(splits) <= set(range(len(order))):
+        raise UsageError(
+            f'"split" must be 0 train and 1 test, or 0 train, 1 val, 2 test; given {sorted(set(splits))[:9]}.'
+        )
+    return [order[split] for split in splits]
+
+
+def _file_names(names: Array, n: int) -> tuple[str, ...]:
+    if names.dtype.kind != "U" or names.shape != (n,):
+        raise UsageError(f'"files" must be {n} names, one for each label; given {names.dtype} {list(names.shape)}.')
+    return tuple(names.tolist())
+
+
+def encoded_files(data: Array, offsets: Array, n: int) -> list[bytes]:
+    """Return the content of each of n files that lie one after another in ``data``."""
+    if data.dtype != np.uint8 or data.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.shape != (n + 1,):
+        raise UsageError(
+            f'"data" must be bytes (uint8) in one row and "offsets" {n + 1} whole numbers, one more than labels; given '
+            f"{data.dtype} {list(data.shape)} and {offsets.dtype} {list(offsets.shape)}."
+        )
+    ends = offsets.tolist()
+    if ends != sorted(ends) or ends[0] < 0 or ends[-1] > len(data):
+        raise UsageError(f'"offsets" must rise from 0 to at most {len(data)}, the size of "data".')
+    return [data[start:end].tobytes() for start, end in pairwise(ends)]
+
+
+def _side(files: Sequence[bytes]) -> int:
+    """Return the short side of the first picture that can be opened."""
+    for file in files:
+        with suppress(Exception), Image.open(io.BytesIO(file)) as picture:
+            return min(picture.size)
+    raise UsageError("none of its pictures can be read.")

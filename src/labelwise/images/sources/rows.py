@@ -1,0 +1,130 @@
+"""What every source becomes: rows of one table, and the targets that are made of labels, by name, by number or as yes and no."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.images.dataset import PER_IMAGE, Skipped
+from labelwise.images.decode.pictures import Array
+from labelwise.images.split.grouping import Grouping
+from labelwise.images.targets import among_labels, labels_present
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.limits import check_size
+
+Targets = Sequence[int] | Sequence[str] | Array | Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
+
+    names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
+    targets: Tensor  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
+    images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
+    splits: Sequence[str] = ()  # the split of each, where the source names them
+    files: tuple[str, ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
+    domains: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+    by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of picture files
+    skipped: tuple[Skipped, ...] = ()  # what could not be read
+    owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
+
+    def __post_init__(self) -> None:
+        n = len(self.targets) if self.images is None else len(self.images)
+        for what in ("targets", "splits", *PER_IMAGE):
+            column = getattr(self, what)
+            if len(column) != n and (what == "targets" or len(column)):
+                raise DataError(f"There are {n} images but {len(column)} {what}; give one for each image.")
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def select(self, rows: Sequence[int]) -> "Rows":
+        """Return these rows only, in this order; the labels stay."""
+        columns: dict[str, Any] = {
+            what: tuple(getattr(self, what)[i] for i in rows) for what in PER_IMAGE if getattr(self, what)
+        }
+        return replace(
+            self,
+            targets=self.targets[rows],
+            images=None if self.images is None else self.images[rows],
+            splits=[self.splits[i] for i in rows] if self.splits else (),
+            **columns,
+        )
+
+    def present(self, rows: Sequence[int] | Tensor | slice = slice(None)) -> set[int]:
+        """Return the labels that these rows have."""
+        return set(labels_present(self.targets[rows]))
+
+    def without_absent(self) -> "Rows":
+        """Return the same without the labels that no row has."""
+        present = sorted(self.present())
+        if len(present) == len(self.names):
+            return self
+        targets = among_labels(self.targets, present, len(self.names))
+        return replace(self, names=tuple(self.names[i] for i in present), targets=targets)
+
+
+def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
+    """Return the rows of pictures with these labels (None: without), or of ``several`` labels each; their names are sorted."""
+    names = tuple(sorted({name for each in several for name in each} | {name for name in labels if name is not None}))
+    position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    if not several or not names:
+        return Rows(names=names, targets=torch.tensor([position.get(label, -1) for label in labels], dtype=torch.int64))
+    check_size(f"{len(several)} pictures with {len(names)} labels", len(several) * len(names))
+    targets = torch.zeros(len(several), len(names), dtype=torch.bool)
+    pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
+    targets[tuple(torch.tensor(pairs).T)] = True
+    return Rows(names=names, targets=targets)
+
+
+def as_labels(labels: Targets) -> Array:
+    """Return labels ``[n]`` as whole numbers or as text, or ``[n, k]`` as yes and no."""
+    values: Array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
+        values = values.astype(np.str_)
+    several = values.ndim == 2 and values.dtype.kind == "b" and values.shape[1] > 0
+    if not len(values) or not (several or (values.ndim == 1 and values.dtype.kind in "iuU")):
+        raise UsageError(
+            f"Labels must be whole numbers or names, one for each image; given {values.dtype} {list(values.shape)}. Where "
+            "several may be true of an image, they are yes and no (bool) to each, [n, labels]."
+        )
+    return values
+
+
+def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
+    """Return the rows of pictures with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
+    if values.dtype.kind == "b":
+        if names is None or len(names) != values.shape[1]:
+            raise UsageError(
+                f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
+                f"{0 if names is None else len(names)}."
+            )
+        known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
+        return Rows(names=known, targets=torch.from_numpy(np.array(values)))
+    if values.dtype.kind == "U":
+        texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
+        known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
+        position = {name: i for i, name in enumerate(known)}
+        strange = next((text for text in texts if text not in position), None)
+        if strange is not None:
+            raise UsageError(
+                f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
+            )
+        return Rows(names=known, targets=torch.tensor([position[text] for text in texts]))
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or (names is not None and high >= len(names)):
+        most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
+        raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
+    if names is not None:
+        return Rows(names=tuple(str(name) for name in names), targets=torch.from_numpy(values.astype(np.int64)))
+    numbers, positions = np.unique(values, return_inverse=True)
+    names = tuple(str(number) for number in numbers.tolist())
+    return Rows(names=names, targets=torch.from_numpy(positions.astype(np.int64)))

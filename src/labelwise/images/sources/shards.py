@@ -1,0 +1,254 @@
+"""A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of pictures.
+
+What stands beside each picture is read at once, the pictures when they are asked for, each time anew (``streams``). Splits are named by the data
+(``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
+``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that a picture lies in.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.readable import read_pixels
+from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.lazy import LazyImages
+from labelwise.images.sources.addresses import (
+    PARQUET,
+    SPELLINGS,
+    TAR,
+    address,
+    in_shard,
+    is_remote,
+    is_shard,
+    list_shards,
+    may_name_shards,
+    open_stream,
+)
+from labelwise.images.sources.blocks import Block, Blocks
+from labelwise.images.sources.build import build
+from labelwise.images.sources.columns import Columns
+from labelwise.images.sources.parquet_pictures import has_pictures, read_parquet_shard
+from labelwise.images.sources.tables import table_rows
+from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
+from labelwise.images.split.grouping import Grouping, group_columns
+from labelwise.images.streams import Stream
+from labelwise.images.survey import readable
+from labelwise.images.targets import label_words
+from labelwise.images.view import Fit
+from labelwise.support.errors import DataError, listing
+from labelwise.support.processes import crowd, of_each
+from labelwise.train.networks.encoder import pretrained_encoder, side_for
+
+CLASSES = "classnames.txt"
+EMPTY = "there is no picture in this row, or it is too large."
+
+
+def names_shards(source: str | Path) -> bool:
+    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with pictures."""
+    word = address(source)
+    if not may_name_shards(word) or is_remote(word) or is_shard(word, TAR):
+        return may_name_shards(word)
+    files = list_shards(word)
+    return bool(files) and (is_shard(files[0], TAR) or has_pictures(Path(files[0])))
+
+
+def shards(
+    source: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    group: Grouping | None = None,
+) -> Dataset:
+    """Return the pictures of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
+
+    ``size``, ``seed`` and ``strict`` are as for ``folder``. Pictures stay together by a ``group`` that the shards name; to look for lookalikes reads
+    every picture once more, so it has to be asked for.
+    """
+    word = address(source)
+    index = _read_index(word)
+    if not index.names:
+        words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
+        raise DataError(f'"{word}" holds no picture.{words}')
+    side = size or side_for(pretrained_encoder())
+    stream = Stream(ShardPictures(index), (3, side, side))
+    rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
+    images = LazyImages(stream, torch.arange(len(index.names)))
+    rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
+    if group not in (None, "column", "none"):
+        rows = replace(rows, **group_columns(group, images, rows.files, label_words(rows.names, rows.targets)))  # type: ignore[arg-type]
+    home = Path(word).parent if Path(word).is_file() else Path(word)
+    knowledge = find_knowledge(home) if home.is_dir() else None
+    data = build(_title(word), rows, knowledge, seed=seed)
+    data = replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
+    return readable(data, strict=True) if strict else data
+
+
+class ShardPictures:
+    """The pictures of shards, read from where they lie."""
+
+    def __init__(self, index: "_Index") -> None:
+        self.names: Sequence[str] = index.names
+        self._index, self._blocks = index, Blocks(index.blocks)
+        self.blocks = torch.from_numpy(self._blocks.of_rows())
+
+    def __reduce__(self) -> "tuple[type[ShardPictures], tuple[_Index]]":
+        return ShardPictures, (self._index,)  # another process opens shards itself
+
+    def content(self, row: int) -> bytes:
+        """Return the file of a picture."""
+        return self._blocks.read([row])[0]
+
+    def read(
+        self, rows: Sequence[int], shape: tuple[int, ...], fit: Fit
+    ) -> tuple[torch.Tensor, list[int], dict[int, str]]:
+        """Return the images of the rows that can be read, which rows these are, and why others cannot."""
+        pixels, good, skipped = read_packed([Packed(self, row) for row in rows], shape, fit)
+        bad = [rows[i] for i in sorted({*range(len(rows))} - {*good})]
+        reasons = {row: one.reason for row, one in zip(bad, skipped, strict=True)}
+        return torch.from_numpy(pixels), [rows[i] for i in good], reasons
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A picture in a shard."""
+
+    pictures: ShardPictures
+    row: int
+
+    def __str__(self) -> str:
+        return self.pictures.names[self.row]
+
+
+def packed_pictures(source: str | Path) -> list[Packed]:
+    """Return the pictures of shards, to be read one after another, or the one that is named so: ``birds.tar/owl/1.jpg``."""
+    shard, name = in_shard(address(source))
+    pictures = ShardPictures(_read_index(shard))
+    rows = [row for row, each in enumerate(pictures.names) if not name or each == f"{shard}/{name}"]
+    return [Packed(pictures, row) for row in rows]
+
+
+def read_packed(
+    files: Sequence[Packed | Path], shape: tuple[int, ...], fit: Fit, threads: int | None = None
+) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
+    """Return what ``read_files`` does for pictures of which some lie in shards, as an array; by so many threads, see ``read_pixels``."""
+    contents = [file.pictures.content(file.row) if isinstance(file, Packed) else file for file in files]
+    pixels, good, skipped = read_pixels(contents, shape, fit, progress=False, threads=threads)
+    bad = sorted({*range(len(files))} - {*good})
+    named = (
+        replace(one, file=str(files[i]), reason=one.reason if contents[i] else EMPTY)
+        for i, one in zip(bad, skipped, strict=True)
+    )
+    return pixels, good, tuple(named)
+
+
+@dataclass(frozen=True, eq=False)
+class _Index:
+    """All that is known of pictures before they are read."""
+
+    names: list[str] = field(default_factory=list)
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, other: "_Index") -> None:
+        """Add the rows of another; a column that one of both does not have is blank there."""
+        for name in dict.fromkeys([*self.cells, *other.cells]):
+            column = self.cells.setdefault(name, [""] * len(self.names))
+            column += other.cells.get(name, [""] * len(other.names))
+        self.names.extend(other.names)
+        self.blocks.extend(other.blocks)
+        self.skipped.extend(other.skipped)
+
+
+def _read_index(word: str) -> _Index:
+    addresses = list_shards(word)
+    if not addresses:
+        raise DataError(
+            f'"{word}" names no shard. Give a .tar or .parquet file, a folder of them, or a pattern such as train-*.tar.'
+        )
+    index, classes = _Index(), _class_names(addresses[0])
+    kinds = {suffix for one in addresses for suffix in (TAR, PARQUET) if is_shard(one, suffix)}
+    if len(kinds) > 1:
+        raise DataError(f"Shards are tar files or Parquet files, not both: {listing(addresses, 4)}.")
+    splits = [_split_name(one) for one in addresses]
+    here = range(crowd().rank, len(addresses), crowd().world)
+    mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in here}
+    every = {i: one for part in of_each(mine) for i, one in part.items()}  # several processes read some each
+    for i in range(len(addresses)):
+        index.add(every[i])
+    return index
+
+
+def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
+    """Return the index of one shard, of a split where its pictures name none."""
+    if is_shard(shard, TAR):
+        index = _of_tar(read_tar(shard), classes)
+    else:
+        table = read_parquet_shard(shard)
+        cells = {name: list(column) for name, column in table.columns.cells.items()}
+        index = _Index([f"{shard}/{number}" for number in table.columns.numbers], cells, list(table.blocks))
+    if split is not None:
+        index.cells["split"] = [cell or split for cell in index.cells.get("split", [""] * len(index.names))]
+    return index
+
+
+def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
+    samples, skipped = _labelled(shard, classes)
+    names = dict.fromkeys(name for sample in samples for name in sample.about)
+    cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
+    blocks = [replace(shard, samples=tuple(samples)).block()] if samples else []
+    return _Index([f"{shard.address}/{sample.name}" for sample in samples], cells, blocks, [*shard.skipped, *skipped])
+
+
+def _labelled(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
+    """Return the samples with their labels by name, and those that have none though others do."""
+    if not any({"label", "labels"} & set(sample.about) for sample in shard.samples):
+        folders = [PurePosixPath(sample.key).parent.name for sample in shard.samples]
+        if not all(folders):
+            return list(shard.samples), []
+        pairs = zip(shard.samples, folders, strict=True)
+        return [replace(sample, about={**sample.about, "label": folder}) for sample, folder in pairs], []
+    samples, skipped = [], []
+    for sample in shard.samples:
+        about = dict(sample.about)
+        if sample.number is not None and about.get("label") == str(sample.number) and sample.number < len(classes):
+            about["label"] = classes[sample.number]
+        if about.get("label") or "labels" in about:
+            samples.append(replace(sample, about=about))
+        else:
+            skipped.append(Skipped(file=f"{shard.address}/{sample.name}", reason="it has no label (.cls or .json)."))
+    return samples, skipped
+
+
+def _class_names(shard: str) -> list[str]:
+    """Return the names of labels in their order, where they lie beside a shard."""
+    home, slash, _ = shard.rpartition("/")
+    file = f"{home}{slash}{CLASSES}"
+    if not is_remote(file) and not Path(file).is_file():
+        return []
+    try:
+        with open_stream(file) as stream:
+            return [line.strip() for line in stream.read(2**24).decode("utf-8-sig").splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f'Cannot read the names of labels in "{file}" ({error}).') from None
+
+
+def _split_name(shard: str) -> str | None:
+    """Return the split that a shard names: by how its name begins, or the folder that it lies in."""
+    *_, home, name = ("", *shard.split("/"))
+    first = re.split(r"[-_.]", name.casefold())[0]
+    return SPELLINGS.get(first) or SPELLINGS.get(home.casefold())
+
+
+def _title(word: str) -> str:
+    name = PurePosixPath(word.rstrip("/")).name
+    return re.split(r"[-_.]?[*{\[]", name)[0].removesuffix(".tar").removesuffix(".parquet") or "shards"

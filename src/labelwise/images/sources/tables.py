@@ -1,0 +1,192 @@
+"""A data set from a table: a CSV or Parquet file that lists picture files, or features, and their labels.
+
+Columns, in any order and spelled in small or capital letters:
+
+- ``path``: a picture file. A relative path starts at the folder of the table, and no path may leave that folder
+  (by ``..``, or as an absolute path to elsewhere) unless ``outside`` says so. Where a ``root`` is named, that is the
+  folder that paths start at and stay in; those that lead into it from the folder of the table do, too. Links are followed.
+- ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one picture, finite numbers.
+- ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
+  all targets are -1, and the only label is called "unlabelled".
+- ``labels``, in place of ``label``, where several may be true of a picture: their names with semicolons between them, in
+  quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
+- ``split``: train, val (valid, validation) or test, in every row or in none.
+- ``domain`` and ``group``: where a picture was taken and what it belongs to. A group is never divided; a blank is no group.
+- ``text``, ``text_1``, ``text_2``, ...: sentences that describe the picture; empty ones are left out.
+
+CSV files are UTF-8, with commas, semicolons or tabs between the fields. Their rows are counted as a spreadsheet does:
+the header is row 1. Rows of a Parquet file are counted from 1. Rows without any content are left out, and so are
+rows that repeat another row of the same picture.
+"""
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from labelwise.images.dataset import Dataset
+from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.describe.labels import unfit_name
+from labelwise.images.sources.build import build
+from labelwise.images.sources.columns import Columns
+from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.files import from_files
+from labelwise.images.sources.parquet_files import read_parquet
+from labelwise.images.sources.rows import Rows, named_rows
+from labelwise.images.split.divide import group_by
+from labelwise.images.split.grouping import Grouping
+from labelwise.images.split.make import split_name
+from labelwise.images.targets import label_words
+from labelwise.support.errors import DataError
+
+PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))
+
+
+def table(  # noqa: PLR0913 - what a source may be told
+    path: str | Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    outside: bool = False,
+    root: str | Path | None = None,
+    group: Grouping | None = None,
+) -> Dataset:
+    """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
+
+    What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
+    too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
+    comes first; ``outside`` allows pictures outside the table's folder, and ``root`` names another folder that they lie in.
+    """
+    file = Path(path)
+    columns = read_table(file)
+    rows = table_rows(columns)
+    if columns.features is not None:
+        rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
+        return group_by(build(file.stem, rows, find_knowledge(file.parent), seed=seed), group, seed)
+    paths = [
+        _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
+        for row, cell in enumerate(columns.cells["path"])
+    ]
+    rows = _distinct(replace(rows, files=tuple(paths)), columns)
+    homes = {label: f'label "{label}"' for label in rows.names}
+    return from_files(file, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
+
+
+def read_table(file: Path) -> Columns:
+    """Return the cells of a table, which has rows."""
+    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
+    if not len(columns):
+        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+    return columns
+
+
+def table_rows(columns: Columns) -> Rows:
+    """Return what a table says about each picture."""
+    column = next((name for name in ("label", "labels") if name in columns.cells), None)
+    labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
+    if labels and not any(labels):
+        raise DataError(
+            f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
+        )
+    one = [names[0] for names in labels] if column == "label" else [None] * len(columns)
+    return replace(
+        named_rows(one, labels if column == "labels" else ()),
+        splits=_splits(columns),
+        files=tuple(columns.cells.get("path", ())),
+        texts=_texts(columns),
+        domains=_names(columns, "domain"),
+        groups=_names(columns, "group"),
+    )
+
+
+def _distinct(rows: Rows, columns: Columns) -> Rows:
+    """Return each picture of a table once, or raise an error where two rows say different things about it."""
+    first: dict[str, int] = {}
+    twice = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
+    statements = _statements(rows) if twice else {}
+    for one, other in twice:
+        for what, column in statements.items():
+            if column[one] != column[other]:
+                words = " and ".join(
+                    f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (column[one], column[other])
+                )
+                raise DataError(
+                    f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same picture, '
+                    f'"{columns.cells["path"][other]:.200}", with different {what}: {words}. Keep one of them.'
+                )
+    return rows.select(list(first.values())) if twice else rows
+
+
+def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
+    columns: dict[str, Sequence[str | tuple[str, ...]]] = {
+        "labels": label_words(rows.names, rows.targets),
+        "splits": rows.splits,
+        "domains": rows.domains,
+        "groups": rows.groups,
+        "texts": rows.texts,
+    }
+    return {what: column for what, column in columns.items() if column}
+
+
+def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
+    """Return where a picture is, or raise an error where that is outside the folder that it should lie in."""
+    if not cell:
+        raise DataError(f"{where}it is empty. Fill it or remove the row.")
+    home = here if root is None else Path(root)
+    bounds = os.path.abspath(home).rstrip(os.sep) + os.sep
+    places = [os.path.normpath(start / cell) for start in (home, here)]
+    inside = [place for place in places if outside or (os.path.abspath(place) + os.sep).startswith(bounds)]
+    if inside:
+        return inside[0] if root is None else next(filter(os.path.exists, inside), inside[0])
+    if root is None:
+        raise DataError(
+            f'{where}"{cell:.200}" lies outside the folder of the table. Where you trust the table, name the folder that all its '
+            "pictures lie in: --root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
+        )
+    raise DataError(f'{where}"{cell:.200}" lies outside "{root}", the root that was named. Name a folder above it.')
+
+
+def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
+    """Return the labels of a row, sorted: one in the column "label", any number in "labels"."""
+    cell, where = columns.cells[column][row], columns.cell(row, column)
+    if column == "label" and not cell:
+        raise DataError(
+            f"{where}it is empty. Fill it or remove the row. Only a table of pictures without any label has no such column."
+        )
+    parts = cell.split(";") if column == "labels" else [cell]
+    names = [unicodedata.normalize("NFC", name.strip()) for name in parts] if cell else []
+    if not all(names) or len(set(names)) < len(names):
+        wrong = "a name is empty" if not all(names) else "a name stands there twice"
+        raise DataError(
+            f'{where}"{cell:.200}": {wrong}. Write names with one semicolon between two of them, and nothing where no '
+            "label is true."
+        )
+    for name in names:
+        if unfit := unfit_name(name):
+            raise DataError(f"{where}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
+    return tuple(sorted(names))
+
+
+def _splits(columns: Columns) -> Sequence[str]:
+    """Return the split of each row, or nothing where none has any."""
+    cells = columns.cells.get("split", ())
+    if not any(cells):
+        return ()
+    return [split_name(cell, columns.cell(row, "split")) for row, cell in enumerate(cells)]
+
+
+def _names(columns: Columns, column: str) -> tuple[str, ...]:
+    """Return the domain or group of each row, or nothing where none has any."""
+    cells = columns.cells.get(column, ())
+    return tuple(unicodedata.normalize("NFC", cell) for cell in cells) if any(cells) else ()
+
+
+def _texts(columns: Columns) -> tuple[tuple[str, ...], ...]:
+    """Return the sentences of each row, or nothing where none has any."""
+    cells = [column for name, column in columns.cells.items() if name.startswith("text")]
+    texts = tuple(tuple(text for text in row if text) for row in zip(*cells, strict=True))
+    return texts if any(texts) else ()

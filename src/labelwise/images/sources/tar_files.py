@@ -1,0 +1,204 @@
+"""WebDataset shards: tar files in which the members of one sample follow each other under one name, ``0001.jpg``, ``0001.cls``, ``0001.json``.
+
+Read with the standard library, not the package webdataset: a row must be found again by where it lies, which that package does not tell.
+Nothing is ever unpacked to disk. Only regular members count; links, devices and sparse members do not.
+"""
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from labelwise.images.decode.readable import is_hidden, is_picture
+from labelwise.images.skipped import Skipped
+from labelwise.images.sources.addresses import is_remote, open_shard
+from labelwise.images.sources.blocks import Block, Content, Numbers
+from labelwise.support.errors import DataError
+from labelwise.support.regular import MAX_BYTES
+
+HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about a picture
+MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, beside texts
+TEXTS = ("text", "texts", "caption")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a shard holds of one picture."""
+
+    key: str  # its name without suffix
+    name: str  # of the picture
+    start: int  # where the picture lies
+    size: int  # bytes of it
+    about: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
+    number: int | None = None  # of its label, where that is a number (``.cls``)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TarShard:
+    """The samples of a tar file."""
+
+    address: str
+    samples: tuple[Sample, ...]
+    skipped: tuple[Skipped, ...]
+    stamp: tuple[int, ...]  # size and time of the file as it was read
+
+    def block(self) -> Block:
+        """Return what fetches its pictures, which holds no sample."""
+        starts, sizes = (np.array([getattr(one, what) for one in self.samples], np.int64) for what in ("start", "size"))
+        return Block(rows=len(starts), fetch=_Fetch(self.address, self.stamp, starts, sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fetch:
+    """Opens a shard where pictures lie that are known by place and size; plain values, which other processes can be told."""
+
+    address: str
+    stamp: tuple[int, ...]
+    starts: Numbers
+    sizes: Numbers
+
+    def __call__(self) -> Content:
+        file = open_shard(self.address)
+        if _stamp(file, self.address) != self.stamp:
+            file.close()
+            raise DataError(f'"{self.address}" was changed while it was being used. Run the command again.')
+        copied = self.stamp[0] if is_remote(self.address) else 0
+        return Content(file=file, starts=self.starts, sizes=self.sizes, copied=copied)
+
+
+class _Headers:
+    """A file as ``tarfile`` reads it: headers of a decent size, never what members hold."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= HEADER:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._file.read(size)
+
+    def seek(self, place: int) -> int:
+        return self._file.seek(place)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def read_tar(address: str) -> TarShard:
+    """Return the samples of a tar file, which is gone through once, member by member; pictures are not read."""
+    skipped: list[Skipped] = []
+    with open_shard(address) as file:
+        stamp = _stamp(file, address)
+        samples = list(_samples(file, address, stamp[0], skipped))
+    return TarShard(address=address, samples=tuple(samples), skipped=tuple(skipped), stamp=stamp)
+
+
+def _stamp(file: BinaryIO, address: str) -> tuple[int, ...]:
+    """Return what changes when a shard does; of a copy the size alone says something."""
+    about = os.fstat(file.fileno())
+    return (about.st_size,) if is_remote(address) else (about.st_size, about.st_mtime_ns)
+
+
+def _samples(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) -> Iterator[Sample]:
+    members: list[tarfile.TarInfo] = []
+    seen: set[str] = set()
+    for member in chain(_members(file, address, size, skipped), [None]):
+        if members and (member is None or _key(member.name) != _key(members[0].name)):
+            key = _key(members[0].name)
+            try:
+                if key in seen:
+                    raise DataError("its name stands in the shard twice. Rename it.")
+                yield _sample(file, key, members)
+            except DataError as error:
+                skipped.append(Skipped(file=f"{address}/{members[0].name}", reason=str(error)))
+            seen.add(key)
+            members = []
+        if member is not None:
+            members.append(member)
+
+
+def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) -> Iterator[tarfile.TarInfo]:
+    """Yield the regular members that people see; a file that is no tar file or ends too early is an error, or told."""
+    try:
+        with tarfile.open(fileobj=_Headers(file), mode="r:", errorlevel=0) as tar:  # type: ignore[call-overload]
+            while (member := tar.next()) is not None:
+                tar.members = []  # or it would keep all
+                if member.isdir() or any(is_hidden(part) for part in member.name.split("/") if part != "."):
+                    continue
+                if not member.isreg() or member.issparse():
+                    skipped.append(
+                        Skipped(file=f"{address}/{member.name}", reason="it is a link or a device, not a file.")
+                    )
+                elif member.size < 0 or member.offset_data + member.size > size:
+                    skipped.append(
+                        Skipped(file=f"{address}/{member.name}", reason="the shard ends in the middle of it.")
+                    )
+                    return
+                else:
+                    yield member
+    except (tarfile.TarError, OSError, ValueError, OverflowError, EOFError, RecursionError) as error:
+        raise DataError(f'"{address}" is no tar file, or it is damaged ({error}). Write it again.') from None
+
+
+def _key(name: str) -> str:
+    """Return the name of a sample: that of a member up to the first dot after its folders."""
+    folder, slash, file = name.rpartition("/")
+    return folder + slash + file.partition(".")[0]
+
+
+def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> Sample:
+    pictures = [member for member in members if is_picture(member.name)]
+    if not pictures:
+        raise DataError("no picture is among its members.")
+    if pictures[0].size > MAX_BYTES:
+        raise DataError(f"it has {pictures[0].size} bytes; the limit is {MAX_BYTES}. Make it smaller.")
+    by_suffix = {member.name[len(key) + 1 :].lower(): member for member in members}
+    about: dict[str, str] = {}
+    number = None
+    if "txt" in by_suffix:
+        about["text_0"] = _text(file, by_suffix["txt"])
+    if "cls" in by_suffix:
+        word = _text(file, by_suffix["cls"])
+        number = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else None
+        about["label"] = word
+    if "json" in by_suffix:
+        about |= _cells(_text(file, by_suffix["json"]))
+        about = {name: cell for name, cell in about.items() if name != "label" or "labels" not in about}
+    first = pictures[0]
+    return Sample(key=key, name=first.name, start=first.offset_data, size=first.size, about=about, number=number)
+
+
+def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
+    if member.size > HEADER:
+        raise DataError(f'"{member.name}" has {member.size} bytes; what is said of a picture has {HEADER} at most.')
+    try:
+        return os.pread(file.fileno(), member.size, member.offset_data).decode().strip().replace("\0", "")
+    except UnicodeDecodeError:
+        raise DataError(f'"{member.name}" is no UTF-8 text.') from None
+
+
+def _cells(text: str) -> dict[str, str]:
+    """Return what the JSON of a sample says, as the cells of a table; other entries mean nothing here."""
+    try:
+        about = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DataError("its JSON cannot be read.") from None
+    if not isinstance(about, dict):
+        raise DataError("its JSON is no object.")
+    cells: dict[str, str] = {}
+    for name in MARKS:
+        value: Any = about.get(name)
+        if isinstance(value, list) and name == "labels" and all(isinstance(each, str) for each in value):
+            value = ";".join(value)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            cells[name] = str(value).strip().replace("\0", "")
+    texts = [
+        each for name in TEXTS for each in (about[name] if isinstance(about.get(name), list) else [about.get(name)])
+    ]
+    lines = [each for each in texts if isinstance(each, str) and each.strip()]
+    return cells | {f"text_{i}": line.strip() for i, line in enumerate(lines)}

@@ -1,0 +1,107 @@
+"""Splits as plain CSV files that people can read and edit."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path, PurePath
+
+from labelwise.images.dataset import SPLITS, Dataset
+from labelwise.images.sources.csv_files import headed
+from labelwise.images.split.divide import pool, resplit
+from labelwise.images.split.make import split_name
+from labelwise.support.display import from_cell, to_cell
+from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.files import write_atomically
+
+_KEPT = (("domain", "domains"), ("group", "groups"), ("moment", "moments"))
+
+
+def write_split(dataset: Dataset, path: str | Path) -> None:
+    """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group, moment).
+
+    Files are named from the folder that all of them share, so that the file still fits when the data move. See
+    ``pool`` for images that come from no file. The label is blank where there is none. A file that is there is
+    replaced as a whole.
+    """
+    whole = pool(dataset)
+    files = _short_names(whole.files, dataset.name)
+    columns: dict[str, Sequence[str]] = {
+        "file": files,
+        _column(dataset): whole.words(dataset.labels.names),
+        "split": [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))],
+    }
+    columns |= {head: cells for head, what in _KEPT if (cells := getattr(whole, what))}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([to_cell(cell) for cell in row] for row in zip(*columns.values(), strict=True))
+    try:
+        write_atomically(Path(path), text.getvalue().encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise DataError(f'Cannot write "{path}": {error.strerror}. Check the folder and its rights.') from None
+
+
+def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) -> Dataset:
+    """Return the data set divided as a CSV file says, which ``write_split`` wrote; the order of its images stays.
+
+    Of the columns, ``file`` and ``split`` decide; a ``label`` is compared with the data, so that a file that belongs
+    to other data is noticed. Others are not read. Rows are counted as a spreadsheet does: the header is 1. Images
+    that the file does not name are an error, unless they are to be left out.
+    """
+    whole = pool(dataset)
+    names = _short_names(whole.files, dataset.name)
+    position = {name: i for i, name in enumerate(names)}
+    labels, column = whole.words(dataset.labels.names), _column(dataset)
+    first: dict[str, int] = {}
+    parts: dict[str, list[int]] = {name: [] for name in SPLITS}
+    for number, row in _read(Path(path)):
+        where, name = f'Row {number} of "{path}": ', row["file"]
+        if name not in position:
+            raise DataError(f'{where}"{dataset.name}" has no image "{name}".{suggest(name, names)}')
+        if first.setdefault(name, number) != number:
+            raise DataError(f'{where}"{name}" is in row {first[name]} already. Keep one of them.')
+        known = labels[position[name]]
+        if row.get(column, known) != known:
+            raise DataError(
+                f'{where}"{name}" is labelled "{row[column]}" but in "{dataset.name}" it is "{known}". '
+                "This file only divides the data; correct labels in the data themselves."
+            )
+        parts[split_name(row["split"], where)].append(position[name])
+    missing = [name for name in names if name not in first]
+    if missing and not leave_out:
+        raise DataError(
+            f'"{path}" does not name {len(missing)} of the {len(names)} images of "{dataset.name}": {listing(missing)}. '
+            "Add a row for each, or choose to leave them out."
+        )
+    return resplit(dataset, {name: sorted(part) for name, part in parts.items() if part})
+
+
+def _short_names(files: Sequence[str], data: str) -> list[str]:
+    """Return file names from the folder that all share, with forward slashes; they must differ."""
+    paths = [PurePath(file).parts for file in files]
+    folders = {path[:-1] for path in paths} or {()}
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(folders), max(folders), strict=False)))
+    names = [PurePath(*path[shared:]).as_posix() for path in paths]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f'"{data}" has files more than once, so a split cannot name them: {listing(twice)}.')
+    return names
+
+
+def _column(dataset: Dataset) -> str:
+    return "labels" if dataset.multilabel else "label"
+
+
+def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the number and the fields of each row; columns are separated by commas, semicolons or tabs."""
+    (_, first), *rows = list(headed(file, what="split", errors="surrogateescape")) or [(0, [])]
+    columns = [field.strip().casefold() for field in first]
+    for column in ("file", "split"):
+        if columns.count(column) != 1:
+            raise DataError(
+                f'The split "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
+                + suggest(column, columns)
+            )
+    return [(number, dict(zip(columns, map(from_cell, fields), strict=True))) for number, fields in rows]

@@ -1,0 +1,173 @@
+"""Leaks: the same file, image or group in two splits; images that look alike; equal images with different labels."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.split.hashes import image_hashes
+from labelwise.images.split.lookalikes import LIKENESS, Rows, alike, fingerprints
+from labelwise.support.errors import DataError, UsageError, listing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an image is: its split, its row there, its file (or, as in ``pool``, "image 3"), its label or blank."""
+
+    split: str
+    row: int
+    file: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.split})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakReport:
+    """What is the same where it should differ. Every entry lists the places of one thing."""
+
+    files: tuple[tuple[Place, ...], ...]  # each file that is in more than one split
+    images: tuple[tuple[Place, ...], ...]  # each image whose bytes are in more than one split, under different names
+    # each group that is in more than one split, with its first image in each
+    groups: tuple[tuple[str, tuple[Place, ...]], ...]
+    duplicates: int  # how many images have the same bytes as an earlier one of their split
+    # each image whose bytes occur with different labels, in one split or in several
+    conflicts: tuple[tuple[Place, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """How many files, images and groups are in more than one split."""
+        return len(self.files) + len(self.images) + len(self.groups)
+
+    def offenders(self) -> list[str]:
+        """Return one line for each file, image and group that is in more than one split."""
+        files = [f"file {places[0].file} ({listing(_splits_of(places))})" for places in self.files]
+        images = [f"equal images {' = '.join(map(str, places))}" for places in self.images]
+        return files + images + [f'group "{name}" ({", ".join(_splits_of(places))})' for name, places in self.groups]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookalike:
+    """An image and the one of an earlier split that looks most like it."""
+
+    image: Place  # the image, of val or test
+    twin: Place  # the image of an earlier split
+    bits: int  # in how many of 64 bits their difference hashes differ
+    likeness: float  # the correlation of their thumbnails, at most 1
+
+
+def check_leaks(dataset: Dataset) -> LeakReport:
+    """Return what two splits share (files, images byte for byte, groups), and equal images with different labels."""
+    places = _places(dataset)
+    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
+    own = dataset.grouping == "column"  # else they are what looks alike, which is no proof
+    groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
+    equal = _shared([each for part in parts for each in image_hashes(part.images).tolist()], places).values()
+    return LeakReport(
+        files=tuple(_across(_shared([place.file for place in places], places)).values()),
+        images=tuple(same for same in equal if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1),
+        groups=tuple(
+            (str(name), tuple({place.split: place for place in reversed(same)}[split] for split in _splits_of(same)))
+            for name, same in _across(_shared(groups, places)).items()
+            if name
+        ),
+        duplicates=sum(len(same) - len(_splits_of(same)) for same in equal),
+        conflicts=tuple(same for same in equal if len({place.label for place in same if place.label}) > 1),
+    )
+
+
+def refuse_leaks(dataset: Dataset) -> None:
+    """Raise an error that lists what is in more than one split, if anything is."""
+    report = check_leaks(dataset)
+    if report.count:
+        first = report.offenders()[:10]
+        more = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
+        raise DataError(
+            f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test would flatter: '
+            f"{'; '.join(first)}{more}. Keep each in one split, or divide the data by groups."
+        )
+
+
+def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKENESS) -> tuple[Lookalike, ...]:
+    """Return the images that look like one of an earlier split (train, then val), the most alike first.
+
+    Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``) and their difference
+    hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by 9 pixels) differ in at most ``bits`` of 64: a
+    copy that was resized, brightened or compressed again. It is a hint for a person, not a proof: two drawings
+    of the figure 1 look alike as well. Features are compared by their cosine and have no bits; images of a single grey have
+    no looks to compare and are never returned.
+    """
+    if not 0 <= bits <= 64 or not 0 < likeness <= 1:
+        raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
+    parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
+    together = (
+        [torch.cat([part.images for part in parts])] if len(dataset.shape) == 1 else [part.images for part in parts]
+    )
+    prints = torch.cat([fingerprints(images) for images in together])  # pictures may be too many to be copied
+    split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    best, twins = np.zeros(len(prints), np.float32), np.full(len(prints), -1)
+    for first, second, values in alike(prints, likeness):  # rows are in the order of splits
+        across = split[first] < split[second]
+        first, second, values = first[across], second[across], values[across]
+        near = _bits(parts, first, second) <= bits if bits < 64 else np.full(len(first), True)
+        order = np.argsort(values[near], kind="stable")  # of several for one image the last, most alike, stays
+        one, other, value = (each[near][order] for each in (first, second, values))
+        more = value > best[other]
+        best[other[more]], twins[other[more]] = value[more], one[more]
+    rows = np.flatnonzero(twins >= 0)
+    rows = rows[np.argsort(-best[rows], kind="stable")]
+    places, differ = _places(dataset), _bits(parts, rows, twins[rows])
+    return tuple(
+        Lookalike(image=places[row], twin=places[twins[row]], bits=int(count), likeness=float(best[row]))
+        for row, count in zip(rows.tolist(), differ.tolist(), strict=True)
+    )
+
+
+def _bits(parts: Sequence[Split], first: Rows, second: Rows) -> NDArray[np.int64]:
+    """Return in how many of 64 bits the difference hashes of each pair of rows of all splits differ ``[m]``; none of features."""
+    if not len(first) or len(parts[0].shape) == 1:
+        return np.zeros(len(first), np.int64)
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    hashes: dict[int, Tensor] = {}
+    for row in {*first.tolist(), *second.tolist()}:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        place = row - int(starts[at])
+        grey = parts[at].images[place : place + 1].cpu().float().mean(1, keepdim=True)
+        small = F.interpolate(grey, size=(8, 9), mode="area")[0, 0]
+        hashes[row] = small[:, 1:] > small[:, :-1]
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return np.array([int((hashes[one] != hashes[other]).sum()) for one, other in pairs])
+
+
+def _places(dataset: Dataset) -> list[Place]:
+    """Return the place of each image, in the order of train, val and test."""
+    places: list[Place] = []
+    for split in (name for name in SPLITS if name in dataset.splits):
+        part = dataset.splits[split]
+        files = part.files or [""] * len(part)
+        for row, (file, label) in enumerate(zip(files, part.words(dataset.labels.names), strict=True)):
+            places.append(Place(split=split, row=row, file=file or f"image {len(places)}", label=label))
+    return places
+
+
+def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
+    """Return the places of the images that have a key in common, for each such key."""
+    groups: dict[Hashable, list[Place]] = {}
+    for key, place in zip(keys, places, strict=True):
+        groups.setdefault(key, []).append(place)
+    return {key: tuple(every) for key, every in groups.items() if len(every) > 1}
+
+
+def _across(groups: Mapping[Hashable, tuple[Place, ...]]) -> dict[Hashable, tuple[Place, ...]]:
+    return {key: places for key, places in groups.items() if len(_splits_of(places)) > 1}
+
+
+def _splits_of(places: Sequence[Place]) -> list[str]:
+    """Return the splits these places are in, each once."""
+    return list(dict.fromkeys(place.split for place in places))

@@ -1,0 +1,295 @@
+"""Splits of every kind: which rows go where; ``divide`` takes data apart by them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelwise.images.dataset import SPLITS
+from labelwise.images.sources.addresses import SPELLINGS as SPELLINGS
+from labelwise.support.errors import DataError, UsageError, listing, suggest
+
+VAL_SHARE = 0.1  # of train, where the data name no val
+# at most so many images, or so many of each label where that is more, are set aside
+ENOUGH, OF_EACH = 1_000, 10
+
+
+def val_share(targets: Tensor) -> float:
+    """Return the share of training images, of which these are the targets ``[n]``, that becomes val where the data name none.
+
+    >>> val_share(torch.arange(50_000) % 10)
+    0.02
+    """
+    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(set(targets.tolist()))) / max(1, len(targets)))
+
+
+def split_name(spelling: str, where: str) -> str:
+    """Return train, val or test for any spelling of a split; ``where`` begins the error for what is none."""
+    name = SPELLINGS.get(spelling.strip().casefold())
+    if name is None:
+        raise DataError(
+            f'{where}unknown split "{spelling}".{suggest(spelling, SPELLINGS)} Splits are train, val and test.'
+        )
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """How much of the data each split gets; the three sum to one and some of it is for training."""
+
+    train: float = 0.7
+    val: float = 0.1
+    test: float = 0.2
+
+    def __post_init__(self) -> None:
+        parts = (self.train, self.val, self.test)
+        if not (all(0 <= part <= 1 for part in parts) and self.train > 0 and math.isclose(sum(parts), 1, abs_tol=1e-6)):
+            raise UsageError(
+                "The shares of train, val and test must not be negative, must sum to 1, and train must get some; "
+                f"given train={self.train}, val={self.val}, test={self.test}."
+            )
+
+
+def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+    """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
+
+    Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
+    least as many images as there are splits is in all of them, even where that takes more than one image from
+    train. With fewer, train comes first, then the split with the larger share: one image goes to train,
+    two go to train and test.
+    """
+    names = _by_share(shares)
+    parts = dict(zip(names, _divide(targets, [getattr(shares, name) for name in names], seed), strict=True))
+    return {name: parts[name] for name in SPLITS if name in parts}
+
+
+def _by_share(shares: Shares) -> list[str]:
+    """Return the splits that get some: train, then those of larger shares first."""
+    others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
+    return [name for name in ("train", *others) if getattr(shares, name) > 0]
+
+
+def split_off(targets: Tensor, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
+    """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
+
+    Each class gives its share within one image; a class with two images or more gives at least one and keeps at
+    least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``grouped`` says.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
+    if any(groups):
+        parts = grouped(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
+        return parts["train"], parts["val"]
+    rest, out = _divide(targets, [1 - share, share], seed)
+    return rest, out
+
+
+def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
+    """Return train rows, of all domains but one, and test rows, of that one."""
+    known = sorted(set(domains))
+    if held not in known:
+        raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
+    if len(known) < 2:
+        raise DataError(f'All images are of the domain "{held}", so nothing is left to train on.')
+    inside = torch.tensor([domain == held for domain in domains])
+    return {"train": _rows(~inside), "test": _rows(inside)}
+
+
+def hold_out_domain(targets: Tensor, domains: Sequence[str], held: str, seed: int) -> dict[str, Tensor]:
+    """Return the rows of one domain as test; a tenth of each label and domain of the others is val, the rest train."""
+    rows = leave_one_domain_out(domains, held)
+    rest, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
+    return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
+
+
+def strata(targets: Tensor, domains: Sequence[str]) -> Tensor:
+    """Return one number for each label, or each pair of label and domain, where there are domains ``[n]``."""
+    known = {name: i for i, name in enumerate(sorted(set(domains)))}
+    return targets * len(known) + torch.tensor([known[name] for name in domains]) if known else targets
+
+
+def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+    """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
+
+    Groups of several images are placed one by one, large ones first, each where the images of every class come nearest to their
+    shares (the least chi-squared distance), and then moved while a move helps; images alone (a blank name is a group of its
+    own) then fill up the shares of their class, so without any group this is ``stratified``. Each class keeps a group in train,
+    and no split is left empty.
+    """
+    if len(groups) != len(targets):
+        raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
+    names = _by_share(shares)
+    keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
+    if len(keys) < len(names):
+        raise DataError(f"There are {len(keys)} groups for {len(names)} splits ({listing(names)}); each needs one.")
+    member = np.array([keys[name or i] for i, name in enumerate(groups)])
+    counts, share = _group_counts(member, targets), np.array([getattr(shares, name) for name in names])
+    wanted = share[:, None] * counts.sum(0)
+    home, large = np.full(len(counts), -1), counts.sum(1) > 1
+    home[large] = _place_groups(counts[large], wanted, seed)
+    room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
+    alone = _rows(torch.from_numpy(~large[member]))
+    for rows in _shuffled_classes(targets.cpu()[alone], seed):
+        own = member[alone[rows].numpy()]
+        column = counts[own[0]].argmax()
+        free = room[:, column].clip(0)
+        partly = len(own) < counts[:, column].sum() and free.sum() > 0  # groups have taken some of its shares
+        sizes = _counts(len(own), (free / free.sum() if partly else share).tolist())
+        home[own] = np.repeat(np.arange(len(names)), sizes)
+    _fill(home, counts, len(names))
+    parts = {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
+    return {name: parts[name] for name in SPLITS if name in parts}
+
+
+def folds_of(groups: Sequence[str], targets: Tensor, folds: int, seed: int) -> Tensor:
+    """Return the fold of each image ``[n]``: a group is in one fold (a blank name is a group of its own), each class in as many as it can be.
+
+    Groups are placed one by one, large ones first, each where there are fewest images of its classes, then fewest in all.
+    """
+    keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
+    if not 2 <= folds <= len(keys):
+        raise UsageError(f"There are {len(keys)} images or groups to divide, so 2 to {len(keys)} folds; given {folds}.")
+    member = np.array([keys[name or i] for i, name in enumerate(groups)])
+    counts = _group_counts(member, targets)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.lexsort((counts[order].argmax(1), -counts[order].sum(1)))]
+    home, have, total = np.zeros(len(counts), np.int64), np.zeros((folds, counts.shape[1])), np.zeros(folds)
+    for group in order:
+        own = counts[group].nonzero()[0]
+        home[group] = fold = np.lexsort((total, have[:, own] @ counts[group, own]))[0]
+        have[fold, own] += counts[group, own]
+        total[fold] += counts[group].sum()
+    return torch.from_numpy(home[member])
+
+
+def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
+    """Move groups where a class has none in train, the first split, or a split is empty; ``counts`` are by group and class ``[g, k]``."""
+    for absent in np.flatnonzero(counts[home == 0].sum(0) == 0):
+        own = np.flatnonzero(counts[:, absent])
+        home[own[counts[own].sum(1).argmin()]] = 0
+    for empty in np.flatnonzero(np.bincount(home, minlength=splits) == 0):
+        richest = np.flatnonzero(home == np.bincount(home, minlength=splits).argmax())
+        home[richest[counts[richest].sum(1).argmin()]] = empty
+
+
+def zero_shot(
+    targets: Tensor,
+    names: Sequence[str],
+    held: float = 0.2,
+    unseen: float | Sequence[str] = 0.2,
+    share: float = 0.2,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Return rows by class: ``train``, ``val_seen``, ``val_unseen``, ``test_seen`` and ``test_unseen``.
+
+    Of every seen class ``share`` is for the test, and the same share of the rest for validation, so 64 % are left to
+    train on. All images of classes held out to choose settings on are in ``val_unseen`` and all of unseen ones in
+    ``test_unseen``; rows without a label (-1) are in none.
+
+    Args:
+        targets: positions in ``names`` ``[n]``; -1 where there is no label.
+        names: the names of the labels; those without any image take no part.
+        held: how much of all classes is held out.
+        unseen: the unseen classes, by name, or how much of all classes (at least one).
+        share: how much of the images of seen classes the test gets.
+        seed: the same seed gives the same split.
+    """
+    present = [names[i] for i in torch.unique(targets).tolist() if i >= 0]
+    order = [present[i] for i in torch.randperm(len(present), generator=torch.Generator().manual_seed(seed)).tolist()]
+    for what, part in (("held", held), ("unseen", unseen)):
+        if isinstance(part, int | float) and not 0 <= part < 1:
+            raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {part}.")
+    if isinstance(unseen, int | float):
+        last = order[: max(1, round(unseen * len(present))) if unseen else 0]
+    else:
+        last = [unseen] if isinstance(unseen, str) else list(unseen)
+    for name in last:
+        if name not in present:
+            raise UsageError(
+                f'Class "{name}" cannot be unseen: it has no images.{suggest(name, present)} Classes: {listing(present)}.'
+            )
+    middle = [name for name in order if name not in last][: max(1, round(held * len(present))) if held else 0]
+    first = set(present).difference(last, middle)
+    if not last or len(first) < 2:
+        raise DataError(
+            f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
+            f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
+        )
+    classes = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
+    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), labels)) for labels in classes)
+    parts = _divide(targets.cpu()[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    train, test_seen, val_seen = (seen[part] for part in parts)
+    return {
+        "train": train,
+        "val_seen": val_seen,
+        "val_unseen": val_unseen,
+        "test_seen": test_seen,
+        "test_unseen": test_unseen,
+    }
+
+
+def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
+    """Return the rows of each part, sorted; earlier parts come first where a class is too small for all."""
+    parts: list[list[Tensor]] = [[] for _ in shares]
+    for rows in _shuffled_classes(targets, seed):
+        for part, piece in zip(parts, torch.split(rows, _counts(len(rows), shares)), strict=True):
+            part.append(piece)
+    return [torch.cat(part).sort().values if part else torch.empty(0, dtype=torch.int64) for part in parts]
+
+
+def _shuffled_classes(targets: Tensor, seed: int) -> list[Tensor]:
+    if targets.ndim != 1 or targets.is_floating_point():
+        raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.unique(targets.cpu(), return_counts=True)[1].tolist()
+    classes = torch.split(torch.argsort(targets.cpu(), stable=True), sizes)
+    return [rows[torch.randperm(len(rows), generator=generator)] for rows in classes]
+
+
+def _counts(size: int, shares: Sequence[float]) -> list[int]:
+    """Return how many of ``size`` images each part gets: largest remainders, and none empty where that can be."""
+    if size <= len(shares):
+        return [int(i < size) for i in range(len(shares))]
+    wanted = [size * share for share in shares]
+    counts = [math.floor(want) for want in wanted]
+    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - wanted[i])
+    for i in by_remainder[: size - sum(counts)]:
+        counts[i] += 1
+    while 0 in counts:
+        counts[counts.index(max(counts))] -= 1
+        counts[counts.index(0)] += 1
+    return counts
+
+
+def _rows(mask: Tensor) -> Tensor:
+    """Return where a mask ``[n]`` is true."""
+    return mask.cpu().nonzero()[:, 0]
+
+
+def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
+    """Return how many images of each class each group has ``[g, k]``."""
+    classes = torch.unique(targets.cpu(), return_inverse=True)[1].numpy()
+    size = (int(member.max()) + 1, int(classes.max()) + 1)
+    return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
+
+
+def _place_groups(counts: np.ndarray, wanted: np.ndarray, seed: int) -> np.ndarray:
+    """Return the split of each group ``[g]``, from images by group and class ``[g, k]``, and those that each split should have ``[s, k]``."""
+    have = np.zeros_like(wanted)
+    home = np.full(len(counts), -1)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(1), kind="stable")]
+    for _ in range(20):  # the distance falls with every move, so this ends; most data need three rounds
+        before = home.copy()
+        for group in order:
+            added = counts[group]
+            if home[group] >= 0:
+                have[home[group]] -= added
+            home[group] = ((2 * (have - wanted) + added) * added / wanted).sum(1).argmin()
+            have[home[group]] += added
+        if (home == before).all():
+            break
+    return home

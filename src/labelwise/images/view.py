@@ -1,0 +1,87 @@
+"""How a picture is brought to a model: part of the model, saved with it, and the same for every verb and route."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from labelwise.support.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Fit = Literal["cut", "squash"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How a picture is brought to a model.
+
+    A picture is read at the shape of the model as ``fit`` says; of that the network sees the centre that ``crop`` keeps, brought to
+    ``size``. What is not of the model's shape is taken whole: the random crops of training, to which a crop is the matching test.
+
+    >>> View(crop=0.875).seen((3, 256, 256))
+    (3, 224, 224)
+    """
+
+    # the side in pixels that the network sees; None is the one its weights were made for, else that of what is kept
+    size: int | None = None
+    crop: float | None = None  # kept of the centre: up to 1 a share of each side, above a side in pixels; None is all
+    fit: Fit = "cut"  # resizes a file to cover the shape and keeps its centre; ``squash`` stretches both sides to it
+    mirror: bool = False  # embeddings are averaged over a picture and its mirror image, but for training
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise UsageError(f"view.size is a side in pixels, at least 1; given {self.size}.")
+        if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == round(self.crop))):
+            raise UsageError(
+                f"view.crop is a share of the side, above 0 and up to 1, or a whole number of pixels; given {self.crop}."
+            )
+        if self.fit not in ("cut", "squash"):
+            raise UsageError(f'view.fit is "cut" or "squash"; given "{self.fit}".')
+
+    def window(self, height: int, width: int) -> tuple[slice, slice]:
+        """Return the rows and the columns of a picture that are kept."""
+        return _middle(height, self.crop), _middle(width, self.crop)
+
+    def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape ``(c, h, w)`` that the network sees of pictures of a shape; that of features stays."""
+        if self.size is not None:
+            return (shape[0], self.size, self.size)
+        if self.crop is None:
+            return shape
+        return (shape[0], *(part.stop - part.start for part in self.window(*shape[1:])))
+
+    def centre(self, images: "Tensor") -> "Tensor":
+        """Return what is kept of images ``[n, c, h, w]``."""
+        return images[(..., *self.window(*images.shape[2:]))]
+
+    def side(self, size: int) -> int:
+        """Return the side to read pictures at of which so many pixels are kept."""
+        if self.crop is not None and self.crop > 1:
+            raise UsageError(
+                f"view.crop={self.crop} keeps so many pixels of pictures that are read larger: say how large, with --size, or "
+                "give a share of the side, such as view.crop=0.875."
+            )
+        return round(size / (self.crop or 1))
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise an error unless pictures of this shape can be seen so; features cannot."""
+        settings = [f"view.{name}={value}" for name, value in vars(self).items() if value != getattr(WHOLE, name)]
+        if len(shape) == 1 and settings:
+            raise UsageError(
+                f"The view says how pictures are brought to a network, and these images are {shape[0]} numbers each. Leave out "
+                f"{', '.join(settings)}."
+            )
+        if self.crop is not None and self.crop > max(1, min(shape[1:])):
+            raise UsageError(
+                f"view.crop={self.crop} is more than there is of pictures {list(shape)}. Read them larger, with --size."
+            )
+
+
+WHOLE = View()
+
+
+def _middle(side: int, crop: float | None) -> slice:
+    """Return where in a side the kept part lies."""
+    size = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
+    start = (side - size) // 2
+    return slice(start, start + size)

@@ -1,0 +1,223 @@
+"""Clarel: images and sentences in one space, trained by retrieval (algorithm 1 of the paper).
+
+An image should be nearest to its own text among the texts of the batch, and a text to its own image; two classifiers, one
+on image embeddings and one on text embeddings, keep labels apart. A new label is the mean embedding of its sentences.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+from labelwise.core.model import LabelModel, Spec
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.clarel.retrieval import distances, retrieval_loss
+from labelwise.methods.clarel.sentences import ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.linear import EncoderModel, ImageMethod
+from labelwise.methods.shared.zero_shot import LabelSource, encoder_stage
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.augment import Augment
+from labelwise.train.batches import Batch
+from labelwise.train.distribution import whole_batch
+from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.stages import Loss, Stage
+
+PAIRS = 500  # images whose own texts stand for labels where there are none
+
+
+class ClarelModel(EncoderModel):
+    """An image side and a text side that end in one space; the score is minus the Euclidean distance."""
+
+    penalty = "scale"
+    image_mean: Tensor  # the mean over trained labels of their images' mean embeddings
+    text_mean: Tensor  # the mean of their label embeddings
+    reach: Tensor  # how much label embeddings spread for a spread of one of the mean image embeddings
+    apart: Tensor  # the mean squared distance of a trained label's embedding from the mean embedding of its images
+    within: Tensor  # the mean squared distance of an image embedding from the mean of its label
+
+    def __init__(self, spec: Spec, settings: "Clarel") -> None:
+        super().__init__(spec, settings.encoder)
+        d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
+        self.dropout = nn.Dropout(settings.dropout)
+        together = settings.end_to_end and not self.encoder.untrained
+        self.centre = None if together else Centring(d, settings.power)
+        # classifies what the image encoder makes, where that is trained first
+        self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
+        self.project = nn.Linear(d, e)
+        self.reader: TextReader = settings.build_reader(spec.labels)
+        self.image_head = nn.Linear(e, k)  # classifies image embeddings among the trained labels; serves training only
+        self.text_head = nn.Linear(e, k)  # the same for text embeddings
+        for name in ("image_mean", "text_mean"):
+            self.register_buffer(name, torch.zeros(e))
+        for name in ("reach", "apart", "within"):
+            self.register_buffer(name, torch.ones(()))
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
+        return self.reader.encode_labels(labels)
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return minus the distance of every pair ``[n, k]``."""
+        return -distances(image_embeddings, label_embeddings)
+
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
+        """Return label embeddings ``[g, e]``: where a text of the examples would lie.
+
+        Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
+        until new images of the label are as far from its embedding as images of trained labels are from theirs; without this
+        a label taught from images would be nearer than labels known from texts.
+        """
+        count = int(groups.max()) + 1
+        means = segment_mean(embeddings.float(), groups, count)
+        size = torch.bincount(groups, minlength=count).to(means)
+        texts = self.text_mean + self.reach * (means - self.image_mean)
+        way = normalize(self.text_mean - self.image_mean, dim=0)
+        past = (means - texts) @ way
+        wanted = self.apart - self.within * (2 * self.reach - 1) / size
+        further = past + (past.square() - (means - texts).square().sum(1) + wanted).clamp_min(0).sqrt()
+        return texts + further[:, None] * way
+
+    @torch.no_grad()
+    def fit_examples(self, data: TrainData) -> None:
+        """Learn how mean image embeddings of labels relate to label embeddings, which lie apart from images as a whole."""
+        embeddings = self.encode_all(data.train.images)
+        if bool((data.train.targets >= 0).all()):
+            images = segment_mean(embeddings, data.train.targets, len(data.labels))
+            self.within.copy_((embeddings - images[data.train.targets]).square().sum(1).mean())
+            texts = self.encode_labels(data.labels).float()
+        else:  # without labels each image stands for one
+            some = data.train.texts[:PAIRS]
+            images = embeddings[: len(some)]
+            texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()
+            self.within.zero_()
+        self.image_mean.copy_(images.mean(0))
+        self.text_mean.copy_(texts.mean(0))
+        self.apart.copy_((images - texts).square().sum(1).mean())
+        spread = images - self.image_mean
+        self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
+
+    def finish(self, embeddings: Tensor) -> Tensor:
+        """Return image embeddings ``[n, e]`` from what the image encoder made of images."""
+        rows = embeddings if self.centre is None else self.centre(embeddings) * LENGTH
+        return self.project(self.dropout(rows))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clarel(ImageMethod):
+    """Zero-shot from sentences with a retrieval loss."""
+
+    name: ClassVar[str] = "clarel"
+    needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
+    zero_shot: ClassVar[bool] = True
+
+    epochs: int = 80
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    clip: float | None = 1.0
+    # `words` reads sentences with convolutions and an LSTM over word vectors, as in the paper; `vectors` takes one
+    # frozen vector of each sentence (or of each label, where it has no sentences)
+    reader: Literal["words", "vectors"] = "vectors"
+    # with `vectors`, what makes a vector of a sentence, see `encode_sentences`; with `words`, where word vectors
+    # come from: words (25,000 that come along) or glove (400,000)
+    sentences: str = "words"
+    filters: tuple[int, ...] = (128, 256)  # the width of each convolution block of `words`
+    hidden: int = 512  # the width of its LSTM in each direction
+    longest: int = 30  # how many words of a sentence it reads
+    # how many sentences of an image, or of its label, a step reads, drawn anew each time; None is all
+    drawn: int | None = 2
+    # the share of images that a step describes by the sentences of their label, as labels are described when they are
+    # asked about; the paper's is 0
+    label_texts: float = 0.5
+    code_size: int = 256  # e, the size of the common space
+    # train the image encoder with the retrieval loss, as needed for images without labels; otherwise it is first
+    # trained on the seen labels and then left as it is. Features and frozen encoders are never trained.
+    end_to_end: bool = False
+    encoder_epochs: int = 20  # of that first training
+    share: float = 0.5  # lambda, from 0 (find the image of a text) to 1 (find the text of an image)
+    class_weight: float = 0.5  # kappa, from 0 (no labels used) to 1 (labels alone)
+    sharpness: float = 4.0  # distances are multiplied by it in the softmax of training; the paper's is 1
+    dropout: float = 0.25  # the share of numbers dropped before the last layer of either side
+    # features that are not trained are raised to it, with their sign, before they are brought to unit length
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "from 0 to 1", "share", "class_weight", "label_texts")
+        check_range(self, "from 0 to below 1", "dropout")
+        check_range(self, "above 0 and at most 1", "power")
+        check_range(self, "above 0", "sharpness")
+        check_range(self, "at least 1", "encoder_epochs", "drawn")
+
+    @property
+    def uses_targets(self) -> bool:
+        """Whether training needs labelled images; without, images with sentences of their own are enough."""
+        return self.class_weight > 0
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with their sentence vectors, where these are what the reader takes."""
+        if self.reader == "words":
+            return labels
+        source = LabelSource(source="vectors" if labels.texts is None else "texts", sentences=self.sentences)
+        return replace(labels, vectors=source.of(labels))
+
+    def build(self, spec: Spec) -> ClarelModel:
+        """Return the untrained model."""
+        return ClarelModel(spec, self)
+
+    def build_reader(self, labels: Labels) -> TextReader:
+        """Return the untrained text side."""
+        if self.reader == "vectors":
+            return VectorReader(labels, LabelSource(sentences=self.sentences), self.code_size, self.dropout)
+        return SentenceReader(
+            self.sentences, self.longest, self.code_size, filters=self.filters, hidden=self.hidden, dropout=self.dropout
+        )
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, where it is trained on its own, and that of the common space."""
+        assert isinstance(model, ClarelModel)
+        texts = model.reader.read(data)
+        if not model.encoder.untrained:
+            model.encoder.fit_normalisation(data.train.images)
+        if model.encoder_head is not None:
+            if bool((data.train.targets < 0).any()):
+                raise UsageError(
+                    "Without labels the image encoder can only be trained with the texts: set end_to_end=true."
+                )
+            first = replace(self, epochs=self.encoder_epochs)
+            yield encoder_stage(first, model.encoder, model.encoder_head, data)
+        if model.centre is None:
+            yield self.stage(self.name, model, data, self.loss(model, texts, model.encode_images))
+        else:
+            embeddings = model.encode_all(data.train.images, by=model.encoder)
+            model.centre.fit(embeddings)
+            fixed = replace(data, train=replace(data.train, images=embeddings))
+            sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])
+            yield replace(self, augment=Augment()).stage(self.name, sides, fixed, self.loss(model, texts, model.finish))
+        model.fit_examples(data)
+
+    def loss(self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]) -> Loss:
+        """Return the four terms of the loss; ``encode`` makes image embeddings of the images of a batch."""
+        kappa = self.class_weight
+
+        def of_batch(batch: Batch) -> dict[str, Tensor]:
+            pairs = torch.stack(
+                [encode(batch.images).float(), texts.encode(batch, self.drawn, self.label_texts).float()], 1
+            )
+            pairs, targets = whole_batch(pairs, batch)
+            images, read = pairs.unbind(1)
+            same = targets[:, None] == targets if texts.shared else None
+            of_text, of_image = retrieval_loss(images * self.sharpness, read * self.sharpness, self.share, same)
+            terms = {"text retrieval": (1 - kappa) * of_text, "image retrieval": (1 - kappa) * of_image}
+            if kappa:
+                terms["image choice"] = kappa / 2 * cross_entropy(model.image_head(images), targets)
+                terms["text choice"] = kappa / 2 * cross_entropy(model.text_head(read), targets)
+            return terms
+
+        return of_batch

@@ -1,0 +1,186 @@
+"""The linear flow in closed form: labels as Gaussians whose means are believed by their vectors and their images.
+
+Image embeddings of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
+multiple of the identity, whitens embeddings; the means of the trained labels, in whitened space, are regressed on label vectors
+by kernel ridge. So the mean of any label is known by its vector, up to an error that is measured by leaving each trained label out of the
+regression, in closed form. The same error serves three times: pictures scatter around a predicted mean by a share of it more, a label
+without images has a share of it taken off its squared distances, the more, the less is known of vectors like its own, and a trained
+label keeps a share of what its images say against its vector.
+
+All of it lies in a space of few dimensions, the semantic part; what is orthogonal to it is the free part, where labels do
+not differ. One eigendecomposition serves every choice of the settings.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from labelwise.methods.shared.statistics import embedding_statistics
+
+# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it lies in the span of the
+# other means, where alone it can change an answer: docs/results/izf.md.
+SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
+TAKEN_OFF = 0.2  # of squared distances to it
+
+
+class Choice(NamedTuple):
+    """The settings of one solution."""
+
+    shrink: float  # how much of the identity is added to the covariance, in units of its mean variance
+    # how fast the likeness of label vectors falls with their squared distance, in units of its mean over the trained
+    # labels; 0 is the scalar product
+    width: float
+    penalty: float  # of the ridge regression
+    own: float = 0.0  # the share of what a trained label's images say against its vector that it keeps
+    # label vectors are raised to it, with their sign; what is solved takes them as they are, here and below
+    vector_power: float = 1.0
+    flat: float = 0.125  # how much less directions weigh that many label vectors share, see `centring.Flattening`
+
+
+SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)
+OWN, POWERS, FLAT = (0.0, 0.5, 0.75), (1.0, 0.7), (0.0, 0.125, 0.25)
+GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS, FLAT))
+PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
+
+
+class Regression(NamedTuple):
+    """Kernel ridge regression from the vectors of k trained labels to anything that is known of them."""
+
+    inverse: Tensor  # [k, k]: the likeness of a label to the trained ones times this is its share in each
+    shares: Tensor  # of trained labels in each other [k, k]
+    missed: Tensor  # times what is known: what it is off by where a label is left out [k, k]
+
+    @classmethod
+    def of(cls, vectors: Tensor, width: float, penalty: float) -> "Regression":
+        """Return the regression on vectors ``[k, a]``."""
+        likeness, unit = kernel(vectors, vectors, width), torch.eye(len(vectors)).to(vectors)
+        inverse = torch.linalg.inv(likeness + penalty * unit)
+        shares = likeness @ inverse
+        return cls(inverse, shares, (unit - shares) / (1 - shares.diagonal()).clamp_min(1e-6)[:, None])
+
+    def doubt(self, penalty: float, norms: Tensor) -> Tensor:
+        """Return the squared error of a predicted mean: what every label has, and what is added for each unit of ``variances``.
+
+        Both are fitted to trained labels that are left out; ``norms [k, k]`` are scalar products of their means.
+        """
+        errors = ((self.missed @ norms) * self.missed).sum(1)
+        left_out = 1 / self.inverse.diagonal() - penalty
+        away = left_out - left_out.mean()
+        slope = ((away @ errors) / away.square().sum().clamp_min(1e-12)).clamp_min(0)
+        return torch.stack([errors.mean() - slope * left_out.mean(), slope])
+
+
+class Gaussians(NamedTuple):
+    """What all solutions share."""
+
+    mean: Tensor  # of the means of trained labels [d]
+    values: Tensor  # eigenvalues of the covariance inside a label [d]
+    axes: Tensor  # its eigenvectors [d, d]
+    means: Tensor  # of the trained labels, minus `mean`, along the axes [k, d]
+    vectors: Tensor  # of the trained labels [k, a]
+
+    @classmethod
+    def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
+        """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say."""
+        statistics = embedding_statistics(embeddings, targets, len(vectors))
+        here = statistics.counts > 0
+        mean = statistics.means[here].mean(0)
+        values, axes = torch.linalg.eigh(statistics.within)
+        values = values.clamp_min(1e-6 * values.mean().clamp_min(1e-12))
+        means = torch.where(here[:, None], statistics.means - mean, 0) @ axes
+        return cls(mean, values, axes, means, vectors.double())
+
+    def _variances(self, shrink: float) -> Tensor:
+        """Return the shrunk variances along the axes ``[d]``."""
+        return self.values + shrink * self.values.mean()
+
+    def scores(self, embeddings: Tensor, vectors: Tensor, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, Tensor]]:
+        """Yield each choice and the scores of embeddings ``[n, d]`` against label vectors ``[m, a]`` under it.
+
+        The first of the labels are the trained ones.
+        """
+        rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
+        k = len(self.vectors)
+        pairs = dict.fromkeys(one[1:3] for one in grid)
+        regressions = [(Regression.of(self.vectors, *pair), kernel(vectors, self.vectors, pair[0])) for pair in pairs]
+        for shrink in dict.fromkeys(one.shrink for one in grid):
+            scaled = self.means / self._variances(shrink)
+            products = rotated @ scaled.T, self.means @ scaled.T
+            for pair, (regression, likeness) in zip(pairs, regressions, strict=True):
+                doubt = regression.doubt(pair[1], products[1])
+                near, norms = (_less_sure(each, products[1], regression.missed) for each in products)
+                shares = likeness @ regression.inverse
+                taken = TAKEN_OFF * errors(doubt, variances(vectors, likeness, regression.inverse, pair[0]))
+                taken[:k] = 0
+                for one in (one for one in grid if one.shrink == shrink and one[1:3] == pair):
+                    share = shares.clone()
+                    share[:k] += one.own * (torch.eye(k).to(share) - shares[:k])
+                    yield one, torch.addmm(0.5 * (taken - ((share @ norms) * share).sum(1)), near, share.T)
+
+    def solve(self, choice: Choice) -> dict[str, Tensor]:
+        """Return the buffers of a ``FlowModel``: the invertible linear map of embeddings, and where labels lie.
+
+        Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part. The
+        likeness of a label to the trained ones times ``label_map [k, min(k, d)]`` is its semantic part.
+        """
+        spread = self._variances(choice.shrink).sqrt()
+        regression = Regression.of(self.vectors, choice.width, choice.penalty)
+        whitened = self.means / spread
+        left, sizes, right = torch.linalg.svd(regression.inverse @ whitened, full_matrices=False)
+        turn = torch.linalg.qr(right.T, mode="complete")[0]
+        turn[:, : len(right)] = right.T
+        away = regression.missed @ whitened @ right.T
+        values, axes = torch.linalg.eigh(away.T @ away * (SPREAD_SHARE / len(away)))
+        wider = (1 + values.clamp_min(0)).sqrt()
+        q, narrow = len(right), (axes / wider) @ axes.T
+        weight, inverse = (self.axes / spread) @ turn, turn.T @ (self.axes * spread).T
+        weight[:, :q], inverse[:q] = weight[:, :q] @ narrow, (axes * wider) @ axes.T @ inverse[:q]
+        return {
+            "front.weight": weight,
+            "front.inverse_weight": inverse,
+            "front.mean": self.mean,
+            "front.log_det": -spread.log().sum() - wider.log().sum(),
+            "label_map": (left * sizes) @ narrow,
+            "own": choice.own * (whitened - regression.shares @ whitened) @ right.T @ narrow,
+            "likeness_inverse": regression.inverse,
+            "doubt": regression.doubt(choice.penalty, whitened @ whitened.T),
+            "anchors": self.vectors,
+            "chosen": torch.tensor(choice[:3], dtype=torch.float64),
+        }
+
+
+def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:
+    """Return scalar products with means of trained labels ``[n, k]`` where embeddings scatter more around predicted means.
+
+    That is by a covariance of ``SPREAD_SHARE`` of the errors of means left out, ``missed [k, k]`` times the means, whose own products
+    are ``norms [k, k]``. By Woodbury's formula.
+    """
+    away = missed @ norms
+    wider = len(norms) / SPREAD_SHARE * torch.eye(len(norms)).to(norms) + away @ missed.T
+    shrunk: Tensor = products - products @ missed.T @ torch.linalg.solve(wider, away)
+    return shrunk
+
+
+def variances(vectors: Tensor, likeness: Tensor, inverse: Tensor, width: float | Tensor) -> Tensor:
+    """Return how little is known of vectors like these ``[m, a]`` by their likeness to the trained ones ``[m, k]``: numbers ``[m]``."""
+    alone = vectors.square().sum(1) if not width else torch.ones_like(likeness[:, 0])
+    return (alone - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
+
+
+def errors(doubt: Tensor, variance: Tensor) -> Tensor:
+    """Return the squared errors ``[m]`` that are expected of predicted means; see ``Regression.doubt``."""
+    return (doubt[0] + doubt[1] * variance).clamp_min(0)
+
+
+def kernel(vectors: Tensor, anchors: Tensor, width: float | Tensor) -> Tensor:
+    """Return how alike vectors ``[m, a]`` and anchors ``[k, a]`` are ``[m, k]``; see ``Choice.width``."""
+    products = vectors @ anchors.T
+    if not width:
+        return products
+    own = (anchors * anchors).sum(1)
+    squares = (vectors * vectors).sum(1)[:, None] + own - 2 * products
+    usual = 2 * own.mean() - 2 * anchors.mean(0).square().sum()  # the mean squared distance of two anchors
+    return torch.exp(-width * squares.clamp_min(0) / usual.clamp_min(1e-12))

@@ -1,0 +1,259 @@
+"""IZF: an invertible network between image features and labels (Shen et al., 2020), which starts from a closed form.
+
+A flow takes a feature v to a semantic part c_hat and a free part z. Under a label with the semantic part c(y),
+p(v | y) = N(c_hat; c(y), I) N(z; 0, I) |det|. So a label is chosen by density, and since the flow can be inverted, features
+of labels without images can be made: c(y), noise, and back.
+
+The paper starts near zero, with label vectors as c(y). Their length decides: at unit length the distances between fine labels are
+small against the unit variance, and little can be learnt. The start here is the linear flow that ``gaussian`` solves in closed form;
+the blocks of the network begin as the identity behind it and are trained from there. The trial keeps the epoch that is best
+on held-out labels, and the closed form, before the first epoch, is one of them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
+from labelwise.core.model import LabelModel, Spec
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.methods.izf.flow import FlowSettings, Mixing
+from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
+from labelwise.methods.izf.mmd import Kernel, mmd
+from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod
+from labelwise.methods.shared.tuning import state_copy
+from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
+from labelwise.support.errors import UsageError, listing
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch
+from labelwise.train.distribution import whole_batch
+from labelwise.train.stages import Method, Stage
+
+Start = Literal["closed", "labels", "random"]
+Head = Literal["nbc", "softmax"]
+CHOICES = {"start": get_args(Start), "head": get_args(Head), "mmd_kernel": get_args(Kernel)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Izf(GeneratingMethod):
+    """Zero-shot by an invertible flow that classifies by density and generates features."""
+
+    name: ClassVar[str] = "izf"
+
+    # of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a CPU:
+    # 30 is a good number to try.
+    epochs: int = 0
+    clip: float | None = 10.0
+    # `closed` solves the linear flow and trains from there; `labels` takes from it where labels lie and begins the flow at random;
+    # `random` is the paper's: labels lie where their vectors are
+    start: Start = "closed"
+    # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
+    head: Head = "nbc"
+    # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
+    shrink: float | None = None
+    width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
+    penalty: float | None = None  # of the regression of means on label vectors; likewise
+    own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
+    vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
+    flat: float | None = None  # how much less directions weigh that many label vectors share; likewise
+    # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
+    label_length: float | None = None
+    blocks: int = 5  # of the flow
+    hidden: int = 1024  # the width of its hidden layers
+    mixing: Mixing = "permutation"  # how blocks mix coordinates, see `nn.flow.FlowSettings`
+    act_norm: bool = False  # whether blocks first shift and scale every coordinate
+    flow_weight: float = 2.0  # of the negative log-density, for each coordinate
+    # of the squared distance between the feature at a label's centre and the mean feature of its images
+    centre_weight: float = 1.0
+    mmd_weight: float = 0.1  # of how alike generated features of unseen labels are to real features of seen ones
+    mmd_kernel: Kernel = "mixture"  # that measures it, see `ops.mmd`
+    # the width of the uniform noise on scaled features in training, with start=random; the closed form adds the normal noise
+    # that its shrinkage stands for
+    noise: float = 0.008
+    # how much of its spread the semantic part of a generated feature has, with start=random; the paper holds it fixed
+    semantic_spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UsageError(f'Setting "{name}" is one of {listing(known)}; given "{getattr(self, name)}".')
+        if self.epochs == 0 and self.start == "closed":
+            replace(self, epochs=1)  # checks the rest
+            return
+        if self.epochs == 0:
+            raise UsageError(f'With start="{self.start}" the flow has to be trained: set epochs, for example to 30.')
+        super().__post_init__()
+        check_range(self, "above 0", "shrink", "penalty", "label_length")
+        check_range(self, "from 0 to 1", "own")
+        check_range(self, "above 0 and at most 1", "vector_power")
+        check_range(
+            self, "0 or more", "width", "flat", "flow_weight", "centre_weight", "mmd_weight", "noise", "semantic_spread"
+        )
+        self.flow_settings.__post_init__()
+
+    @property
+    def flow_settings(self) -> FlowSettings:
+        """How the flow is built."""
+        return FlowSettings(
+            blocks=self.blocks,
+            hidden=self.hidden,
+            mixing=self.mixing,
+            act_norm=self.act_norm,
+            identity=self.start == "closed",
+        )
+
+    def build(self, spec: Spec) -> FlowModel:  # type: ignore[override]
+        """Return the untrained model."""
+        return IzfModel(spec, self) if self.head == "nbc" else IzfSoftmaxModel(spec, self)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the stage of the image encoder, if there is one to train; solve the closed form; yield that of the flow."""
+        assert isinstance(model, FlowModel)
+        yield from self.train_encoder(model, data)
+        features = model.encode_features(data.train.images)
+        if self.start != "random":
+            self._solve(model, data, features)
+        if self.start != "closed":
+            model.scale_features(features)
+        if model.flow is not None:
+            yield from self._train_flow(model, data, features)
+        model.fit_spread(features, data.train.targets)
+        if isinstance(model, IzfModel):
+            model.fit_density(features)
+        if isinstance(model, GeneratedSoftmax):
+            self.choose_head(model, data, features)
+        model.fit_statistics(data.train)
+
+    def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
+        """Give the model the closed form of the settings, those left open chosen on held-out labels."""
+        grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
+        if len(grid) > 1 and has_unseen(data):
+            val = model.encode_features(data.val.images)
+            known = replace(
+                data, train=replace(data.train, images=features), val=replace(data.val, images=val)
+            )  # the encoder has seen the images that it was trained on, whatever their label
+            folds = [*label_folds(known)] if model.encoder.untrained else [known]
+            choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
+            if model.flow is None and self.head == "nbc":
+                model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
+        telling = model.telling(replace(data, train=replace(data.train, images=features)))
+        model.fit_vectors(data.labels, choice, telling)
+        model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
+        model.solution = choice
+        if self.start == "closed":
+            model.fit_spread(features, data.train.targets)
+
+    def _filled(self, one: Choice) -> Choice:
+        """Return a choice with the settings that are set in place of its own."""
+        own = {name: getattr(self, name) for name in Choice._fields}
+        return one._replace(**{name: value for name, value in own.items() if value is not None})
+
+    def _train_flow(self, model: FlowModel, data: TrainData, features: Tensor) -> Iterator[Stage]:
+        """Yield the stages of the flow, one for each length of label vectors to try, and keep the best on held-out labels.
+
+        From the closed form there is one stage, and the start stays where no epoch is better.
+        """
+        assert model.flow is not None
+        if self.start != "closed":
+            model.flow.initialise(model.front(features))
+        fixed = replace(data, train=replace(data.train, images=features))
+        if not has_unseen(data):
+            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), None)
+            model.eval()
+            return
+        val = model.encode_features(data.val.images)
+
+        @torch.no_grad()
+        def merit() -> float:
+            own = torch.cat([model.latents(part)[0][:, : model.semantic] for part in torch.split(val, 1024)])
+            centres, taken = model.semantic_part(data.known), model.taken_off(data.known)
+            return harmonic(own @ centres.T + 0.5 * (taken - centres.square().sum(1)), data)
+
+        start = kept = state_copy(model)
+        best, length = merit() if self.start == "closed" else -1.0, model.label_length
+        for model.label_length in LENGTHS if length is not None and self.label_length is None else (length,):
+            model.load_state_dict(start)
+            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), merit)
+            model.eval()
+            if (figure := merit()) > best:
+                best, kept, length = figure, state_copy(model), model.label_length
+        model.load_state_dict(kept)
+        model.label_length = length
+
+    def _loss(self, model: FlowModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
+        """Return the three terms of the loss of a batch of features.
+
+        Shrinkage of the covariance is the same as noise on the features. Training adds that noise, so that latents have the
+        unit variance of the density from the start; without it the flow would first undo the shrinkage.
+        """
+        d, closed = features.shape[1], self.start == "closed"
+        assert model.flow is not None
+        # the paper compares features scaled to [0, 1], which its flow begins with; the closed form whitens, and compares features
+        back = model.features_from if closed else model.flow.inverse
+
+        def scaled(v: Tensor) -> Tensor:
+            return v if closed else model.front(v)
+
+        with torch.no_grad():
+            blur = (1 - model.spread.square()).clamp_min(0).sqrt()
+            centres = model.padded(model.semantic_part(data.labels))
+            means = scaled(segment_mean(features, data.train.targets, len(data.labels)))
+            unseen = model.padded(model.semantic_part(data.unseen)) if data.unseen is not None else None
+
+        def loss(batch: Batch) -> dict[str, Tensor]:
+            right = centres[batch.targets]
+            jitter = batch.rng.normal(d) * blur if closed else (batch.rng.uniform(d) - 0.5) * self.noise
+            z, log_det = model.latents(batch.images, jitter)
+            density = (0.5 * (z - right).square().sum(1) - log_det) / d
+            terms = {"flow": self.flow_weight * density.mean()}
+            if self.centre_weight:
+                off = back(right) - means[batch.targets]
+                terms["centre"] = self.centre_weight * off.square().sum(1).mean()
+            if self.mmd_weight and unseen is not None:
+                drawn = (batch.rng.uniform() * len(unseen)).long()
+                made = back(unseen[drawn] + model.spread * batch.rng.normal(d))
+                both, _ = whole_batch(torch.stack([scaled(batch.images), made], 1), batch)
+                terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
+            return terms
+
+        return loss
+
+    def settle(self, model: LabelModel) -> Method:
+        """Return the settings with those that the trial chose."""
+        assert isinstance(model, FlowModel)
+        settled = self
+        if self.start == "random":
+            settled = replace(settled, label_length=model.label_length)
+        else:
+            assert model.solution is not None
+            settled = replace(settled, **model.solution._asdict())
+        if isinstance(model, GeneratedSoftmax):
+            settled = replace(settled, head_penalty=float(model.head_penalty))
+        return replace(settled, epochs=int(model.trained_epochs))
+
+
+def _merits(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> dict[Choice, float]:
+    """Return the best harmonic mean of each choice, the sum over trials whose images are features."""
+    merits = dict.fromkeys(grid, 0.0)
+    for fold in folds:
+        for one, curve in _curves(model, fold, grid):
+            merits[one] += float(curve.harmonic.max())
+    return merits
+
+
+def _curves(model: FlowModel, fold: TrainData, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, BalanceCurve]]:
+    """Yield each choice and its accuracies in a trial whose images are features, for every gap in units of ``seen_spread``."""
+    gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
+    seen, telling = torch.arange(len(fold.known)) < len(fold.labels), model.telling(fold)
+    for prepared in dict.fromkeys(one[-2:] for one in grid):
+        some = tuple(one for one in grid if one[-2:] == prepared)
+        model.fit_vectors(fold.labels, some[0], telling)
+        vectors = model.vectors(fold.known).double()
+        own = gaussians._replace(vectors=vectors[: len(fold.labels)])
+        for one, scores in own.scores(fold.val.images, vectors, some):
+            yield one, balance_curve(scores / seen_spread(scores, seen), fold.val.targets, seen)

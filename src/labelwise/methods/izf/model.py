@@ -1,0 +1,274 @@
+"""The models of izf: a linear map and a flow between features and latents, with labels by density or by a softmax."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.core.balance import BalanceCurve
+from labelwise.core.model import Spec
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.izf.flow import Flow
+from labelwise.methods.izf.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
+from labelwise.methods.shared.caption_relevance import Telling
+from labelwise.methods.shared.centring import Centring, Flattening
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
+from labelwise.support.errors import UsageError
+
+if TYPE_CHECKING:
+    from labelwise.methods.izf.method import Izf
+
+LENGTHS = (40.0, 20.0, 60.0, 90.0)  # of label vectors as latents; the first where there is nothing to choose by
+
+
+class Front(nn.Module):
+    """A fixed invertible linear map; it computes in single precision, also where autocast is on."""
+
+    weight: Tensor
+    inverse_weight: Tensor
+    mean: Tensor
+    log_det: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        for name in ("weight", "inverse_weight"):
+            self.register_buffer(name, torch.eye(size))
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("log_det", torch.zeros(()))
+
+    def forward(self, v: Tensor) -> Tensor:
+        """Return where vectors ``[n, size]`` go."""
+        with torch.autocast(v.device.type, enabled=False):
+            return (v.float() - self.mean) @ self.weight
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Return the vectors that ``forward`` takes to these."""
+        with torch.autocast(z.device.type, enabled=False):
+            return torch.addmm(self.mean, z.float(), self.inverse_weight)
+
+
+class FlowModel(GeneratingModel):
+    """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
+
+    anchors: Tensor  # vectors of the trained labels, to which others are compared
+    label_map: Tensor  # the likeness to them times this is the semantic part of a label by its description
+    own: Tensor  # what trained labels add to it, by their images [k, semantic]; see `gaussian.Choice.own`
+    likeness_inverse: Tensor  # of the regression on descriptions [k, k]
+    doubt: Tensor  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
+    # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
+    # covariance leaves the latents of real features less than the unit variance that the density gives them
+    spread: Tensor
+    chosen: Tensor  # shrink, width and penalty of the closed form
+    trained_epochs: Tensor  # how many epochs were trained
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings.encoder, settings.label_source, settings.power)
+        d, k = self.encoder.code_size, len(spec.labels)
+        solved = settings.start != "random"
+        self.label_length = None if solved else settings.label_length or LENGTHS[0]
+        # how many latents, the first ones, are the semantic part
+        self.semantic = min(k, d) if solved else self.vector_size
+        if self.semantic > d:
+            raise UsageError(
+                f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
+                f"({d}); given {self.semantic}."
+            )
+        self.centre_vectors = (Flattening if solved else Centring)(self.vector_size, settings.vector_power or 1.0)
+        self.solution: Choice | None = None
+        self.held_out: tuple[BalanceCurve, ...] = ()
+        self.front = Front(d)
+        self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
+        self.register_buffer("anchors", torch.zeros(k, self.vector_size))
+        self.register_buffer("label_map", torch.zeros(k, min(k, d)))
+        self.register_buffer("own", torch.zeros(k, self.semantic))
+        self.register_buffer("likeness_inverse", torch.zeros(k, k))
+        self.register_buffer("doubt", torch.zeros(2))
+        self.register_buffer("spread", torch.ones(d))
+        self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
+        self.spread[: self.semantic] *= self.semantic_spread
+        self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
+        self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
+
+    def fit_vectors(self, labels: Labels, choice: Choice, telling: Telling | None) -> None:
+        """Prepare label vectors as those of these labels, a choice and what images tell of their own texts say."""
+        assert isinstance(self.centre_vectors, Flattening)
+        self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
+        self.centre_vectors.fit(self.source.of(labels).to(self.device), telling)
+
+    def telling(self, data: TrainData) -> Telling | None:
+        """Return what training images, as features, tell of their own texts; None where there are none, or labels have other vectors."""
+        texts, labels = data.train.texts, data.labels
+        if not texts or labels.texts is None:
+            return None
+        first = self.source.sentence_vectors(labels.texts[:1])
+        if first.shape[1] != self.vector_size or not torch.allclose(first, self.source.of(labels)[:1].cpu(), atol=1e-4):
+            return None
+        return Telling.of(data.train.images, self.source.sentence_vectors(texts).to(data.train.images.device))
+
+    def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
+        z = self.front(features) + jitter
+        log_det = self.front.log_det.expand(z.shape[0])
+        if self.flow is None:
+            return z, log_det
+        z, more = self.flow(z)
+        return z, log_det + more
+
+    def features_from(self, latents: Tensor) -> Tensor:
+        """Return the features ``[n, d]`` that have these latents."""
+        return self.front.inverse(latents if self.flow is None else self.flow.inverse(latents))
+
+    def semantic_part(self, labels: Labels) -> Tensor:
+        """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
+        vectors = self.vectors(labels)
+        if self.label_length is not None:
+            return vectors * self.label_length
+        semantic = kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
+        for row, place in self._trained(labels):
+            semantic[row] += self.own[place]
+        return semantic
+
+    def taken_off(self, labels: Labels) -> Tensor:
+        """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
+        vectors = self.vectors(labels)
+        if self.label_length is not None:
+            return torch.zeros_like(vectors[:, 0])
+        likeness = kernel(vectors, self.anchors, self.chosen[1])
+        variance = variances(vectors, likeness, self.likeness_inverse, self.chosen[1])
+        taken = TAKEN_OFF * errors(self.doubt, variance)
+        taken[[row for row, _ in self._trained(labels)]] = 0
+        return taken
+
+    def _trained(self, labels: Labels) -> list[tuple[int, int]]:
+        """Return the rows of labels that have been trained, and their places among the trained ones."""
+        places = {name: place for place, name in enumerate(self.spec.labels.names)}
+        return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Take a state that was saved when labels were known by descriptions alone, and none was doubted."""
+        for name in ("own", "likeness_inverse", "doubt"):
+            state_dict.setdefault(prefix + name, torch.zeros(self.get_buffer(name).shape))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
+    def padded(self, semantic: Tensor) -> Tensor:
+        """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
+        return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))
+
+    @torch.no_grad()
+    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
+        """Return features ``[k, count, d]`` of each label, made from its description."""
+        self.eval()
+        centres = self.padded(self.semantic_part(labels))
+        draws = (noise(labels.select([name]), (count, len(self.spread)), seed)[0] for name in labels.names)
+        return torch.stack([self.features_from(c + self.spread * z.to(c)) for c, z in zip(centres, draws, strict=True)])
+
+    @torch.no_grad()
+    def take(self, buffers: Mapping[str, Tensor]) -> None:
+        """Take over a linear map, and where labels lie; see ``Gaussians.solve``."""
+        for name, value in buffers.items():
+            self.get_buffer(name).copy_(value)
+
+    def scale_features(self, features: Tensor) -> None:
+        """Take over the map of each coordinate of these features ``[n, d]`` to [0, 1]."""
+        low, high = features.amin(0), features.amax(0)
+        reach = torch.where(high > low, high - low, 1)
+        whole = {"weight": reach.reciprocal().diag(), "inverse_weight": reach.diag(), "log_det": -reach.log().sum()}
+        self.take({f"front.{name}": value for name, value in {**whole, "mean": low}.items()})
+
+    @torch.no_grad()
+    def fit_spread(self, features: Tensor, targets: Tensor) -> None:
+        """Measure how far latents of features ``[n, d]`` lie from the mean of their label ``[n]``."""
+        self.eval()
+        z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
+        inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]
+        self.spread.copy_(inside.square().mean(0).sqrt())
+        self.spread[: self.semantic] *= self.semantic_spread
+
+
+class IzfModel(FlowModel):
+    """Labels by density: the score is log p(v | y) up to a number that no label changes, linear in the image embedding.
+
+    An image embedding is the semantic part and then the log-density of the free part, the determinant included, on the scale of
+    the training images. The latter has no weight in scores; it tells how familiar an image is.
+    """
+
+    density: Tensor  # mean and standard deviation of that log-density over training images
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings)
+        k, e = len(spec.labels), self.semantic + 1
+        self.register_buffer("density", torch.tensor([0.0, 1.0]))
+        for name, shape in {"means": (k, e), "within": (e, e), "unit_mean": (e,), "unit_within": (e, e)}.items():
+            self.register_buffer(name, torch.zeros(shape))
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
+        z, log_det = self.latents(features)
+        own, free = z[:, : self.semantic], z[:, self.semantic :]
+        rest = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
+        return torch.cat([own, ((rest - self.density[0]) / self.density[1])[:, None]], 1)
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
+        embeddings = self._as_embeddings(self.semantic_part(labels))
+        embeddings[:, -1] += 0.5 * self.taken_off(labels)
+        return embeddings
+
+    def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return log p(v | y) of every pair ``[n, k]``, plus half of what is taken off squared distances to y."""
+        own, rest = image_embeddings[:, :-1], image_embeddings[:, -1] * self.density[1] + self.density[0]
+        common = rest - 0.5 * (own.square().sum(1) + self.semantic * math.log(2 * math.pi))
+        return self.score(image_embeddings, label_embeddings) + common[:, None]
+
+    def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return minus the log-density under the best label ``[n]``."""
+        return -self.log_densities(image_embeddings, label_embeddings).amax(1)
+
+    @torch.no_grad()
+    def fit_density(self, features: Tensor) -> None:
+        """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
+        self.density.copy_(torch.tensor([0.0, 1.0]))
+        rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
+        self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
+
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
+        """Return label embeddings ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
+
+        Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
+        examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from
+        descriptions, are off their means by is another; scores are levelled by half the difference.
+        """
+        self.check_trained()
+        means = segment_mean(embeddings[:, :-1].double(), groups, int(groups.max()) + 1)
+        here = self.counts > 0
+        known = self.means[here, :-1].double()
+        centre = known.mean(0)
+        values, axes = torch.linalg.eigh((known - centre).T @ (known - centre) / len(known))
+        values, inside = values.clamp_min(0), self.within.diagonal()[:-1].double().mean().clamp_min(1e-12)
+        trained = self.semantic_part(self.spec.labels)[here].double()
+        apart = (known - trained).square().sum(1).mean()
+        spread = inside / torch.bincount(groups)[:, None]
+        share = values / (values + spread)
+        taught = self._as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).float())
+        taught[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
+        return taught
+
+    def _as_embeddings(self, semantic: Tensor) -> Tensor:
+        bias = -0.5 * semantic.square().sum(1, keepdim=True)
+        return torch.cat([semantic, torch.zeros_like(bias), bias], 1)
+
+
+class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
+    """Labels by a softmax layer on real and generated features, as latents: there no direction is steeper than another."""
+
+    def __init__(self, spec: Spec, settings: "Izf") -> None:
+        super().__init__(spec, settings)
+        self.keep_for_head(settings.generated)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""
+        return self.latents(features)[0]

@@ -1,0 +1,310 @@
+"""Prototypes with a learned similarity: which label, same label or not, most alike, new labels from a few images.
+
+A label is a prototype, the moving mean of its training embeddings, and its score is S(prototype, embedding), see ``nn.similarity``.
+The same S compares two images.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, one_hot, pad
+
+from labelwise.core.model import LabelModel, Spec
+from labelwise.core.platt import fit_temperature
+from labelwise.core.segments import segment_mean
+from labelwise.images.dataset import Split, TrainData
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
+from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel
+from labelwise.methods.shared.statistics import EmbeddingStatistics, linear_scores, solve_label_embeddings
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range
+from labelwise.train.batches import Batch
+from labelwise.train.distribution import whole_batch
+from labelwise.train.grouped_batches import GroupedBatches
+from labelwise.train.stages import Loss, Stage
+
+Head = Literal["sim", "dol", "mean"]
+SHARES = (
+    0.0,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # of what is learned beside the closed form, smallest first: it has to earn its share
+
+
+class PrototypeModel(StartedModel):
+    """Image encoder, prototypes, similarity, and a dense output layer.
+
+    A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
+    ``[d + 1]``, or one after the other; where there is a closed form, then its row of that ``[d + 1]``.
+    """
+
+    exclusive = True
+    later: ClassVar[Mapping[str, float]] = {**StartedModel.later, "share": 1.0}
+    prototypes: Tensor  # C [k, d]
+    share: Tensor  # of what is learned in scores; the rest is that of the closed form
+
+    def __init__(self, spec: Spec, encoder: Encoder, settings: "Prototype") -> None:
+        super().__init__(spec, encoder)
+        k, d = len(spec.labels), self.encoder.code_size
+        # what scores a label: `sim` S of its prototype, `dol` the dense output layer, `mean` the mean of both
+        self.head: Head = settings.head
+        # of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax)
+        self.cosine = None if settings.margin is None else settings.margin_scale
+        self.lifted = settings.lifted  # whether labels learnt from examples are brought to the level of trained ones
+        if self.can_start:
+            self.register_buffer("share", torch.ones(()))
+        self.compare = Similarity(d, settings.similarity_settings)
+        self.dense = nn.Linear(d, k, bias=self.cosine is None)
+        start = torch.randn(k, d) if settings.start == "normal" else torch.rand(k, d)
+        if settings.prototypes == "sgd":
+            self.prototypes = nn.Parameter(start)
+        else:
+            self.register_buffer("prototypes", start)
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label embeddings ``[k, e]``."""
+        rows = self.trained_rows(labels)
+        prototypes = self.prototypes[rows]
+        learned = self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
+        return torch.cat([learned, self.base[rows]], 1) if self.started else learned
+
+    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
+        """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
+
+        The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
+        """
+        self.check_trained()
+        embeddings = embeddings.float()
+        count = int(groups.max()) + 1
+        means = segment_mean(embeddings, groups, count)
+        levels = self._levels(means) if self.lifted else means.new_zeros(count)
+        if self.head == "sim":
+            rows = means
+        elif self.cosine is not None:
+            directions = normalize(segment_mean(normalize(embeddings, dim=1), groups, count), dim=1)
+            rows = pad(directions * self.cosine, (0, 1))
+        else:
+            rows = self._solved(embeddings, groups, self._dense_rows())
+        learned = self._embeddings(means, levels, rows)
+        return torch.cat([learned, self._solved(embeddings, groups, self.base)], 1) if self.started else learned
+
+    def _solved(self, embeddings: Tensor, groups: Tensor, trained: Tensor) -> Tensor:
+        """Return the rows ``[g, d + 1]`` of new labels beside those of trained ones ``[k, d + 1]``, in closed form."""
+        known = EmbeddingStatistics(self.means, self.counts, self.within)
+        return solve_label_embeddings(embeddings, groups, known, trained)
+
+    def _levels(self, means: Tensor) -> Tensor:
+        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
+
+        S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
+        the mean embedding of its label's images tell: S of the two is to be the same for a new label as for trained ones.
+        """
+        here = self.counts > 0
+        return self.compare.matched(self.prototypes[here], self.means[here]).mean() - self.compare.matched(means, means)
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``, each label on its own."""
+        size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * (
+            self.encoder.code_size + 1
+        )
+        learned = self._learned(image_embeddings, label_embeddings[:, :size])
+        if label_embeddings.shape[1] == size:
+            return learned
+        return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
+
+    @torch.no_grad()
+    def weigh(self, split: Split) -> None:
+        """Set the share of what is learned in scores to that by which labels of images are most probable."""
+        embeddings, targets = self.encode_all(split.images), split.targets.to(self.device)
+        labels, losses = self.encode_labels(self.spec.labels), {}
+        for share in SHARES:
+            self.share.fill_(share)
+            scores = self.score(embeddings, labels).float()
+            losses[share] = float(cross_entropy(scores / fit_temperature(scores, targets), targets))
+        self.share.fill_(min(losses, key=losses.__getitem__))
+
+    def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return what is learned of the score of every pair ``[n, k]``."""
+        if self.head == "dol":
+            return self._dense_scores(image_embeddings, label_embeddings)
+        e = self.compare.first_size
+        with self._gradients(image_embeddings, label_embeddings):
+            alike = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
+            alike = alike + label_embeddings[:, e]
+        if self.head == "sim":
+            return alike
+        return (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
+
+    def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
+        """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
+        with self._gradients(queries, gallery):
+            return self.compare(queries, gallery)  # type: ignore[no-any-return]
+
+    def matched(self, queries: Tensor, others: Tensor) -> Tensor:
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        with self._gradients(queries, others):
+            return self.compare.matched(queries, others)
+
+    @torch.no_grad()
+    def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
+        """Move prototypes to the mean of the embeddings ``[n, d]`` of their label in a batch, by the share 1 - momentum."""
+        means = segment_mean(embeddings, targets, len(self.prototypes))
+        here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
+        self.prototypes.lerp_(means, here)
+
+    def _gradients(self, *embeddings: Tensor) -> AbstractContextManager[object]:
+        """Keep gradients where embeddings carry them; without, there is a faster way to scores."""
+        return torch.set_grad_enabled(torch.is_grad_enabled() and any(x.requires_grad for x in embeddings))
+
+    def _embeddings(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
+        if self.head == "dol":
+            return dense_rows
+        alike = torch.cat([self.compare.first(prototypes), levels[:, None]], 1)
+        return alike if self.head == "sim" else torch.cat([alike, dense_rows.to(alike)], 1)
+
+    def _dense_rows(self) -> Tensor:
+        """Return the dense layer as weights and then a bias ``[k, d + 1]``."""
+        if self.cosine is not None:
+            return pad(normalize(self.dense.weight, dim=1) * self.cosine, (0, 1))
+        return torch.cat([self.dense.weight, self.dense.bias[:, None]], 1)
+
+    def _dense_scores(self, image_embeddings: Tensor, rows: Tensor) -> Tensor:
+        return linear_scores(image_embeddings if self.cosine is None else normalize(image_embeddings, dim=1), rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype(StartedMethod):
+    """Prototypical classifier with a learned similarity: L_class + L_pair + L_aux.
+
+    Ablations of the paper: ``similarity="cosine"``, ``aux_weight=0``, ``prototypes="sgd"``.
+    """
+
+    name: ClassVar[str] = "prototype"
+
+    # what scores a label, see `PrototypeModel`; `mean` names trained labels better, `sim` taught ones
+    head: Head = "sim"
+    # S is `learned`, or the `cosine` with a learned scale and offset, or `both`, their sum: embeddings are then
+    # trained to point where their label's do, and labels that training never saw are told apart better
+    similarity: Literal["learned", "cosine", "both"] = "learned"
+    # how S(a, b) and S(b, a) become one; `none` keeps S(a, b), prototype first
+    symmetric: Literal["none", "max", "mean"] = "none"
+    hidden: int = 512  # units of a hidden layer of S
+    layers: int = 1  # hidden layers of S, 1 or 2
+    dropout: float = 0.25  # in S, before its output
+    # `mean`, moving means of embeddings; or `sgd`, trained as weights are
+    prototypes: Literal["mean", "sgd"] = "mean"
+    # prototypes begin `normal`, as in the paper, or `uniform` in [0, 1)
+    start: Literal["normal", "uniform"] = "normal"
+    momentum: float = 0.9  # lambda, the share of a prototype that stays in a step that has images of its label
+    # the most images of a label that stand together in a batch, see `GroupedBatches`; 5 in the paper. Fewer leave
+    # room for more labels in a batch, with which few epochs teach more.
+    group: int = 2
+    class_weight: float = 1.0  # of L_class, the cross-entropy of S over the prototypes
+    pair_weight: float = 1.0  # of L_pair, whether two images of a batch have the same label
+    aux_weight: float = 1.0  # of L_aux, the cross-entropy of the dense output layer
+    smoothing: float = 0.2  # of the targets of L_class and L_aux
+    pair_smoothing: float = 0.0  # s > 0 draws the targets of L_pair from [1 - s, 1] and [0, s]
+    margin: float | None = None  # m of AM-softmax in the dense layer, 0.4 in the paper; None is a plain dense layer
+    margin_scale: float = 30.0  # s of AM-softmax
+    lifted: bool = True  # S of labels learnt from examples is brought to the level of trained ones; the paper does not
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.similarity_settings
+        check_range(self, "from 0 to 1", "momentum", "smoothing", "pair_smoothing")
+        weights = {name: getattr(self, name) for name in ("class_weight", "pair_weight", "aux_weight")}
+        if min(weights.values()) < 0 or not any(weights.values()):
+            raise UsageError(f"Weights of the loss must not be negative, and one must be above 0; given {weights}.")
+        check_range(self, "0 or more", "margin")
+        check_range(self, "above 0", "margin_scale")
+        if self.head != "sim" and not self.aux_weight:
+            raise UsageError(
+                f'The head "{self.head}" uses the dense layer, which aux_weight=0 leaves untrained. Use head=sim.'
+            )
+
+    @property
+    def similarity_settings(self) -> SimilaritySettings:
+        """The settings of S."""
+        own = {name: getattr(self, name) for name in ("symmetric", "hidden", "layers", "dropout")}
+        return SimilaritySettings(kind=self.similarity, **own)
+
+    def build(self, spec: Spec) -> PrototypeModel:
+        """Return the untrained model."""
+        return PrototypeModel(spec, self.encoder, self)
+
+    def batches(self, data: TrainData) -> GroupedBatches:
+        """Return the training images in batches of groups, augmented."""
+        plain = super().batches(data)
+        return GroupedBatches(split=plain.split, size=plain.size, augment=plain.augment, group=self.group)
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        """Yield the one stage, then weigh what was learned against the closed form, where there is one.
+
+        It is trained to its end: the similarity also compares pictures, which no closed form does.
+        """
+        assert isinstance(model, PrototypeModel)
+        self.begin(model, data)
+        yield ImageMethod.stage(self, self.name, model, data, self.loss(model))
+        model.fit_statistics(data.train)
+        if model.started:
+            model.weigh(data.val)
+
+    def loss(self, model: PrototypeModel) -> Loss:
+        """Return the loss of a batch; prototypes move before they are compared with.
+
+        Every process compares the whole batch: dropout in S then draws the same numbers in each.
+        """
+
+        def of_batch(batch: Batch) -> dict[str, Tensor]:
+            embeddings = model.encode_images(batch.images).float()
+            every, targets = whole_batch(embeddings, batch)
+            if self.prototypes == "mean" and model.training:  # not while a batch is being attacked
+                model.follow(every, targets, self.momentum)
+            terms = {}
+            if self.class_weight:
+                scores = model.compare(model.prototypes, every).T
+                terms["class"] = self.class_weight * self._choice(scores, targets)
+            if self.pair_weight:
+                noise = None
+                if self.pair_smoothing:  # the same in every process
+                    shape, rng = (len(every), len(every)), batch.rng
+                    noise = self.pair_smoothing * torch.rand(shape, generator=rng.generator, device=rng.device)
+                terms["pair"] = self.pair_weight * pair_loss(model.compare(every, every), targets, noise)
+            if self.aux_weight:
+                scores = self._dense(model, embeddings, batch.targets)
+                terms["aux"] = self.aux_weight * self._choice(scores, batch.targets)
+            return terms
+
+        return of_batch
+
+    def _choice(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(scores.float(), targets, label_smoothing=self.smoothing)
+
+    def _dense(self, model: PrototypeModel, embeddings: Tensor, targets: Tensor) -> Tensor:
+        """Return the scores of the dense layer ``[n, k]``, the true ones less the margin."""
+        if self.margin is None:
+            return model.dense(embeddings)  # type: ignore[no-any-return]
+        cosines = linear(normalize(embeddings, dim=1), normalize(model.dense.weight, dim=1))
+        margins = one_hot(targets, cosines.shape[1]) * self.margin
+        return (cosines - margins) * self.margin_scale
+
+
+def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
+    """Return L_pair, a scalar: binary cross-entropy of pairs of one label and of others, each averaged over its own pairs.
+
+    From S of every ordered pair ``[n, n]``, of which a row's with itself does not count, and targets ``[n]``; ``noise [n, n]``
+    is how far the target of each pair is moved inwards from 1 or 0.
+    """
+    same = targets[:, None] == targets
+    apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+    truth = same.float() if noise is None else torch.where(same, 1 - noise, noise)
+    losses = binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
+    same, different = ((losses * kind).sum() / kind.sum().clamp_min(1) for kind in (same & apart, ~same))
+    return same + different

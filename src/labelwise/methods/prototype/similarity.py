@@ -1,0 +1,186 @@
+"""A learned similarity S(a, b) of two embeddings, and the score of every pair without ever building the pairs.
+
+The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each embedding passes through it once. What is left of a
+pair is leaky(u + v) of two hidden vectors, and with relu(u + v) = max(u, -v) + v
+
+    w.leaky(u + v) = slope w.u + w.v + (1 - slope) w.max(u, -v),
+
+of which only the last term depends on the pair: one maximum into a small buffer and one product with w.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, leaky_relu, linear, normalize
+from torch.utils.checkpoint import checkpoint
+
+from labelwise.support.errors import UsageError
+
+Kind = Literal["learned", "cosine", "both"]
+Symmetric = Literal["none", "max", "mean"]
+Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
+SLOPE = 0.1
+TILE = {"cpu": 2**19, "cuda": 2**24}  # hidden numbers of pairs held at a time; on a CPU few fit its caches best
+KEPT = 2**25  # hidden numbers of pairs up to which training keeps them all; beyond, it computes them again backwards
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySettings:
+    """Which similarity."""
+
+    # `learned` is a network on both embeddings; `cosine` has a learned scale and offset alone; `both` is their
+    # sum, the network then learns what the cosine leaves open
+    kind: Kind = "learned"
+    symmetric: Symmetric = "none"  # how S(a, b) and S(b, a) become one; `none` keeps S(a, b)
+    hidden: int = 512  # the size of a hidden layer
+    layers: int = 1  # one hidden layer, or two
+    dropout: float = 0.25  # before the output
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1 or self.layers not in (1, 2) or not 0 <= self.dropout < 1:
+            raise UsageError(
+                "A similarity has 1 or 2 layers of at least 1 hidden unit, and a dropout from 0 to below 1; "
+                f"given {self.layers} of {self.hidden}, dropout {self.dropout}."
+            )
+        for name, known in (("kind", get_args(Kind)), ("symmetric", get_args(Symmetric))):
+            if getattr(self, name) not in known:
+                raise UsageError(f'"{name}" of a similarity is one of {", ".join(known)}; given {getattr(self, name)}.')
+
+
+class Similarity(nn.Module):
+    """S(a, b) of every pair of two lists of embeddings, larger is more alike; a prototype goes first, an example second.
+
+    ``first`` and ``second`` return all that S needs of an embedding, so that it is computed once for many pairs:
+    ``pairs(first(a), second(b))`` is ``forward(a, b)``.
+    """
+
+    def __init__(self, size: int, settings: SimilaritySettings) -> None:
+        super().__init__()
+        self.size, self.settings = size, settings
+        self.learned, self.cosine = settings.kind != "cosine", settings.kind != "learned"
+        if self.cosine:
+            self.scale, self.offset = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(-5.0))
+        if not self.learned:
+            return
+        h = settings.hidden
+        self.input = nn.Linear(2 * size, h)
+        self.middle = nn.Linear(h, h) if settings.layers == 2 else None
+        self.output = nn.Linear(h, 1)
+
+    @property
+    def first_size(self) -> int:
+        """The size of what ``first`` returns for an embedding."""
+        return self._hidden_size + (self.size if self.cosine else 0)
+
+    @property
+    def _hidden_size(self) -> int:
+        """The part of it that is for the network."""
+        return self.settings.hidden * (1 if self.settings.symmetric == "none" else 2) if self.learned else 0
+
+    def first(self, embeddings: Tensor) -> Tensor:
+        """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
+        return self._needed((0, 1), embeddings)
+
+    def second(self, embeddings: Tensor) -> Tensor:
+        """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
+        return self._needed((1, 0), embeddings)
+
+    def pairs(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
+
+        Memory beyond the result is bounded: without gradients always; with them only the hidden vectors of few pairs are kept.
+        """
+        return self._sum(self._scores, lambda a, b: a @ b.T, first, second)
+
+    def matched(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        first, second = self.first(a), self.second(b)
+        return self._sum(lambda u, v: self._of_sums(u + v), lambda x, y: (x * y).sum(1), first, second)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return S of every pair ``[n, m]`` of embeddings ``[n, d]`` and ``[m, d]``."""
+        return self.pairs(self.first(a), self.second(b))
+
+    def _sum(self, learned: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
+        """Return what the network and the cosine say together, of these two ways to score."""
+        e = self._hidden_size
+        if not self.cosine:
+            return self._each_way(learned, first, second)
+        with torch.autocast(first.device.type, enabled=False):
+            scaled = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
+        return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if self.learned else scaled
+
+    def _needed(self, halves: tuple[int, int], embeddings: Tensor) -> Tensor:
+        """Return what embeddings add to the hidden layer, as the half of its input that comes first here, and their direction."""
+        parts = []
+        if self.learned:
+            weights = self.input.weight.split(self.size, 1)  # type: ignore[no-untyped-call]
+            kept = halves[:1] if self.settings.symmetric == "none" else halves
+            parts = [linear(embeddings, weights[half], None if half else self.input.bias) for half in kept]
+        if self.cosine:
+            parts.append(normalize(embeddings.float(), dim=1))
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+    def _each_way(self, score: Score, first: Tensor, second: Tensor) -> Tensor:
+        """Return S(a, b), or what it and S(b, a) become together."""
+        if self.settings.symmetric == "none":
+            return score(first, second)
+        h = self.settings.hidden
+        there, back = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
+        return torch.maximum(there, back) if self.settings.symmetric == "max" else (there + back) / 2
+
+    def _scores(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
+        wanted = any(t.requires_grad for t in (u, v, self.output.weight, self.output.bias))
+        if self.training or (wanted and torch.is_grad_enabled()):
+            room = max(1, KEPT // max(1, len(v) * u.shape[1]))
+            if len(u) <= room:
+                return self._of_all(u, v)
+            return torch.cat([checkpoint(self._of_all, part, v, use_reentrant=False) for part in torch.split(u, room)])
+        if torch.compiler.is_exporting():  # tiles would fix the number of images
+            return self._of_all(u, v)
+        if self.middle is None:
+            return scores_of_sums(u, v, self.output.weight[0], self.output.bias)
+        out = u.new_empty(len(u), len(v))
+        for rows, columns in tiles(len(u), len(v), u.shape[1], u.device.type):
+            out[rows, columns] = self._of_all(u[rows], v[columns])
+        return out
+
+    def _of_all(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return S ``[n, m]`` by the hidden vectors of all pairs at once."""
+        return self._of_sums(u[:, None] + v)
+
+    def _of_sums(self, sums: Tensor) -> Tensor:
+        """Return S ``[...]`` of the first hidden layer ``[..., h]`` before its activation."""
+        hidden = leaky_relu(sums, SLOPE)
+        if self.middle is not None:
+            hidden = leaky_relu(self.middle(hidden), SLOPE)
+        return self.output(dropout(hidden, self.settings.dropout, self.training))[..., 0]  # type: ignore[no-any-return]
+
+
+def scores_of_sums(u: Tensor, v: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return ``weight.leaky(u_i + v_j) + bias`` of every pair ``[n, m]`` of ``[n, h]`` and ``[m, h]``, without a gradient."""
+    u, v, weight = u.float(), v.float(), weight.float()
+    out = torch.add((SLOPE * (u @ weight) + bias)[:, None], v @ weight)
+    against, rest = -v, (1 - SLOPE) * weight
+    buffer = u.new_empty(0)
+    for rows, columns in tiles(len(u), len(v), u.shape[1], u.device.type):
+        here, there = u[rows], against[columns]
+        size = len(here) * len(there) * u.shape[1]
+        buffer = buffer if len(buffer) >= size else u.new_empty(size)
+        largest = torch.maximum(here[:, None], there, out=buffer[:size].view(len(here), len(there), -1))
+        out[rows, columns] += largest @ rest
+    return out
+
+
+def tiles(n: int, m: int, h: int, device: str) -> Iterator[tuple[slice, slice]]:
+    """Yield rows and columns that together cover all pairs ``[n, m]``; h numbers of each pair fit in a tile."""
+    room = max(1, TILE.get(device, TILE["cpu"]) // h)
+    across = max(1, min(m, room))
+    down = max(1, room // across)
+    for column in range(0, m, across):
+        for row in range(0, n, down):
+            yield slice(row, row + down), slice(column, column + across)

@@ -1,0 +1,91 @@
+"""Clusters of image embeddings: k-means from many starts, embeddings smoothed over their neighbours, linear scores of clusters."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.core.segments import segment_mean
+from labelwise.support.errors import UsageError
+
+CHUNK = 2**24  # numbers of a block of distances
+
+
+class Clusters(NamedTuple):
+    """Centres ``[k, d]``, the cluster of each row ``[n]``, and the mean squared distance to the own centre."""
+
+    centres: Tensor
+    members: Tensor
+    inertia: float
+
+
+def nearest_centres(embeddings: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest centre of each embedding ``[..., n]`` and its squared distance, from ``[n, d]`` and ``[..., k, d]``."""
+    near = embeddings @ centres.mT * 2 - centres.square().sum(-1)[..., None, :]
+    best, where = near.max(-1)
+    return where, (embeddings.square().sum(-1) - best).clamp_min(0)
+
+
+def kmeans(embeddings: Tensor, k: int, generator: torch.Generator, *, starts: int = 10, steps: int = 100) -> Clusters:
+    """Return the clusters of least inertia among several runs of k-means from spread-out starts (k-means++)."""
+    if len(embeddings) < k:
+        raise UsageError(f"{len(embeddings)} images cannot make {k} clusters; give at least as many images as labels.")
+    runs = [_lloyd(embeddings, _spread_out(embeddings, k, generator), steps) for _ in range(starts)]
+    return min(runs, key=lambda one: one.inertia)
+
+
+def _spread_out(embeddings: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """Return k embeddings ``[k, d]`` drawn one after another with the squared distance to those before."""
+    rows = [int(torch.randint(len(embeddings), (), generator=generator))]
+    far = (embeddings - embeddings[rows[0]]).square().sum(1)
+    for _ in range(k - 1):
+        weights = far.double().cpu().cumsum(0)
+        at = torch.rand((), generator=generator, dtype=torch.float64) * weights[-1]
+        rows.append(min(int(torch.searchsorted(weights, at)), len(embeddings) - 1))
+        far = torch.minimum(far, (embeddings - embeddings[rows[-1]]).square().sum(1))
+    return embeddings[rows]
+
+
+def _lloyd(embeddings: Tensor, centres: Tensor, steps: int) -> Clusters:
+    """Return where k-means arrives from these centres; a centre without embeddings moves to the embedding farthest from its own."""
+    k = len(centres)
+    members, far = nearest_centres(embeddings, centres)
+    for _ in range(steps):
+        centres = segment_mean(embeddings, members, k)
+        empty = (torch.bincount(members, minlength=k) == 0).nonzero()[:, 0]
+        if len(empty):
+            centres[empty] = embeddings[far.topk(len(empty)).indices]
+        before = members
+        members, far = nearest_centres(embeddings, centres)
+        if torch.equal(members, before) and not len(empty):
+            break
+    return Clusters(centres, members, float(far.double().mean()))
+
+
+def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
+    """Return the mean of each embedding and its nearest ones, ``count`` in all, of unit length ``[n, d]``.
+
+    What lies between clusters moves apart by it.
+    """
+    few = min(count, len(embeddings))
+    if few <= 1:
+        return embeddings
+    parts = torch.split(embeddings, max(1, CHUNK // len(embeddings)))
+    return normalize(torch.cat([embeddings[(part @ embeddings.T).topk(few).indices].mean(1) for part in parts]), dim=1)
+
+
+def discriminant(embeddings: Tensor, members: Tensor, k: int, *, shrinkage: float = 0.2) -> Tensor:
+    """Return weights and bias ``[k, d + 1]`` of linear scores that tell clusters apart (Fisher's linear discriminant).
+
+    ``shrinkage`` is the share of the covariance inside clusters that is replaced by its mean in all directions.
+    """
+    x = embeddings.double()
+    means = segment_mean(x, members, k)
+    inside = x - means[members]
+    covariance = inside.T @ inside / len(x)
+    level = (covariance.trace() / len(covariance)).clamp_min(1e-12)
+    covariance = (1 - shrinkage) * covariance + shrinkage * level * torch.eye(len(covariance)).to(covariance)
+    weights = torch.linalg.solve(covariance, means.T).T
+    bias = -0.5 * (weights * means).sum(1, keepdim=True)
+    return torch.cat([weights, bias], 1).to(embeddings)

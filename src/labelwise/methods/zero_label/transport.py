@@ -1,0 +1,183 @@
+"""Naming by transport, stages II and III of zero_label (Babu Sam et al., 2022), all restarts trained together.
+
+Stage II brings k centres to the image embeddings by entropic transport. Stage III trains a linear layer so that its scores follow a
+prior over labels, which is transport again; images of one cluster move as one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot, pad
+
+from labelwise.images.dataset import Split
+from labelwise.methods.zero_label.clusters import nearest_centres
+from labelwise.methods.zero_label.label_prior import LabelPrior
+from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.distribution import whole_batch
+from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.stages import Loss, Stage
+
+HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """Stage II of transport naming: centres that entropic transport brings to the embeddings."""
+
+    steps: int = 5000  # of gradient descent
+    batch: int = 1000  # images of a step
+    lr: float = 0.01  # of Adam; 0.1 in the paper, 0.01 in the authors' code
+    epsilon: float = 0.01  # of the transport
+    iterations: int = 1000  # of Sinkhorn's algorithm at most
+    tolerance: float = 1e-4  # how far marginals of the plan may be from where they should be
+    # how the plan is differentiated; `unrolled` is through the iterations, as in the paper
+    gradient: Gradient = "implicit"
+    shared: bool = False  # one clustering for all restarts, so that they differ in stage III alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """Stage III of transport naming: a linear layer whose scores follow the prior."""
+
+    steps: int = 10_000  # of gradient descent
+    batch: int = 500  # images of a step, and samples of the prior
+    lr: float = 1e-5  # of SGD with momentum 0.9 and weight decay 5e-4
+    clip: float = 100.0  # the largest gradient norm of a restart
+    epsilon: float = 0.01  # of the transport (the paper's beta)
+    iterations: int = 700  # of Sinkhorn's algorithm at most
+    tolerance: float = 1e-5  # how far marginals of the plan may be from where they should be
+    # as in `Clustering`; `envelope` is not for a guided loss, as that is no objective of a transport
+    gradient: Gradient = "implicit"
+    guided: bool = True  # images of a cluster move as one (ablations B and C: False)
+    # the layer starts at the centres, or at random (ablations C and D)
+    initial: Literal["clusters", "random"] = "clusters"
+    bias: bool = False  # the layer has one, which starts at random
+
+
+class Restarts(nn.Module):
+    """All restarts of transport naming: what is trained, and each restart's best of it so far.
+
+    Centres are ``[r, k, d]``, of one restart where they are shared; layers ``[r, k, d]``, or ``[r, k, d + 1]`` with a bias.
+    """
+
+    best_centres: Tensor
+    best_heads: Tensor
+    centre_losses: Tensor
+    head_losses: Tensor
+
+    def __init__(
+        self, r: int, k: int, d: int, clustering: Clustering | None = None, matching: Matching | None = None
+    ) -> None:
+        super().__init__()
+        own = 1 if clustering is not None and clustering.shared else r
+        width = d + (matching is not None and matching.bias)
+        self.centres = nn.Parameter(torch.randn(own, k, d))
+        self.heads = nn.Parameter(torch.rand(r, k, width).mul_(2).sub_(1).div_(d**0.5))
+        self.register_buffer("best_centres", torch.zeros(own, k, d))
+        self.register_buffer("best_heads", torch.zeros(r, k, width))
+        self.register_buffer("centre_losses", torch.full((own,), torch.inf))
+        self.register_buffer("head_losses", torch.full((r,), torch.inf))
+
+    def rows(self) -> Tensor:
+        """Return the best layer of each restart, weights and then a bias ``[r, k, d + 1]``."""
+        missing = 1 + self.centres.shape[-1] - self.best_heads.shape[-1]
+        return pad(self.best_heads, (0, missing))
+
+    @torch.no_grad()
+    def keep(self, what: Literal["centre", "head"], losses: Tensor) -> None:
+        """Keep what has the lowest loss so far, each restart for itself, given the losses ``[r]`` of what is there now."""
+        now, best = (self.centres, self.best_centres) if what == "centre" else (self.heads, self.best_heads)
+        lowest = self.centre_losses if what == "centre" else self.head_losses
+        better = losses < lowest
+        best.copy_(torch.where(better[:, None, None], now, best))
+        lowest.copy_(torch.where(better, losses, lowest))
+
+
+def transport_stages(
+    restarts: Restarts, prior: LabelPrior, split: Split, clustering: Clustering, matching: Matching
+) -> Iterator[Stage]:
+    """Yield stages II and III; images of the split are embeddings of unit length ``[n, d]``, its targets are not read."""
+
+    def clusters(batch: Batch) -> dict[str, Tensor]:
+        return {"transport": clustering_losses(restarts, whole_batch(batch.images, batch)[0], clustering).sum()}
+
+    def names(batch: Batch) -> dict[str, Tensor]:
+        return {"transport": matching_losses(restarts, batch, prior, matching).sum()}
+
+    adam = Optimizer(name="adam", lr=clustering.lr, weight_decay=0.0)
+    yield _stage("zero_label clusters", clusters, restarts.centres, (split, clustering), adam)
+    if matching.initial == "clusters":
+        with torch.no_grad():
+            restarts.heads[..., : split.shape[0]] = restarts.best_centres / HEAD_SCALE
+    sgd = Optimizer(name="sgd", lr=matching.lr, momentum=0.9, nesterov=False, weight_decay=5e-4)
+    stage = _stage("zero_label names", names, restarts.heads, (split, matching), sgd)
+    yield replace(stage, clip=lambda heads: clip_each(heads, matching.clip))
+
+
+def _stage(
+    name: str, loss: Loss, trained: nn.Parameter, work: tuple[Split, Clustering | Matching], optimizer: Optimizer
+) -> Stage:
+    """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
+    split, settings = work
+    batches = ShuffledBatches(split=split, size=min(settings.batch, len(split)))
+    epochs, schedule = -(-settings.steps // len(batches)), Schedule(name="constant")
+    return Stage(
+        name=name,
+        loss=loss,
+        parameters=(trained,),
+        batches=batches,
+        epochs=epochs,
+        optimizer=optimizer,
+        schedule=schedule,
+    )
+
+
+def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
+    """Return the loss of stage II of each restart ``[r]`` on a batch of embeddings ``[n, d]``, and keep centres that are the best."""
+    with torch.autocast(embeddings.device.type, enabled=False):
+        centres = restarts.centres
+        near = 2 * centres @ embeddings.T
+        cost = (centres.square().sum(-1)[..., None] + embeddings.square().sum(-1) - near).clamp_min(0)
+        transport = sinkhorn(cost, settings=_solver(settings))
+        losses = transport.objective if settings.gradient == "envelope" else transport.cost
+    restarts.keep("centre", losses.detach())
+    return losses
+
+
+def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, settings: Matching) -> Tensor:
+    """Return the loss of stage III of each restart ``[r]``, and keep heads that are the best (eq. 5, or 4 where not guided)."""
+    embeddings, _ = whole_batch(batch.images, batch)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        heads = restarts.heads
+        costs = prior.costs(pad(embeddings, (0, heads.shape[-1] - embeddings.shape[-1]), value=1.0) @ heads.mT)
+        shares = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
+        transport = sinkhorn(costs, columns=shares, settings=_solver(settings))
+        if not settings.guided:
+            losses = transport.objective if settings.gradient == "envelope" else transport.cost
+        else:
+            members, _ = nearest_centres(embeddings, restarts.best_centres)
+            losses = guided_cost(transport.plan, costs, one_hot(members, heads.shape[1]).to(costs))
+    restarts.keep("head", losses.detach())
+    return losses
+
+
+def guided_cost(plan: Tensor, costs: Tensor, inside: Tensor) -> Tensor:
+    """Return <A A' R, M> of each restart ``[...]`` from R, M ``[..., n, a]`` and A ``[..., n, k]``, which is <A'R, A'M>."""
+    return ((inside.mT @ plan) * (inside.mT @ costs)).sum((-2, -1))
+
+
+@torch.no_grad()
+def clip_each(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Make the gradient ``[r, k, d]`` of each restart no longer than ``most``."""
+    for gradient in (parameter.grad for parameter in parameters if parameter.grad is not None):
+        length = gradient.flatten(1).square().sum(1).sqrt()
+        gradient.mul_((most / (length + 1e-6)).clamp_max(1)[:, None, None])
+
+
+def _solver(settings: Clustering | Matching) -> SinkhornSettings:
+    own = {name: getattr(settings, name) for name in ("epsilon", "iterations", "tolerance", "gradient")}
+    return SinkhornSettings(**own)

@@ -1,0 +1,64 @@
+"""What a reader of a report should beware of: leaks, few images, probabilities that were never fitted."""
+
+from collections.abc import Iterator
+
+from labelwise.core.metrics import wilson
+from labelwise.reporting.case import Case
+from labelwise.reporting.pages import counted, percent
+from labelwise.support.errors import listing
+
+FEW_IMAGES, FEW_OF_LABEL = 100, 5
+KEPT = 0.8  # known images that should not be called unknown, at least
+
+
+def cautions(case: Case) -> list[str]:
+    """Return the warnings of a case in words, the gravest first."""
+    return [*_about_images(case), *_about_probabilities(case)]
+
+
+def _about_images(case: Case) -> Iterator[str]:
+    n, origin = len(case), case.classifier.origin
+    if case.tested.leaked:
+        yield (
+            f"{round(case.tested.leaked * n)} of these {n} images ({percent(case.tested.leaked)}) were used to train "
+            "or calibrate the classifier, so the figures on this page are too good. Report on images of their own."
+        )
+    elif origin.train_hashes is None:
+        yield "The classifier does not know which images it was made from, so leaks could not be looked for."
+    if n < FEW_IMAGES:
+        low, high = map(percent, wilson(case.accuracy, n))
+        yield f"Only {counted(n, 'test image')}: the accuracy may as well be {low} or {high} (95 % interval)."
+    missing = [one.label for one in case.each if not one.images]
+    if missing:
+        yield f"No test image of {counted(len(missing), 'label')}: {listing(missing, 6)}."
+    rare = [one.label for one in case.each if 0 < one.images < FEW_OF_LABEL]
+    if rare and n >= FEW_IMAGES:
+        yield f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}."
+    if case.part.unlabelled:
+        yield f"{case.part.unlabelled} test images have no label and were left out."
+    if case.part.shape != case.classifier.shape:
+        yield (
+            f"The images came as {list(case.part.shape)} and were resized to {list(case.classifier.shape)}; the same pictures, "
+            "read from their files at that size, may be answered otherwise."
+        )
+    if skipped := origin.summary.get("training", {}).get("skipped", 0):
+        yield f"{skipped} files could not be read when it was trained; the training log lists them."
+
+
+def _about_probabilities(case: Case) -> Iterator[str]:
+    summary = case.classifier.origin.summary
+    if "calibration" not in summary:
+        yield "Not calibrated: probabilities were never fitted to held-out images (labelwise calibrate)."
+    words = {"ece": "of the answered label", "answer_ece": "of yes and no answers"}
+    for kind, before in case.calibration.errors_before.items():
+        after = case.calibration.errors_after[kind]
+        if after > max(before, 0.05) and percent(after) != percent(before):
+            error = f"{percent(after)}, not {percent(before)}"
+            yield f"The calibration error {words[kind]} is larger after calibration than before: {error}."
+    if "naming" in summary:
+        yield "It was trained without a label: its probabilities say how far groupings agree, not how often it is right."
+    if case.unknown.limit is None:
+        yield 'It has no rule for "unknown", so it names a label for every picture.'
+    result = case.closed or case.several
+    if result is not None and result.kept < KEPT:
+        yield f'{percent(1 - result.kept)} of these images of known labels are called "unknown".'

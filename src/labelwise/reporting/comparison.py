@@ -1,0 +1,48 @@
+"""Several classifiers on the same test images, side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from labelwise.evaluation.paired import compare_answers
+from labelwise.reporting.case import Case
+from labelwise.reporting.examples import answer_words, small, truth
+from labelwise.reporting.pages import percent
+
+
+def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
+    """Return what the page says of classifiers, the first of which the others are measured against; curves as ``plots`` takes them.
+
+    ``seed`` draws test images again, ``most`` is half of the images to show.
+    """
+    kind = "answer_ece" if cases[0].tested.multilabel else "ece"
+    right = torch.stack([case.right for case in cases])
+    mixed = right.any(0) & ~right.all(0)
+    sure = torch.stack([case.sure for case in cases]).double().mean(0)
+    rows = torch.where(mixed, sure, -1.0).argsort(descending=True, stable=True)[: min(int(mixed.sum()), 2 * most)]
+    errors = [percent(case.calibration.errors_after[kind]) for case in cases]
+    return {
+        "paired": [(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
+        "reliability": [
+            (f"{case.name}: off by {error}", case.calibration.after, i)
+            for i, (case, error) in enumerate(zip(cases, errors, strict=True))
+        ],
+        "det": [
+            (case.name, case.verification.eer, case.verification.curve, i)
+            for i, case in enumerate(cases)
+            if case.verification
+        ],
+        "mixed": int(mixed.sum()),  # how many images some answer right and others wrong
+        "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the surest of these
+    }
+
+
+def _disagreement(cases: Sequence[Case], row: int) -> dict[str, Any]:
+    split = cases[0].tested.split
+    return {
+        "picture": small(split.images[row], split.files[row]),
+        "answers": [(case.name, bool(case.right[row]), answer_words(case, row)) for case in cases],
+        "truth": truth(cases[0], row),
+        "file": split.files[row],
+    }

@@ -1,0 +1,86 @@
+"""Pictures of a report: what the classifier is best and worst at, with heat maps; file names where there are no pictures."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from labelwise.images.sheets import thumbnail
+from labelwise.reporting.case import Case
+from labelwise.reporting.pages import Picture, percent, picture
+from labelwise.support.errors import UnsupportedError
+from labelwise.tasks.explain import explain
+
+SIDE = 112  # of a picture on the page
+
+
+class Example(NamedTuple):
+    """An image and what was said of it: captions and pictures, the answer, whether it is right, the truth, the file."""
+
+    pictures: list[tuple[str, Picture]]
+    answer: str
+    right: bool
+    truth: str
+    file: str
+
+
+def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
+    """Return the best and the worst answers: right and sure, of as many labels as there are; wrong and sure."""
+    right = case.right.tolist()
+    good = [row for row in case.sure.argsort(descending=True, stable=True).tolist() if right[row]]
+    first: dict[str, int] = {}
+    for row in good:
+        first.setdefault(truth(case, row), row)
+    best = list(dict.fromkeys([*first.values(), *good]))
+    wrong = case.sure if case.errors is None else case.errors.sum(1)
+    worst = [row for row in wrong.argsort(descending=True, stable=True).tolist() if not right[row]]
+    return [_example(case, row) for row in best[:most]], [_example(case, row) for row in worst[:most]]
+
+
+def _example(case: Case, row: int) -> Example:
+    file = case.tested.split.files[row]
+    return Example(_pictures(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
+
+
+def _asked(case: Case, row: int) -> list[str]:
+    """Return the label to draw a heat map of, the answered one, and the true one to set it against where it is another.
+
+    Where several may be true, that of the worst answer, or the most probable one where all answers are right.
+    """
+    best = int(case.tested.scores.best[row])
+    if case.errors is not None:
+        return [case.names[best if case.right[row] else int(case.errors[row].argmax())]]
+    return list(dict.fromkeys([case.names[best], case.names[int(case.tested.targets[row])]]))
+
+
+def answer_words(case: Case, row: int) -> str:
+    """Return what was said of an image, in words."""
+    scores = case.tested.scores
+    if not case.tested.multilabel:
+        return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
+    answers = zip(case.names, scores.yes[row].tolist(), strict=True)
+    return ", ".join(name for name, p in answers if p >= 0.5) or "none"
+
+
+def truth(case: Case, row: int) -> str:
+    """Return what is true of an image, in words."""
+    return case.tested.split.select([row]).words(case.tested.labels.names)[0].replace(";", ", ") or "none"
+
+
+def small(image: Tensor, file: str) -> Picture | None:
+    """Return a picture as the page shows it; None where there are features instead."""
+    return (
+        picture(thumbnail(image.cpu(), SIDE), file, "JPEG") if image.ndim == 3 and image.shape[0] in (1, 3, 4) else None
+    )
+
+
+def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
+    """Return the picture and a heat map of what it was taken for, and not for the truth, if the model has one; nothing of features."""
+    scores = case.tested.scores[[row]]
+    plain = small(case.tested.split.images[row], file)
+    if plain is None:
+        return []
+    try:
+        why = explain(scores, *_asked(case, row))
+    except UnsupportedError:
+        return [("the picture", plain)]
+    return [("the picture", plain), (why.title, picture(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]

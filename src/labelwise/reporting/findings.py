@@ -1,0 +1,167 @@
+"""Figures of a report that evaluation does not give as they are: of each label, of probabilities, of "unknown", of the map."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core.metrics import Reliability, reliability
+from labelwise.core.ranking import f1_scores
+from labelwise.core.scores import Scores
+from labelwise.evaluation.closed import ClosedResult
+from labelwise.evaluation.multilabel import MultilabelResult
+from labelwise.evaluation.ordinal import OrdinalResult, evaluate_ordinal, find_order
+from labelwise.evaluation.outliers import OutlierResult, evaluate_outliers
+from labelwise.evaluation.plane import find_plane
+from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.zero_shot import ZeroShotResult, evaluate_zero_shot
+from labelwise.support.errors import DataError
+from labelwise.tasks.calibrate import calibration_errors, uncalibrated
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CalibrationFigures:
+    """Probabilities beside the truth, before and after calibration; errors as ``calibration_errors`` names them."""
+
+    errors_before: Mapping[str, float]
+    errors_after: Mapping[str, float]
+    before: Reliability
+    after: Reliability
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFigures:
+    """One label of the test."""
+
+    label: str
+    images: int
+    accuracy: float | None  # the share of its images that is answered right, or yes where several labels may be true
+    precision: float | None  # the share of its answers that is right
+    mistaken: tuple[str, int] | None = None  # what its images are most often taken for, and how often
+    average_precision: float | None = None  # where several labels may be true
+    f1: float | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnknownFigures:
+    """Outlier scores of the test images ``[n]`` and of strange ones ``[m]``, the limit, and the figures of telling them apart."""
+
+    known: Tensor
+    strange: Tensor | None
+    limit: float | None
+    result: OutlierResult | None
+
+    @property
+    def flagged(self) -> float:
+        """The share of test images beyond the limit."""
+        return 0.0 if self.limit is None else float((self.known > self.limit).double().mean())
+
+
+def answered(tested: Tested) -> tuple[Tensor, Tensor]:
+    """Return of each image whether its answer is right, all of them where several labels may be true; and how sure it was ``[n]``.
+
+    Where several labels may be true, an image is as sure as the least sure of its answers.
+    """
+    if not tested.multilabel:
+        return tested.scores.best.cpu() == tested.targets, tested.scores.probabilities.amax(1).cpu()
+    scores, truths = tested.asked()
+    right = ((scores.yes >= 0.5) == truths).all(1).cpu()
+    return right, torch.maximum(scores.yes, 1 - scores.yes).amin(1).cpu()
+
+
+def answer_errors(tested: Tested) -> Tensor:
+    """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
+    scores, truths = tested.asked()
+    columns = [tested.classifier.labels.index(name) for name in scores.classifier.labels.names]
+    errors = torch.zeros_like(tested.scores.yes)
+    errors[:, columns] = (scores.yes - truths.float()).abs()
+    return errors.cpu()
+
+
+def calibration(tested: Tested, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
+    """Return probabilities beside the truth; the result holds the errors after calibration."""
+    after, truth = tested.asked() if tested.multilabel else tested.labelled()
+    before = uncalibrated(after)
+
+    def bins(scores: Scores) -> Reliability:
+        if tested.multilabel:
+            return reliability(scores.yes.flatten().cpu(), truth.flatten().cpu())
+        sure, chosen = scores.probabilities.max(1)
+        return reliability(sure.cpu(), (chosen == truth).cpu())
+
+    errors_before = calibration_errors(before, truth)
+    errors_after = {kind: getattr(result, kind) for kind in errors_before}
+    return CalibrationFigures(
+        errors_before=errors_before, errors_after=errors_after, before=bins(before), after=bins(after)
+    )
+
+
+def each_label(tested: Tested, several: MultilabelResult | None, counts: Tensor | None) -> tuple[LabelFigures, ...]:
+    """Return the figures of each label, from the result of all where several may be true, else from the confusion ``[k, k]``."""
+    names: tuple[str, ...]
+    more: list[dict[str, Any]]
+    if counts is not None:
+        names, totals = tested.classifier.labels.names, (counts.sum(1), counts.sum(0), counts.diagonal())
+        often, others = (piece.tolist() for piece in counts.clone().fill_diagonal_(0).max(1))
+        more = [{"mistaken": (names[i], n) if n else None} for i, n in zip(others, often, strict=True)]
+    else:
+        assert several is not None
+        scores, truths = tested.asked()
+        names, yes = scores.classifier.labels.names, scores.yes >= 0.5
+        totals, f1 = (truths.sum(0), yes.sum(0), (yes & truths).sum(0)), f1_scores(yes, truths)[1].tolist()
+        present = truths.any(0).tolist()
+        more = [
+            {"average_precision": several.average_precision[name], "f1": f1[i] if present[i] else None}
+            for i, name in enumerate(names)
+        ]
+    return tuple(
+        LabelFigures(
+            label=name,
+            images=images,
+            accuracy=hits / images if images else None,
+            precision=hits / answers if answers else None,
+            **rest,
+        )
+        for name, images, answers, hits, rest in zip(names, *(total.tolist() for total in totals), more, strict=True)
+    )
+
+
+def unknown(known: Scores, strange: Scores | None) -> UnknownFigures:
+    """Return the outlier scores of test images, and how well strange ones are told from them."""
+    rule = known.classifier.familiarity.rule
+    return UnknownFigures(
+        known=known.strangeness.cpu(),
+        strange=None if strange is None else strange.strangeness.cpu(),
+        limit=None if rule is None else rule.limit,
+        result=None if strange is None else evaluate_outliers(known, strange),
+    )
+
+
+def zero_shot(tested: Tested) -> ZeroShotResult:
+    """Return the figures of seen and unseen labels, or raise why there are none."""
+    if tested.multilabel:
+        raise DataError("Several labels may be true of one image, so seen and unseen labels do not compete.")
+    if not tested.classifier.unseen:
+        raise DataError("Every label of this classifier had images; none is known from a description alone.")
+    return evaluate_zero_shot(tested)
+
+
+def ordinal(tested: Tested) -> OrdinalResult:
+    """Return the figures of ordered labels, or raise why there are none."""
+    if tested.multilabel or tested.classifier.calibration.multilabel:
+        raise DataError("Several labels may be true of one image, so there is no level to be off by.")
+    if find_order(tested.classifier, tested.labels) is None:
+        raise DataError("The labels have no order.")
+    return evaluate_ordinal(tested)
+
+
+def plane(tested: Tested) -> Tensor:
+    """Return where labels lie ``[k, 2]``: the two directions in which their embeddings differ most."""
+    points = tested.classifier.label_embeddings.detach().double().cpu().flatten(1)
+    if len(points) < 3 or points.shape[1] < 2:
+        raise DataError(f"{len(points)} labels with embeddings of {points.shape[1]} numbers do not span a plane.")
+    if float(points.std(0).max()) < 1e-12:
+        raise DataError("All label embeddings are the same.")
+    return torch.from_numpy(find_plane("pca").fit_transform(points.numpy()))

@@ -1,0 +1,143 @@
+"""Two plots of labels: which are taken for which (a matrix of counts), and where their embeddings lie (a map with names)."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+from torch import Tensor
+
+from labelwise.reporting.case import Case
+from labelwise.reporting.svg import COLOURS, frame, words
+
+NAMED = 40  # labels up to which the names stand beside the matrix, and each cell says what it holds
+MOST = 15  # confusions that are listed
+COUNTED = 12  # labels up to which counts stand in the cells
+LEVELS = 6
+MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # its size, that of many labels, and how far dots keep from its edge
+MANY, MAPPED = 60, 400  # labels from which it is large, and that are on it, at most
+LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
+
+
+def confusions(case: Case) -> dict[str, Any] | None:
+    """Return which labels of a case are taken for which; None where several may be true.
+
+    Names are in their order where they have one; ``most`` has the true label, what was said, how often, and of how many images.
+    """
+    if case.confusion is None:
+        return None
+    names = case.names if case.ordinal is None else case.ordinal.levels
+    order = [case.classifier.labels.index(name) for name in names]
+    counts = case.confusion[order][:, order]
+    totals, wrong = counts.sum(1).tolist(), counts.clone().fill_diagonal_(0)
+    values, flat = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
+    cells = [(*divmod(cell, len(names)), value) for value, cell in zip(values, flat, strict=True) if value]
+    most = [(names[row], names[column], value, totals[row]) for row, column, value in cells]
+    kinds = int((wrong > 0).sum())
+    return {"names": names, "counts": counts, "most": most, "kinds": kinds, "numbered": len(names) > NAMED}
+
+
+def matrix(counts: Tensor, names: Sequence[str]) -> Markup:
+    """Return counts ``[k, k]`` of true labels (rows) and what was said: the darker, the larger the share of its row."""
+    k, named = len(names), len(names) <= NAMED
+    side = 30 if k <= COUNTED else 15 if named else max(2.0, 480 / k)
+    left = min(150.0, 14 + 6.0 * max(map(len, names))) if named else 40.0
+    top, size = left if named else 28.0, k * side
+    inside = f'<rect class="sheet" x="{left:g}" y="{top:g}" width="{size:g}" height="{size:g}"/>'
+    inside += (_named_cells if named else _cells)(counts, names, (left, top, side))
+    inside += "".join(_names(names, (left, top, side)))
+    inside += words(left - 4, top + size + 16, "true ↓   said →", "end" if named else "start", "soft")
+    title = f"Confusion of {k} labels; the list beside it names the most frequent ones"
+    width = left + size + 8
+    return frame(inside, (width, top + size + 24), title, "plot matrix", (min(width, 620) * 0.8, width * 1.15))
+
+
+def _named_cells(counts: Tensor, names: Sequence[str], corner: tuple[float, float, float]) -> str:
+    """Return cells that say what they hold; ``corner`` is the left, the top and the side of the first."""
+    left, top, side = corner
+    out, totals = "", counts.sum(1).tolist()
+    for row, column in counts.nonzero().tolist():
+        count = int(counts[row, column])
+        share = count / totals[row]
+        x, y = left + column * side, top + row * side
+        title = f"{names[row]} → {names[column]}: {count} of {totals[row]}"
+        out += (
+            f'<rect class="{"fa" if row == column else "fb"}" x="{x + 0.5:g}" y="{y + 0.5:g}" width="{side - 1:g}" '
+            f'height="{side - 1:g}" fill-opacity="{0.12 + 0.88 * share:.2f}"><title>{escape(title)}</title></rect>'
+        )
+        if len(names) <= COUNTED:
+            out += words(x + side / 2, y + side / 2 + 4, str(count), kind="on" if share > 0.5 else "strong")
+    return out
+
+
+def _cells(counts: Tensor, _: Sequence[str], corner: tuple[float, float, float]) -> str:
+    """Return the cells of many labels, those of like shares in one path."""
+    left, top, side = corner
+    levels = (counts.double() / counts.sum(1, keepdim=True).clamp_min(1) * LEVELS).ceil().long()
+    paths: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
+    for row, column in counts.nonzero().tolist():
+        square = f"M{left + column * side:.1f} {top + row * side:.1f}h{side:.1f}v{side:.1f}h-{side:.1f}z"
+        paths[row == column, int(levels[row, column])].append(square)
+    return "".join(
+        f'<path class="{"fa" if right else "fb"}" fill-opacity="{0.25 + 0.75 * level / LEVELS:.2f}" d="{"".join(path)}"/>'
+        for (right, level), path in sorted(paths.items())
+    )
+
+
+def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator[str]:
+    """Yield the names beside and above the cells; of many labels some numbers."""
+    left, top, side = corner
+    k, most = len(names), int((left - 10) / 6.0)
+    if k > NAMED:
+        for i in range(0, k, 10 if k <= 100 else 20 if k <= 200 else k // 10):
+            yield words(left - 5, top + (i + 0.5) * side + 4, str(i + 1), "end")
+            yield words(left + (i + 0.5) * side, top - 6, str(i + 1))
+        return
+    for i, name in enumerate(names):
+        middle, short = (i + 0.5) * side, name if len(name) <= most else name[: most - 1] + "…"
+        yield words(left - 5, top + middle + 4, short, "end")
+        yield f'<text transform="translate({left + middle + 4:.1f} {top - 5:.1f}) rotate(-90)">{escape(short)}</text>'
+
+
+def label_map(points: Tensor, names: Sequence[str], unseen: Collection[str] = ()) -> tuple[Markup, int]:
+    """Return the map of the first labels at points ``[k, 2]``, unseen ones in another colour; and how many names had no room."""
+    points, names = points[:MAPPED], names[:MAPPED]
+    low, high = points.amin(0), points.amax(0)
+    share = (points - low) / (high - low).clamp_min(1e-12)
+    width, height = LARGE_MAP if len(names) > MANY else MAP
+    room = width - 2 * EDGE - 90, height - 2 * EDGE
+    places = [(EDGE + 45 + x * room[0], EDGE + (1 - y) * room[1]) for x, y in share.tolist()]
+    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
+    dots, texts, missing = "", "", 0
+    for (x, y), name in zip(places, names, strict=True):
+        colour = COLOURS[name in unseen]
+        dots += f'<circle class="f{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(name)}</title></circle>'
+        spot = _free_spot((x, y), name, boxes, (width, height))
+        if spot is None:
+            missing += 1
+            continue
+        boxes.append(spot)
+        texts += words(spot[0], spot[3] - 3, name, "start")
+    title = f"A map of {len(names)} labels by their embeddings"
+    wide = (width * 0.8, width * 1.25)
+    return frame(dots + texts, (width, height), title, "plot map", wide), missing
+
+
+Box = tuple[float, float, float, float]
+
+
+def _free_spot(point: tuple[float, float], name: str, boxes: Sequence[Box], size: tuple[int, int]) -> Box | None:
+    """Return a box beside a point where a name fits and covers nothing; None where there is none."""
+    x, y = point
+    wide = LETTER * len(name)
+    above, below, middle = y - 5 - LINE, y + 4, x - wide / 2
+    beside = [(x + 7, y - 7), (x - 7 - wide, y - 7), (middle, above - 2), (middle, below + 2)]
+    corners = [(side, level) for side in (x + 5, x - 5 - wide) for level in (above, below)]
+    for left, top in (*beside, *corners):
+        box = (left, top, left + wide, top + LINE)
+        inside = box[0] >= 2 and box[1] >= 2 and box[2] <= size[0] - 2 and box[3] <= size[1] - 2
+        if inside and all(
+            box[2] <= one[0] or one[2] <= box[0] or box[3] <= one[1] or one[3] <= box[1] for one in boxes
+        ):
+            return box
+    return None

@@ -1,0 +1,45 @@
+"""A page for a person who has no labels: each label with its certainty, size and pictures. One file, no script."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from labelwise.evaluation.naming import ClusterImages, NamedCluster
+from labelwise.images.sheets import thumbnail
+from labelwise.reporting.pages import picture, render
+
+SIDE = 96  # of a picture on the page
+DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and togetherness below, sizes this factor off
+
+
+def naming_page(
+    title: str,
+    clusters: Sequence[NamedCluster],
+    examples: Sequence[ClusterImages],
+    images: Tensor,
+    files: Sequence[str],
+) -> str:
+    """Return the page as HTML, pictures ``[n, c, h, w]`` (bytes) inside it; of features ``[n, d]`` the files are listed.
+
+    Clusters come in the order of the page; ``examples`` has the rows to show of each, by its number.
+    """
+    rows = {row for one in examples for row in one.nearest + one.drawn} if images.ndim > 2 else set()
+    values = {
+        "title": title,
+        "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
+        "pictures": {row: picture(thumbnail(images[row], SIDE), files[row]) for row in rows},
+        "files": files,
+    }
+    return render("naming.html", values)
+
+
+def doubts(one: NamedCluster) -> list[str]:
+    """Return what a person should look at in a cluster, in words; nothing where no figure stands out."""
+    doubtful = {
+        "the name is in doubt": one.certainty < DOUBTFUL,
+        "other groupings divide it differently": one.together < APART,
+        "most other groupings call it something else": not one.answered and one.agreement < one.together / 2,
+        "larger than expected": 0 < OFF * one.share < one.size,
+        "smaller than expected": one.share > 0 and one.size < one.share / OFF,
+    }
+    return [words for words, true in doubtful.items() if true]

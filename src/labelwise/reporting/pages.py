@@ -1,0 +1,85 @@
+"""Pages: templates, each environment into one HTML file. No network; readable on a phone, in the dark and in print."""
+
+import base64
+import io
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from PIL import Image
+
+from labelwise.support.words import FACTS, FIGURES
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Picture(NamedTuple):
+    """An image inside a page: its bytes as an address, words for those who do not see it, and its size."""
+
+    source: str
+    words: str
+    width: int
+    height: int
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return the page that a template makes of these values; whatever they hold is text on it, never HTML."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"at": at, "percent": percent, "three": three, "thousands": thousands, "counted": counted}
+    environment.globals |= {"source": _source, "words": FIGURES, "facts": FACTS}
+    return environment
+
+
+def _source(name: str) -> Markup:
+    """Return a style or a script as it lies beside the templates."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def picture(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "PNG") -> Picture:
+    """Return an image for a page, with words for those who do not see it."""
+    stream = io.BytesIO()
+    image.save(stream, kind, **({"quality": 86, "subsampling": 0} if kind == "JPEG" else {"optimize": True}))
+    data = base64.b64encode(stream.getvalue()).decode()
+    return Picture(f"data:image/{kind.lower()};base64,{data}", words, image.width, image.height)
+
+
+def at(figures: Any, path: str) -> Any:
+    """Return the value in a JSON document at a path of keys such as ``closed.accuracy``; None where there is none."""
+    for key in path.split("."):
+        figures = (figures or {}).get(key)
+    return figures
+
+
+def percent(share: float | None) -> str:
+    """Return a share as per cent with one digit after the point; a dash where there is none."""
+    return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}\u00a0%"
+
+
+def three(value: float | None) -> str:
+    """Return a number with three digits after the point; a dash where there is none."""
+    return "—" if value is None else f"{value:.3f}"
+
+
+def thousands(value: float) -> str:
+    """Return a whole number with its digits in groups of three."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def counted(count: int, what: str) -> str:
+    """Return how many there are of what, in words."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,135 @@
+"""The curves of a report: reliability, outlier scores, seen over unseen labels, errors of pairs, training."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from labelwise.core.detection import DetCurve
+from labelwise.core.metrics import Reliability
+from labelwise.evaluation.zero_shot import ZeroShotResult
+from labelwise.reporting.findings import UnknownFigures
+from labelwise.reporting.pages import percent
+from labelwise.reporting.svg import Axis, Plot, Series, draw, range_of, round_values
+from labelwise.support.words import FIGURES
+
+BARS = 30
+POINTS = 200  # of a curve, at most
+STAGES = 6  # that are drawn, at most
+SHARES = (0, 0.25, 0.5, 0.75, 1)
+ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
+
+
+def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
+    """Return a reliability diagram of bins, with the name and the colour of each; ``several`` labels get a yes or no each."""
+    labels = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
+    ideal = Series(points=[(0, 0), (1, 1)], name="as it should be", colour=5, dashed=True)
+    x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in labels)
+    series = [ideal, *(_bins(*line) for line in lines)]
+    return draw(series, x, y, title="Reliability: how often answers of each probability are right")
+
+
+def _bins(name: str, bins: Reliability, colour: int) -> Series:
+    """Return the full bins; a dot is larger where there are more answers."""
+    full = bins.count > 0
+    points = list(zip(bins.confidence[full].tolist(), bins.accuracy[full].tolist(), strict=True))
+    counts = bins.count[full].tolist()
+    total = max(sum(counts), 1)
+    titles = [f"{c} answers, said {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)]
+    sizes = [2.5 + 7 * (c / total) ** 0.5 for c in counts]
+    return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, titles=titles)
+
+
+def strangeness(figures: UnknownFigures) -> Plot:
+    """Return the histogram of outlier scores with the limit; the last bar holds all beyond it."""
+    kinds = [("test images of known labels", figures.known, 0)]
+    if figures.strange is not None:
+        kinds.append(("strange pictures", figures.strange, 1))
+    limit = None if figures.limit is None else (figures.limit, "unknown →")
+    ordered = sorted(score for _, scores, _ in kinds for score in scores.tolist())
+    usual = ordered[min(len(ordered) - 1, int(0.995 * len(ordered)))]
+    low, high = range_of([ordered[0], usual, *(limit or ())[:1]])
+    series = []
+    for name, scores, colour in kinds:
+        shares = (scores.clamp(low, high).double().histc(BARS, low, high) / len(scores)).tolist()
+        points = [(low + i * (high - low) / BARS, share) for i, share in enumerate(shares)] + [(high, 0.0)]
+        series.append(Series(points=points, name=f"{name} ({len(scores)})", colour=colour, kind="steps"))
+    top = max(y for one in series for _, y in one.points)
+    x = Axis(label=FIGURES["strangeness"], low=low, high=high)
+    y = Axis(label="share of images", high=top * 1.12, form="percent")
+    return draw(series, x, y, title="Histogram of outlier scores with the threshold", limit=limit)
+
+
+def seen_over_unseen(result: ZeroShotResult) -> Plot:
+    """Return the curve of both accuracies for every gap, and where there is none and where the chosen one is."""
+    curve = list(zip(result.curve.unseen.tolist(), result.curve.seen.tolist(), strict=True))
+    without = (result.unseen_without_gap, result.seen_without_gap)
+    chosen = f"chosen gap {result.gap:.3g}"
+    series = [
+        Series(points=curve, name=f"every gap, area {result.area:.3f}"),
+        Series(points=[without], name="no gap", colour=1, kind="dots", sizes=[5]),
+        Series(points=[(result.unseen, result.seen)], name=chosen, colour=2, kind="dots", sizes=[5]),
+    ]
+    x, y = (Axis(label=f"right on labels {FIGURES[kind]}", form="percent", ticks=SHARES) for kind in ("unseen", "seen"))
+    return draw(series, x, y, title="Accuracy on seen labels over accuracy on unseen labels")
+
+
+def det(curves: Sequence[tuple[str, float, DetCurve, int]]) -> Plot:
+    """Return DET curves on axes of normal deviates; of each its name, its equal error rate, itself and its colour."""
+    x, y = (
+        Axis(label=label, low=ERRORS[0], high=ERRORS[-1], ticks=ERRORS, form="percent", probit=True)
+        for label in ("different pairs called the same", "same pairs missed")
+    )
+    series = [one for curve in curves for one in _errors(*curve)]
+    return draw(series, x, y, title="Detection error trade-off of pairs of pictures")
+
+
+def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]:
+    low, high = ERRORS[0], ERRORS[-1]
+    inside = (curve.false_accepts <= high) & (curve.misses <= high)
+    points = list(zip(curve.false_accepts[inside].tolist(), curve.misses[inside].tolist(), strict=True))
+    last = max((i for i, (x, y) in enumerate(points) if x >= low or y >= low), default=-1)
+    points = points[: last + 1]
+    words = f"{name}: {percent(eer)} (EER)" if name else f"{FIGURES['pair_eer']}: {percent(eer)}"
+    return [
+        Series(points=points[:: max(1, len(points) // POINTS)], name=words, colour=colour),
+        Series(points=[(eer, eer)], colour=colour, kind="dots", sizes=[4]),
+    ]
+
+
+def training(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each stage in a training log its name, its loss, and its merit on validation images with the best in words, if any."""
+    stages: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    for entry in log:
+        if "loss" in entry and "epoch" in entry:
+            key = (int(entry.get("stage_number", 0)), str(entry.get("stage", "")))
+            stages.setdefault(key, []).append(entry)
+    return [_stage(name, lines) for (_, name), lines in stages.items()]
+
+
+def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    epochs = [int(line["epoch"]) + 1 for line in lines]
+    x = Axis(
+        label="epoch", low=min(epochs), high=max(epochs), ticks=round_values(min(epochs), max(epochs), 8, whole=True)
+    )
+    kind: Literal["line", "both"] = "both" if len(lines) <= 12 else "line"
+
+    def points(values: Sequence[Any]) -> list[tuple[float, float]]:
+        return [(e, float(v) if isinstance(v, int | float) else math.nan) for e, v in zip(epochs, values, strict=True)]
+
+    def plot(series: Sequence[Series], what: str, title: str) -> Plot:
+        low, high = range_of([y for one in series for _, y in one.points])
+        return draw(series, x, Axis(label=what, low=low, high=high), title=f"{title} of stage {name}")
+
+    losses = [Series(points=points([line["loss"] for line in lines]), name="loss", kind=kind)]
+    terms = list(lines[-1].get("terms", {}))
+    for i, term in enumerate(terms if 1 < len(terms) <= 4 else []):
+        values = points([line.get("terms", {}).get(term) for line in lines])
+        losses.append(Series(points=values, name=term, colour=1 + i, dashed=True))
+    loss = plot(losses, "loss", "Training loss")
+    merits = points([line.get("validation") for line in lines])
+    finite = [(value, -epoch) for epoch, value in merits if math.isfinite(value)]
+    if not finite:
+        return {"name": name, "loss": loss, "merit": None}
+    merit = plot([Series(points=merits, name="validation", colour=2, kind=kind)], "validation", "Validation figure")
+    value, epoch = max(finite)
+    return {"name": name, "loss": loss, "merit": merit, "best": f"{value:.4g} at best in epoch {-epoch:.0f}"}

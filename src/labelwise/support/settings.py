@@ -1,0 +1,209 @@
+"""Settings as plain values and back: frozen dataclasses, JSON, and ``key=value`` words from the shell.
+
+Strict on purpose: an unknown key or a value of the wrong kind is an error that names the nearest valid key.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from labelwise.support.errors import UsageError, listing, suggest
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Return settings as values that JSON can hold."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
+    if isinstance(value, dict):
+        return {name: to_plain(part) for name, part in value.items()}
+    return [to_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Return the settings of class ``kind`` with these values; keys that are not given keep their default."""
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise UsageError(
+                f'No setting "{where}{key}".{suggest(key, known)} Settings: {listing((where + k for k in known), 40)}.'
+            )
+    for f in fields(kind):  # type: ignore[arg-type]
+        if f.init and f.default is MISSING and f.default_factory is MISSING and f.name not in values:
+            raise UsageError(f'There is no "{where}{f.name}", which must be given.')
+    return kind(**{key: _convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
+
+
+def override(settings: T, pairs: Mapping[str, str]) -> T:
+    """Return the settings with values given as text under dotted keys, such as ``optimizer.lr`` = ``0.05``.
+
+    All are changed at once, so that two which must be given together can be.
+    """
+    changed: T = _override(settings, [(key.split("."), text, key) for key, text in pairs.items()])
+    return changed
+
+
+def pairs_of(words: Sequence[str]) -> dict[str, str]:
+    """Return settings given as ``key=value`` words; one that is given twice, with two values, is an error."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f'Settings are given as key=value; given "{word}".')
+        if pairs.setdefault(key, value) != value:
+            raise UsageError(f'Setting "{key}" is given twice, as "{pairs[key]}" and as "{value}". Keep one of them.')
+    return pairs
+
+
+def of_the_run(words: list[str]) -> tuple[str, int]:
+    """Return how steps are to be taken on a GPU, and of how many batches, and take these settings, which are no method's, out of the words."""
+    own = [word for word in words if word.startswith(("run.engine=", "run.accumulate="))]
+    words[:] = [word for word in words if word not in own]
+    pairs = pairs_of(own)
+    count = pairs.get("run.accumulate", "1")
+    if not (count.isascii() and count.isdigit() and int(count)):
+        raise UsageError(f'Setting "run.accumulate" is a number of batches, 1 or more; given "{count}".')
+    return pairs.get("run.engine", "auto"), int(count)
+
+
+def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each dotted key and its value as text."""
+    for f in fields(settings):
+        value = getattr(settings, f.name)
+        if is_dataclass(value):
+            yield from describe(value, f"{prefix}{f.name}.")
+        else:
+            yield f"{prefix}{f.name}", json.dumps(to_plain(value))
+
+
+def brief(record: Any) -> str:
+    """Return a record in a line: arrays by their shape, long texts and lists by their beginning. For ``__repr__``."""
+    return (
+        f"{type(record).__name__}({', '.join(f'{f.name}={_brief(getattr(record, f.name))}' for f in fields(record))})"
+    )
+
+
+def _brief(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if hasattr(value, "dtype") and shape is not None:
+        return f"{str(value.dtype).removeprefix('torch.')} {list(shape)}"
+    if isinstance(value, tuple | list | Mapping) and len(value) > 4:
+        return f"<{len(value)} entries>"
+    return text if len(text := repr(value)) <= 80 else f"<{type(value).__name__}>"
+
+
+def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
+    """Return the settings changed by texts, each under the path and the whole key that were given."""
+    known = [f.name for f in fields(settings) if f.init]
+    kinds = get_type_hints(type(settings))
+    values: dict[str, Any] = {}
+    deeper: dict[str, list[tuple[list[str], str, str]]] = {}
+    for (name, *rest), text, key in changes:
+        if name not in known:
+            every = [k for k, _ in describe(settings)]
+            raise UsageError(f'No setting "{key}".{suggest(key, [*every, *known])} Settings: {listing(every, 40)}.')
+        if rest:
+            deeper.setdefault(name, []).append((rest, text, key))
+        else:
+            values[name] = _convert(_parse(text), kinds[name], key)
+    for name, parts in deeper.items():
+        inner, key = values.get(name, getattr(settings, name)), parts[0][2]
+        if inner is None:
+            part: Any = next((option for option in options_of(kinds[name]) if is_dataclass(option)), None)
+            if part is None:
+                raise UsageError(f'"{key}" has too many parts.')
+            inner = part()
+        if not is_dataclass(inner):
+            raise UsageError(f'Setting "{name}" has no parts; given "{key}".')
+        values[name] = _override(inner, parts)
+    return replace(settings, **values) if values else settings
+
+
+def _parse(text: str) -> Any:
+    """Return what a word from the shell says: JSON where it is JSON, a comma list, or the word itself."""
+    lowered = text.strip().lower()
+    if lowered in ("none", "null", "true", "false"):
+        return {"none": None, "null": None, "true": True, "false": False}[lowered]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return [_parse(part) for part in text.split(",")] if "," in text else text
+
+
+def options_of(kind: Any) -> tuple[Any, ...]:
+    """Return the kinds that a union is made of, or the one kind."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _convert(value: Any, kind: Any, key: str) -> Any:
+    results = (_try(value, option, key) for option in options_of(kind))
+    result = next((result for result in results if result is not MISSING), MISSING)
+    if result is MISSING:
+        raise UsageError(f'Setting "{key}" must be {_words(kind)}; given {json.dumps(value, default=str)}.')
+    return result
+
+
+def _try(value: Any, kind: Any, key: str) -> Any:
+    """Return a value as a kind that is no union, or MISSING where it is none of that kind."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is dict and isinstance(value, Mapping):
+        return {name: _convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
+    if origin is tuple and value is not None:
+        items = value if isinstance(value, list | tuple) else [value]
+        kinds = [args[0]] * len(items) if args[-1] is Ellipsis else args
+        if len(items) == len(kinds):
+            return tuple(_convert(v, k, key) for v, k in zip(items, kinds, strict=True))
+    if origin is not None:
+        return value if origin is Literal and value in args else MISSING
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+        return from_plain(kind, value, f"{key}.")
+    if kind is float and _is_number(value):
+        return value if abs(value) < 2**53 else float(value)  # torch takes no whole number of any length
+    plain = kind is not float and not (kind is int and isinstance(value, bool))
+    return value if kind is Any or (plain and isinstance(value, kind)) else MISSING
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number that a float can be, though not NaN; an infinity means no limit."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max or abs(value) == math.inf
+
+
+def _words(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+    parts = []
+    for option in options_of(kind):
+        if get_origin(option) is Literal:
+            parts.append("one of " + listing(str(a) for a in get_args(option)))
+        elif get_origin(option) is dict:
+            parts.append("a table of names and values")
+        elif get_origin(option) is tuple:
+            parts.append("a list of " + str(getattr(get_args(option)[0], "__name__", "values")) + " values")
+        else:
+            parts.append(names.get(option, f"settings of {getattr(option, '__name__', option)}"))
+    return " or ".join(parts)
+
+
+RANGES: dict[str, Callable[[float], bool]] = {
+    "at least 1": lambda value: value >= 1,
+    "0 or more": lambda value: value >= 0,
+    "above 0": lambda value: value > 0,
+    "from 0 to 1": lambda value: 0 <= value <= 1,
+    "from 0 to below 1": lambda value: 0 <= value < 1,
+    "above 0 and at most 1": lambda value: 0 < value <= 1,
+}
+
+
+def check_range(settings: Any, words: str, *names: str) -> None:
+    """Raise an error unless the settings of these names lie in a range, one of ``RANGES``; None is left open."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not RANGES[words](value):
+            raise UsageError(f'Setting "{name}" must be {words}; given {value}.')

@@ -1,0 +1,120 @@
+"""Can it be written? Asked before the work begins: the place, the room on its disk, and whether another process writes there."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+
+
+def check_writable(target: Path) -> None:
+    """Raise an error unless a file or folder of this name can be written: a folder is made beside it, renamed and removed."""
+    if not target.name or target.name == "..":
+        raise UsageError(f'"{target}" is no name to write to. Give one, such as birds.lw.')
+    try:
+        str(target).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"The name {str(target)!a} is not valid UTF-8. Choose another one.") from None
+    part, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    with _parents(target):
+        try:
+            part.mkdir()
+            part.rename(old)
+        except OSError as error:
+            raise _refusal(target, error) from None
+        finally:
+            for folder in (part, old):
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+@contextmanager
+def _parents(target: Path) -> Iterator[None]:
+    """While open, the folder of the target is there; what had to be made for it and is empty in the end is removed."""
+    missing = [folder for folder in target.parents if not os.path.exists(folder)]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refusal(target, error) from None
+    try:
+        yield
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _refusal(target: Path, error: OSError) -> UsageError:
+    files = [f'"{place}" is a file' for place in target.parents if os.path.isfile(place)]
+    return UsageError(
+        f'Cannot write "{target}": {files[0] if files else error.strerror}. Choose another place, or change the rights there.'
+    )
+
+
+def check_room(place: Path, size: int) -> None:
+    """Raise an error unless the disk of a file or folder, which need not exist yet, has room for so many bytes."""
+    here = next(folder for folder in (place, *place.absolute().parents) if os.path.exists(folder))
+    free = shutil.disk_usage(here).free
+    if free < size:
+        raise StoreError(
+            f'Checkpoints and weights need up to {size / 1e6:,.0f} MB in "{place}", whose disk has {free / 1e6:,.0f} MB left. '
+            "Make room, or choose another place."
+        )
+
+
+def _busy(target: Path, owner: str) -> LabelwiseError:
+    return UsageError(
+        f'Another process ({owner or "its number is not known"}) writes to "{target}" now. Wait until it ends, or choose '
+        "another name."
+    )
+
+
+@contextmanager
+def sole_writer(
+    target: Path, lock: Path | None = None, busy: Callable[[Path, str], LabelwiseError] = _busy
+) -> Iterator[None]:
+    """While open, no other process can open it for the same target: it gets the error that ``busy`` makes, at once.
+
+    ``lock`` is a file, ``.NAME.lock`` beside the target where left out; it is freed when its process ends, in whatever way.
+    """
+    path = lock or target.with_name(f".{target.name}.lock")
+    with _parents(path):
+        file = _open_lock(path, partial(busy, target))
+        try:
+            os.ftruncate(file, 0)
+            os.write(file, str(os.getpid()).encode())
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(file)
+
+
+@contextmanager
+def turn(lock: Path) -> Iterator[None]:
+    """Wait until no other process is inside with the same file, and keep others waiting while open."""
+    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
+    """Return the open lock, which nobody else has."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(file, 32).decode(errors="replace").strip()
+            os.close(file)
+            raise busy(owner) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        os.close(file)  # its owner removed it and ended: a newer one may lie there

@@ -1,0 +1,254 @@
+"""Checkpoints of a training run, and the folder that keeps them."""
+
+import json
+import math
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.images.dataset import TrainData
+from labelwise.images.split.hashes import image_hashes
+from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
+from labelwise.support.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
+from labelwise.support.writable import sole_writer
+from labelwise.train.distribution import is_main_process
+from labelwise.train.stages import Method, Run
+
+CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
+NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
+
+
+OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the folders of the run around this call
+
+
+@contextmanager
+def sole_run(folder: Path | None) -> Iterator[None]:
+    """While open, this run alone writes to its folder, if it has one: another is refused at once. Its own steps open it again.
+
+    The lock lies inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
+    main one has it.
+    """
+    own = OWN.get()
+    if folder is None or not is_main_process() or folder.resolve() in own:
+        yield
+        return
+    token = OWN.set(own | {folder.resolve()})
+    try:
+        with sole_writer(folder, folder / ".lock"):
+            yield
+    finally:
+        OWN.reset(token)
+
+
+@dataclass
+class Progress:
+    """Where training stands: the next step to take, and sums over the steps of this epoch so far."""
+
+    stage: int = 0
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = -1
+    sums: dict[str, float] = field(default_factory=dict)
+
+
+def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
+    """Return what must be the same for a run to be continued."""
+    content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
+    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
+        content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
+    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
+    return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimiser's state as tensors named ``optimizer/<parameter>/<what>``."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"optimizer/{index}/{what}": torch.as_tensor(value)
+        for index, entry in state.items()
+        for what, value in entry.items()
+        if value is not None
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what ``optimizer_tensors`` returned."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in under("optimizer", tensors).items():
+        index, what = name.split("/")
+        state.setdefault(int(index), {})[what] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    # Files keep no memory layout, and a fused optimiser wants that of the parameter.
+    for parameter, entries in optimizer.state.items():
+        for what, tensor in entries.items():
+            if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
+                entries[what] = torch.empty_like(parameter).copy_(tensor)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Return whether a folder holds a run that can be resumed."""
+    return any((folder / name).is_file() for name in (NEWEST, BEFORE))
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Raise an error where a folder holds a run that can be continued."""
+    if has_checkpoint(folder):
+        raise UsageError(
+            f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
+        )
+
+
+def refuse_first_version(folder: Path) -> None:
+    """Raise an error where a folder holds a run of version 0.1, which knew images and settings by other marks and wrote no checksums."""
+    path = folder / NEWEST
+    if path.is_file() and not has_checksum(path):
+        with suppress(StoreError):  # a damaged one may be of any version
+            read_tensors(path)
+            raise UsageError(
+                f"The run in {folder} was begun by version 0.1, and this version cannot continue it. Finish it with version 0.1 "
+                "(this one reads the classifier that it saves), or delete that folder and start again without --resume."
+            )
+
+
+class RunFolder:
+    """The folder of one training run: ``log.jsonl``, the last two checkpoints and each finished stage's weights."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path = path
+        self.identity = dict(identity)
+        self.log = path / "log.jsonl"
+        self._whole = path / NEWEST  # the newest checkpoint that is not damaged
+        self._writing: Future[None] | None = None
+
+    def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> Progress:
+        """Return where to begin; refuse to overwrite a run that can be resumed, or to resume another run."""
+        if not resume:
+            refuse_unfinished(self.path)
+        if has_checkpoint(self.path):
+            refuse_first_version(self.path)
+            progress = self._newest_whole()
+            self._cut_log(progress)
+            return progress
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._start_log(notes)
+        return Progress()
+
+    def _newest_whole(self) -> Progress:
+        """Return where the newest checkpoint that can be read stands, with a warning of what is wrong with others."""
+        faults = []
+        for path in (path for name in (NEWEST, BEFORE) if (path := self.path / name).is_file()):
+            try:
+                identity, progress = self._read_whole(path)
+            except StoreError as fault:
+                faults.append(str(fault))
+                continue
+            self._check_identity(identity)
+            self._whole = path
+            before = f"the checkpoint before it: stage {progress.stage + 1}, epoch {progress.epoch + 1}."
+            for damage in faults if is_main_process() else ():
+                remark = f"{damage} The run in {self.path} goes on from {before}"
+                warnings.warn(remark, LabelwiseWarning, stacklevel=4)
+            return progress
+        raise StoreError(
+            f"The run in {self.path} cannot be resumed. {' '.join(faults)} Put a copy of the folder in its place if there is "
+            f"one, or delete {self.path} and start again without --resume."
+        )
+
+    def _read_whole(self, path: Path) -> tuple[dict[str, Any], Progress]:
+        """Return the identity and the place of a checkpoint, if it and the finished stages before it can be read."""
+        _, about = read_tensors(path)
+        try:
+            identity, progress = about["identity"], Progress(**about["progress"])
+        except (KeyError, TypeError):
+            raise StoreError(f"{path.name} is damaged: it does not say where the run stands.") from None
+        for number in range(progress.stage):
+            read_tensors(self._weights(f"stage-{number}"))
+        return identity, progress
+
+    def _check_identity(self, stored: Mapping[str, Any]) -> None:
+        now = self.identity
+        differences = [key for key in {*stored, *now} if stored.get(key) != now.get(key)]
+        if differences:
+            lines = "; ".join(f"{key}: was {stored.get(key)}, now {now.get(key)}" for key in sorted(differences))
+            raise UsageError(
+                f"The run in {self.path} was started differently, so it cannot be resumed ({lines}). "
+                "Use the same settings and data, or delete that folder to start again."
+            )
+
+    def _cut_log(self, progress: Progress) -> None:
+        """Drop what the log says of epochs that are trained again."""
+        texts = self.log.read_text().splitlines() if self.log.exists() else []
+        entries = [json.loads(text) for text in texts if text.endswith("}")]
+        end = (progress.stage, progress.epoch)
+        self._start_log(each for each in entries if (each.get("stage_number", -1), each.get("epoch", -1)) < end)
+
+    def _start_log(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        write_atomically(self.log, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+
+    def append_log(self, entry: Mapping[str, Any]) -> None:
+        """Append one line to ``log.jsonl``."""
+        with self.log.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def write_meanwhile(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        """Write the checkpoint as it is now; a GPU goes on while another thread does so."""
+        self.finish()
+        if not any(tensor.is_cuda for tensor in tensors.values()):
+            self.write(progress, tensors)
+            return
+        copies = {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in tensors.items()}
+        copied, then = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))  # type: ignore[no-untyped-call]
+        copied.record()
+
+        def write() -> None:
+            copied.synchronize()
+            self._write(then, copies)
+
+        writer = ThreadPoolExecutor(1)
+        self._writing = writer.submit(write)
+        writer.shutdown(wait=False)
+
+    def finish(self) -> None:
+        """Wait until what is being written is there."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        """Write the checkpoint, and keep the one before; a damaged one is not kept."""
+        self.finish()
+        self._write(progress, tensors)
+
+    def _write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        about = {"identity": self.identity, "progress": asdict(progress)}
+        newest = self.path / NEWEST
+        write_tensors(newest, tensors, about, keep=self.path / BEFORE if self._whole == newest else None)
+        self._whole = newest
+
+    def read(self) -> dict[str, Tensor]:
+        """Return the tensors of the checkpoint that the run goes on from."""
+        return read_tensors(self._whole)[0]
+
+    def _weights(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
+
+    def write_weights(self, name: str, model: nn.Module) -> None:
+        """Keep the weights under a name: of a finished stage, which a resumed run passes through, or after some epochs."""
+        write_tensors(self._weights(name), state_tensors("model", model), {})
+
+    def read_weights(self, name: str, model: nn.Module) -> None:
+        """Load the weights that are kept under a name."""
+        model.load_state_dict(under("model", read_tensors(self._weights(name))[0]))

@@ -1,0 +1,339 @@
+"""The one loop: a method yields stages, and every stage of every method is trained here."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core.model import LabelModel
+from labelwise.images.dataset import TrainData
+from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.support.files import state_tensors, under
+from labelwise.support.finite import first_not_finite
+from labelwise.support.interruption import noted
+from labelwise.support.writable import check_room
+from labelwise.train.batches import Shard, mix
+from labelwise.train.checkpoint import (
+    Progress,
+    RunFolder,
+    load_optimizer,
+    optimizer_tensors,
+    run_identity,
+    sole_run,
+)
+from labelwise.train.distribution import (
+    any_process,
+    as_one_batch,
+    choose_device,
+    distributed,
+    is_restarted,
+    of_main_process,
+    process_group,
+)
+from labelwise.train.optimizers import MovingAverage
+from labelwise.train.stages import Method, Run, Stage
+from labelwise.train.step import FEW, RecordedStep, Step
+
+LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
+# Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
+ROOM = 10
+Bar = Callable[[Mapping[str, Tensor], int, float], None]
+
+
+def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[str, Any]]:
+    """Return the trained model and a summary of the run (seconds, device, seed)."""
+    device = choose_device(run.device)
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
+        shard = stack.enter_context(process_group(device))
+        stack.enter_context(sole_run(run.folder))
+        stack.enter_context(tuned_for(device, exact=run.exact))
+        torch.manual_seed(run.seed)
+        data = data.to(device)
+        model = method.build(replace(data.spec, view=method.view)).to(device)
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if run.folder and shard.rank == 0:
+            check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
+        folder = RunFolder(run.folder, run_identity(method, data, run)) if run.folder else None
+        now = folder.start(run.resume or is_restarted(), run.notes) if folder else Progress()
+        if folder:
+            stack.callback(folder.finish)
+        stack.enter_context(as_one_batch(model, shard))
+        loop = _Loop(run, model, device, shard, folder, now)
+        for number, stage in enumerate(method.stages(model, data)):
+            if folder and number < loop.now.stage:
+                folder.read_weights(f"stage-{number}", model)
+            else:
+                loop.train_stage(stage, number)
+            torch.manual_seed(mix(run.seed, number))  # what is drawn between stages, also in a run that is resumed
+        loop.check_weights("at the end of training")
+    model.eval()
+    summary = {"seconds": round(loop.seconds, 2), "device": device.type}
+    summary |= {"engine": loop.engines} if loop.engines else {}
+    return model, {**summary, "processes": shard.world, "seed": run.seed, "torch": torch.__version__}
+
+
+def _seed(device: torch.device, seed: int) -> None:
+    """Seed what torch draws by itself on a device; ``torch.manual_seed`` looks for every kind of device, half a small step long."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+
+
+@contextmanager
+def tuned_for(device: torch.device, *, exact: bool = False) -> Iterator[None]:
+    """While open, what runs on a GPU runs in a stream of its own, as recording asks for, by the fastest kernels of its libraries."""
+    if device.type != "cuda":
+        yield
+        return
+    own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(default)
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, not exact
+    try:
+        with torch.cuda.stream(own):
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+        default.wait_stream(own)
+
+
+def _out_of_patience(stage: Stage, now: Progress) -> bool:
+    return stage.patience is not None and now.best is not None and now.epoch - 1 - now.best_epoch >= stage.patience
+
+
+@dataclass
+class _Loop:
+    """The run, and the stage that it is in: stages hold epochs, epochs steps."""
+
+    run: Run
+    model: LabelModel
+    device: torch.device
+    shard: Shard
+    folder: RunFolder | None
+    now: Progress
+
+    def __post_init__(self) -> None:
+        self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
+        self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
+        self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
+        self.engines: dict[str, str] = {}  # how the steps of each stage were taken on a GPU
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begun
+
+    def train_stage(self, stage: Stage, number: int) -> None:
+        """Train the model, from the checkpoint on where the run is resumed within this stage."""
+        with noted(active=self.folder is not None) as self.signals, _threads(stage.threads):
+            self._begin(stage, number)
+            now, steps = self.now, len(stage.batches)
+            visible = self.run.progress and self.shard.rank == 0
+            with _progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, visible=visible) as bar:
+                while now.epoch < stage.epochs and not _out_of_patience(stage, now):
+                    self._train_epoch(bar)
+                    try:
+                        self._end_epoch()
+                    except KeyboardInterrupt:
+                        if self.folder is None:
+                            raise
+                        raise self._stopped(self.folder) from None
+            if isinstance(self.step, RecordedStep):
+                self.engines[stage.name] = self.step.words
+            if self.average:
+                self.model.load_state_dict(self.average.module.state_dict())
+            if self.best:
+                self.model.load_state_dict(self.best)
+            self.now = Progress(stage=number + 1, seconds=self.seconds)
+            if self.writer:
+                self.writer.write_weights(f"stage-{number}", self.model)
+                self.writer.write(self.now, {})
+
+    def _begin(self, stage: Stage, number: int) -> None:
+        self.stage, self.parameters = stage, [p for p in stage.parameters if p.requires_grad]
+        if not self.parameters or not len(stage.batches):
+            raise UsageError(f'Stage "{stage.name}" has nothing to train: no parameter or no image.')
+        resumed = self.now.stage == number and bool(self.now.epoch or self.now.step)
+        self.now = self.now if resumed else Progress(stage=number)
+        self.optimizer = stage.optimizer.build(self.parameters)
+        loss = distributed(stage.loss, self.parameters, self.shard)
+        step = Step(stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device)
+        step.accumulate = self.run.accumulate if stage.phases == 1 else 1
+        self.step, self.lr, self.ends = self._recorded(step), step.lr, step.ends
+        self.average: MovingAverage | None = None
+        self.best: dict[str, Tensor] = {}  # weights by validation
+        if stage.average is not None:
+            done = self.now.epoch * -(-step.steps // step.accumulate) + self.now.step // step.accumulate
+            self.average = MovingAverage(self.model, stage.average, infinite=self.model.infinite, steps=done)
+        if resumed and self.folder:
+            tensors = self.folder.read()
+            self.model.load_state_dict(under("model", tensors))
+            load_optimizer(self.optimizer, tensors)
+            if self.average:
+                self.average.module.load_state_dict(under("average", tensors))
+            self.best = {name: tensor.to(self.device) for name, tensor in under("best", tensors).items()}
+        elif stage.begins_well:
+            self._validate(-1)
+
+    def _recorded(self, step: Step) -> Step | RecordedStep:
+        """Return the step as the engine takes it."""
+        stage, left = step.stage, step.stage.epochs * step.steps - self.now.epoch * step.steps
+        if self.device.type != "cuda" or self.run.engine == "eager":
+            return step
+        reasons = {
+            "there are several processes": self.shard.world > 1,
+            "gradients are accumulated": step.accumulate > 1,
+            "its steps differ": not stage.recordable,
+            "it is short": left < FEW,
+        }
+        for reason in (reason for reason, holds in reasons.items() if holds):
+            self.engines[stage.name] = f"eager: {reason}"
+            return step
+        recorded = RecordedStep(step)
+        if self.run.engine == "compiled":
+            recorded.compile(self.model)
+        return recorded
+
+    def _consider_compiling(self, seconds: float) -> None:
+        """Compile the image encoder where the time that the stage has left is worth it, after an epoch of so many seconds."""
+        left = (self.stage.epochs - self.now.epoch - 1) * seconds
+        if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and self.step.recorded and left > LONG:
+            self.step.compile(self.model)
+
+    def _train_epoch(self, bar: Bar) -> None:
+        now, stage, steps, begun = self.now, self.stage, len(self.stage.batches), (self.now.step, time.monotonic())
+        sums = {name: torch.tensor(value, device=self.device) for name, value in now.sums.items()}
+        seed = mix(self.run.seed, now.stage, now.epoch)
+        self.model.train()
+        for draw in stage.batches.epoch(seed, now.step, self.shard):
+            # Alike in all processes, and not the seed of the batch's own rng.
+            _seed(self.device, mix(seed, now.step, 0))
+            number = now.epoch * steps + now.step
+            for name, value in self.step.take(draw, number).items():
+                sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
+            ended = self.ends(number)
+            if self.average and ended:
+                self.average.update_parameters(self.model)
+            now.step += 1
+            bar(stage.minimised(sums), now.step, self.lr(number))
+            if self.folder is None or not ended:  # gradients are not kept
+                continue
+            stop = any_process(self.signals.kind is not None, self.device)
+            if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:
+                now.sums = {name: value.item() for name, value in sums.items()}
+                if stop:
+                    raise self._stopped(self.folder)
+                self._save()
+        now.sums = {name: value.item() for name, value in sums.items()}
+        if now.step > begun[0]:
+            self._consider_compiling((time.monotonic() - begun[1]) * steps / (now.step - begun[0]))
+
+    def _end_epoch(self) -> None:
+        """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
+        now, stage = self.now, self.stage
+        means = {name: value / now.step for name, value in now.sums.items()}
+        terms = stage.minimised(means)
+        loss, where = sum(terms.values()), f"in epoch {now.epoch + 1} of stage {stage.name}"
+        if not math.isfinite(loss):
+            raise self._diverged(f"The loss is {loss} {where}")
+        self.check_weights(where)
+        with self.average.inside(self.model) if self.average else nullcontext():
+            merit = self._validate(now.epoch)
+            if self.writer and self.run.snapshots and (now.epoch + 1) % self.run.snapshots == 0:
+                self.writer.write_weights(f"snapshot-{now.stage}-{now.epoch + 1:05d}", self.model)
+        if self.writer:
+            entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": loss, "terms": terms}
+            entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
+            self.writer.append_log({**entry, "validation": merit, "seconds": round(self.seconds, 3)})
+        now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
+
+    def _validate(self, epoch: int) -> float | None:
+        """Return the figure of merit after an epoch, where there is one, and keep the weights if they are the best so far."""
+        if self.stage.validate is None:
+            return None
+        self.model.eval()
+        with torch.no_grad(), self.signals.let_through():
+            merit = of_main_process(self.stage.validate(), self.device)
+        if self.now.best is None or merit > self.now.best:
+            self.now.best, self.now.best_epoch = merit, epoch
+            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        return merit
+
+    def _save(self) -> None:
+        self.saved = time.monotonic()
+        if self.writer is None:
+            return
+        self.check_weights(f"after step {self.now.step} of epoch {self.now.epoch + 1}")
+        self.now.seconds = self.seconds
+        tensors = {**state_tensors("model", self.model), **optimizer_tensors(self.optimizer)}
+        tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
+        tensors |= state_tensors("average", self.average.module) if self.average else {}
+        self.writer.write_meanwhile(self.now, tensors)
+
+    def _stopped(self, folder: RunFolder) -> Interrupted:
+        """Write a checkpoint, and return what the run then ends with."""
+        self._save()
+        folder.finish()
+        return Interrupted(
+            f"Stopped in stage {self.stage.name}, epoch {self.now.epoch + 1} of {self.stage.epochs}. Nothing is lost: the "
+            f"checkpoint is in {folder.path}; continue with the same command and --resume."
+        )
+
+    def check_weights(self, where: str) -> None:
+        """Raise an error where the model holds what is not a finite number, so that it is neither kept nor saved."""
+        bad = first_not_finite(self.model.state_dict(), self.model.infinite)
+        if bad is not None:
+            raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {where}')
+
+    def _diverged(self, what: str) -> LabelwiseError:
+        """Return the error of a run that went wrong; what it kept before stays."""
+        remains = f" What was kept before lies in {self.folder.path}." if self.folder else ""
+        return LabelwiseError(
+            f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
+            f"values, and start again.{remains}"
+        )
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads on a CPU meanwhile; None leaves them as they are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _progress_bar(name: str, epochs: int, steps: int, done: int, *, visible: bool) -> Iterator[Bar]:
+    """Yield a function that takes the sums of the loss terms, the step in this epoch and the learning rate.
+
+    The sums are read from the device a few times a second only, so that the bar does not slow training.
+    """
+    if not visible:
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    words = "[bold]{task.description}[/] epoch {task.fields[epoch]}/" + str(epochs)
+    figures = "loss {task.fields[loss]:.3f}  rate {task.fields[rate]:.4f}"
+    columns = (TextColumn(words), BarColumn(), TextColumn(figures), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+        task = bar.add_task(name, total=epochs * steps, completed=done, epoch=1, loss=float("nan"), rate=0.0)
+        count, last = done, 0.0
+
+        def update(sums: Mapping[str, Tensor], step: int, rate: float) -> None:
+            nonlocal count, last
+            count += 1
+            if count == epochs * steps or time.monotonic() - last > 0.25:
+                last = time.monotonic()
+                loss = sum(value.item() for value in sums.values()) / step
+                bar.update(task, completed=count, epoch=(count - 1) // steps + 1, loss=loss, rate=rate)
+
+        yield update

@@ -1,0 +1,132 @@
+"""Networks of other libraries as backbones: "timm:NAME", "torchvision:NAME", "transformers:PATH", "open_clip:NAME/TAG".
+
+None of these libraries is needed, and each is imported only when asked for. It makes the network; a saved classifier holds
+the weights.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.support.errors import StoreError, UnsupportedError, UsageError, listing, suggest
+from labelwise.train.networks.backbone import Backbone
+from labelwise.train.networks.weights import IMAGENET, Normalisation
+
+CLIP: Final[Normalisation] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+LIBRARIES: Final = ("timm", "torchvision", "transformers", "open_clip")
+HEADS: Final = ("fc", "classifier", "heads", "head")  # what torchvision calls the last layers
+
+
+class Adapter(Backbone):
+    """A network of another library, for colour images ``[n, 3, size, size]``; d is found by trying it on one.
+
+    ``source`` makes the network, with its public weights where asked for.
+    """
+
+    comes_trained = True
+
+    def __init__(self, source: Callable[[bool], Any], size: int, published: Normalisation) -> None:
+        super().__init__(0)
+        self.source, self.size, self.published = source, size, published
+        with torch.device("cpu"):  # not every network can be built without memory
+            self.network: Any = source(False).eval()
+            with torch.no_grad():
+                self.width_out = self(torch.zeros(1, 3, size, size)).shape[1]
+
+    def load_published(self) -> None:
+        """Load the library's public weights."""
+        try:
+            self.network.load_state_dict(self.source(True).state_dict())
+        except Exception as error:  # each library has its own
+            raise StoreError(
+                f"The public weights cannot be had ({error}). Give weights, the path of a file."
+            ) from error
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the last feature maps ``[n, d, h, w]`` of a convolutional network of timm; others have none."""
+        maps = self.network.forward_features(x) if hasattr(self.network, "forward_head") else x
+        if maps.ndim != 4 or maps.shape[1] != self.width_out:
+            raise UnsupportedError(
+                f"{type(self.network).__name__} has no feature maps, so there is no heat map to draw."
+            )
+        return maps
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return features ``[n, d]`` from maps, as the network does."""
+        return self.network.forward_head(maps, pre_logits=True)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features ``[n, d]``."""
+        out = self.network(x)
+        if not isinstance(out, Tensor):  # of transformers: what its pooler makes, else the first token
+            pooled = getattr(out, "pooler_output", None)
+            out = out.last_hidden_state[:, 0] if pooled is None else pooled
+        return out.flatten(1)  # type: ignore[no-any-return]
+
+
+def _network(library: str, name: str, full: bool) -> nn.Module:
+    """Return a network without its last layer; a function of this module, so that an adapter can be pickled."""
+    network: Any
+    match library:
+        case "timm":
+            network = _library("timm").create_model(name, pretrained=full, num_classes=0)
+        case "torchvision":
+            network = _library("torchvision.models").get_model(name, weights="DEFAULT" if full else None)
+            setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
+        case "transformers":
+            models = _library("transformers")
+            about = models.AutoConfig.from_pretrained(name)
+            network = models.AutoModel.from_pretrained(name) if full else models.AutoModel.from_config(about)
+            network = getattr(network, "vision_model", network)
+        case _:
+            own, _, tag = name.partition("/")
+            network = _library("open_clip").create_model(own, pretrained=tag if full else None).visual
+    return network  # type: ignore[no-any-return]
+
+
+def _takes(library: str, name: str) -> tuple[int, Normalisation]:
+    """Return the side of the images that a network takes, and how they are normalised."""
+    match library:
+        case "timm":
+            timm = _library("timm")
+            about = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
+            return about["input_size"][-1], (tuple(about["mean"]), tuple(about["std"]))
+        case "torchvision":
+            return 224, IMAGENET
+        case "transformers":
+            models = _library("transformers")
+            about, pictures = (kind.from_pretrained(name) for kind in (models.AutoConfig, models.AutoImageProcessor))
+            side = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
+            return side, (tuple(pictures.image_mean), tuple(pictures.image_std))
+    network, _, tag = name.partition("/")
+    if not tag:
+        raise UsageError(f'Name the weights too, as in "open_clip:ViT-B-32/openai"; given "open_clip:{name}".')
+    size = _library("open_clip").create_model(network).visual.image_size
+    return size if isinstance(size, int) else size[0], CLIP
+
+
+def build_adapter(library: str, name: str, shape: tuple[int, ...], width: int | None) -> Adapter:
+    """Return the network of this name from another library, without its public weights."""
+    if library not in LIBRARIES:
+        raise UsageError(f'No library "{library}".{suggest(library, LIBRARIES)} Known: {listing(LIBRARIES)}.')
+    if shape[0] not in (1, 3) or width is not None:
+        raise UsageError(f'"{library}:{name}" takes grey or colour images and no width; given {shape}, width {width}.')
+    try:
+        return Adapter(partial(_network, library, name), *_takes(library, name))
+    except (AttributeError, KeyError, OSError, RuntimeError, StopIteration, ValueError) as error:
+        raise UsageError(f'{library} cannot make "{name}" as an image encoder: {error}. Check the name.') from error
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except (ImportError, RuntimeError) as error:
+        package = "open-clip-torch" if name == "open_clip" else name.partition(".")[0]
+        raise UsageError(
+            f'"{package}" cannot be imported ({error}). Install it with torch held fast, or pip may replace torch by '
+            f"another build of several gigabytes: pip install {package} torch=={torch.__version__}."
+        ) from error

@@ -1,0 +1,69 @@
+"""What every image backbone is: a network that turns images into embeddings and knows no task."""
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelwise.support.errors import UnsupportedError
+from labelwise.train.networks.weights import Normalisation
+
+
+class Backbone(nn.Module, ABC):
+    """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``."""
+
+    # how images must be normalised for its public weights; None where there are none
+    published: Normalisation | None = None
+    comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
+    size: int | None = None  # the side of the images that these were trained on; None takes images as they are
+    waveforms: bool = False  # whether it takes sound [n, samples] in place of images
+
+    def __init__(self, width_out: int) -> None:
+        super().__init__()
+        self.width_out = width_out  # d, the size of an embedding
+
+    @abstractmethod
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the last convolutional feature maps ``[n, d, h, w]``."""
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]``: the mean of each map."""
+        return maps.mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]``."""
+        return self.pool(self.maps(x))
+
+    def load_published(self) -> None:
+        """Load the public weights."""
+        raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
+
+
+class _Thinning(nn.Conv2d):
+    """A convolution of single pixels with a stride, on CPUs over those pixels alone.
+
+    It is the same map. But there the gradient of torch's own (2.13) writes beyond its memory where there are eight channels
+    or fewer, last in memory, and many images.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return ``[n, out, h', w']`` from ``[n, channels, h, w]``."""
+        if input.device.type != "cpu":
+            return super().forward(input)
+        down, right = self.stride
+        return F.conv2d(input[:, :, ::down, ::right], self.weight, self.bias)
+
+
+def convolution(channels: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """Return a convolution without bias that keeps the map's side at stride 1."""
+    kind = _Thinning if kernel == 1 and stride > 1 else nn.Conv2d
+    return kind(channels, out, kernel, stride, kernel // 2, bias=False)
+
+
+def initialise(module: nn.Module) -> None:
+    """Draw convolutions from a normal distribution scaled by their fan-out (Kaiming); biases become zero."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

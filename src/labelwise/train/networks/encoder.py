@@ -1,0 +1,97 @@
+"""Settings of an image encoder: which network, from which weights, trained or frozen."""
+
+import math
+from dataclasses import dataclass, replace
+
+from labelwise.images.view import WHOLE, View
+from labelwise.support.errors import UsageError
+from labelwise.train.networks.backbones import ON_FEATURES, build_backbone
+from labelwise.train.networks.efficientnet import EfficientNetLite0
+from labelwise.train.networks.image_encoder import ImageEncoder
+
+PRETRAINED = "efficientnet_lite0"
+DEFAULT_SIDE = 64  # of pictures for a network that is trained from scratch
+LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """Which image encoder: what turns a picture into numbers. The first thing to change where accuracy is too low."""
+
+    # a network by name: convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME ...; "auto" is "efficientnet_lite0"
+    # where it is frozen, else a small one. Larger ones see more and take longer.
+    backbone: str = "auto"
+    width: int | None = None  # the backbone's base width; None is the published one, a smaller one is quicker
+    code_size: int | None = None  # how many numbers a picture becomes; None is what the backbone makes
+    # a .safetensors file of the backbone's weights; None starts from the public ones where the backbone brings them
+    # (efficientnet_lite0 and those of other libraries), else at random
+    weights: str | None = None
+    # the backbone keeps these weights: each training image is encoded once, and only what follows is trained
+    frozen: bool = False
+    size: int | None = None  # another name of `View.size`, the side that the backbone sees
+
+    def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> ImageEncoder:
+        """Return a new image encoder with these settings, for images of a shape that are seen so.
+
+        Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
+        without. One whose own weights are ``to_publish`` is normalised as public ones are.
+        """
+        view = self.sized(view)
+        if view.size is not None and len(shape) == 1:
+            raise UsageError(f"The encoder's size is a side of images in pixels; given {view.size} for {shape}.")
+        frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
+        name = PRETRAINED if self.backbone == "auto" and frozen else self.backbone
+        seen = view.seen(shape)
+        largest = max(shape, seen, key=math.prod)
+        if math.prod(largest) > LARGEST:
+            raise UsageError(f"An image has at most {LARGEST} numbers; given {largest}.")
+        backbone = build_backbone(name, seen, self.width)
+        trained = backbone.comes_trained or self.weights is not None
+        fixed = backbone.published if trained or to_publish else None
+        if fixed and not backbone.comes_trained and shape[0] == 1:  # grey images fill all channels
+            backbone = build_backbone(name, (len(fixed[0]), *seen[1:]), self.width)
+        if frozen and not trained:
+            raise UsageError(
+                f'A frozen "{name}" would keep its random weights. Give weights, the path of a .safetensors file, or '
+                'choose "efficientnet_lite0", which brings its own.'
+            )
+        view = replace(view, size=view.size or backbone.size)
+        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, view=view)
+        if trained:
+            encoder.load_weights(self.weights)
+        return encoder
+
+    def check(self, side: int, view: View = WHOLE) -> None:
+        """Raise an error where it cannot be built for pictures of a side, or its weights cannot be loaded: before these are read."""
+        if self.backbone not in ("auto", *ON_FEATURES) or self.weights is not None:
+            self.build((3, side, side), view).check_weights()
+
+    def sized(self, view: View) -> View:
+        """Return a view with the side that is set here, which must not contradict its own."""
+        if None not in (self.size, view.size) and self.size != view.size:
+            raise UsageError(
+                f"encoder.size={self.size} and view.size={view.size} are both the side that the network sees. Keep one of them."
+            )
+        return view if self.size is None else replace(view, size=self.size)
+
+    def side(self, view: View = WHOLE) -> int | None:
+        """Return the side that pictures are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
+        name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
+        size = self.sized(view).size
+        if size is None and name == PRETRAINED:
+            size = EfficientNetLite0.size
+        elif size is None and ":" in name:  # the others bring no weights
+            size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
+        return None if size is None else view.side(size)
+
+
+def pretrained_encoder() -> Encoder | None:
+    """Return the encoder for a person's own pictures where nothing else is asked for; None where it is not installed."""
+    from labelwise.train.networks.efficientnet import is_installed
+
+    return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
+
+
+def side_for(encoder: Encoder | None, view: View = WHOLE) -> int:
+    """Return the side in pixels that a person's own pictures are read at for an encoder; None trains one from scratch."""
+    return (encoder or Encoder()).side(view) or view.side(DEFAULT_SIDE)

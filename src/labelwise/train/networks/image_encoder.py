@@ -1,0 +1,266 @@
+"""The image encoder: normalisation, a backbone, and a projection where another code size is wanted.
+
+Normalisation and backbone are the trunk, what follows is the finish: ``embeddings = finish(trunk(images))``. A frozen trunk is
+never trained, so its features can be computed once and finished many times.
+"""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from labelwise.core.model import as_float
+from labelwise.encoders.runtime import PIECE, Network, Runtime, side_by_side
+from labelwise.images.streams import by_shares, stream_of
+from labelwise.images.view import WHOLE, View
+from labelwise.support.cache import digest, is_on
+from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.support.progress import shown
+from labelwise.train.networks.backbone import Backbone
+from labelwise.train.networks.kept import Kept, cached_features
+from labelwise.train.networks.spread import spread
+from labelwise.train.networks.weights import Normalisation, load_weights
+
+QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
+CACHE = "earlier commands (feature cache)"  # in place of a runtime, where no image was encoded
+FORM = 1  # of features in the cache; another one where the same weights make others
+LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
+
+
+class ImageEncoder(nn.Module):
+    """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into embeddings ``[n, d]``.
+
+    Channels and features are shifted and scaled by what ``fit_normalisation`` finds. A waveform is brought to one loudness instead, a
+    root mean square of 1: a sample at one place of a recording means nothing that others at that place share.
+
+    Args:
+        backbone: what follows normalisation.
+        shape: of one image, ``(c, h, w)``, or ``(a,)`` for precomputed features.
+        code_size: d; a linear layer follows the backbone where its own size differs. None: the backbone's size.
+        fixed: mean and std that stay as they are, because the backbone's weights were made with them; one-channel images
+            are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
+        frozen: the trunk is never trained; ``fit_features`` standardises what it makes, before the projection.
+        view: how images of the shape are seen; others are only brought to its size.
+    """
+
+    mean: Tensor  # subtracted from each channel [c] (or feature [a]); 0 until `fit_normalisation`
+    std: Tensor  # divides each channel [c] (or feature [a]); 1 until `fit_normalisation`
+    feature_mean: Tensor
+    feature_std: Tensor
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        shape: tuple[int, ...],
+        code_size: int | None = None,
+        *,
+        fixed: Normalisation | None = None,
+        frozen: bool = False,
+        view: View = WHOLE,
+    ) -> None:
+        super().__init__()
+        if code_size is not None and code_size < 1:
+            raise UsageError(f"The code size must be at least 1; given {code_size}.")
+        self.shape = shape
+        self.view = view
+        self.frozen = frozen
+        # whether nothing before `finish` is trained, as with a frozen trunk or precomputed features
+        self.untrained = frozen or (len(shape) == 1 and not backbone.waveforms)
+        self.fixed = fixed is not None or backbone.waveforms
+        self.backbone = backbone
+        self.code_size = backbone.width_out if code_size is None else code_size  # d
+        self.project: nn.Module = nn.Identity()
+        if self.code_size != backbone.width_out:
+            self.project = nn.Linear(backbone.width_out, self.code_size)
+        channels = 1 if backbone.waveforms else shape[0]
+        self.register_buffer("mean", torch.zeros(channels) if fixed is None else torch.tensor(fixed[0]))
+        self.register_buffer("std", torch.ones(channels) if fixed is None else torch.tensor(fixed[1]))
+        if frozen:
+            self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
+            self.register_buffer("feature_std", torch.ones(backbone.width_out))
+            self.backbone.requires_grad_(False).eval()
+        self.tuning = False  # whether a frozen backbone is being trained all the same
+        self._missing: LabelwiseError | None = None
+        self._encoded = Kept()
+        self.runtime = Runtime()  # what a backbone that is not being trained is run by
+        self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
+
+    def load_weights(self, path: str | None) -> None:
+        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use.
+
+        Where the encoder is built without memory (on torch's "meta" device) there is nothing to load them into.
+        """
+        if self.mean.is_meta:
+            return
+        try:
+            if path is None:
+                self.backbone.load_published()
+            else:
+                load_weights(self.backbone, path)
+        except LabelwiseError as error:
+            self._missing = error
+
+    def check_weights(self) -> None:
+        """Raise the error of weights that could not be loaded."""
+        if self._missing is not None:
+            raise self._missing
+
+    def _loaded(self, _: object) -> None:
+        self._missing = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Return self in training mode, or not; a frozen backbone never is, nor are batch norms that came with public weights."""
+        super().train(mode)
+        for module in self.backbone.modules() if self.frozen or self.backbone.comes_trained else ():
+            if self.frozen or isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.training = False
+        return self
+
+    def tune(self, on: bool) -> None:
+        """Let the weights of a frozen backbone be trained, with batch norms as they are, or no longer; features made before are forgotten."""
+        self.backbone.requires_grad_(on)
+        self.tuning, self._encoded = on, Kept()
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
+        if self.backbone.waveforms:
+            return x / x.square().mean(1, keepdim=True).sqrt().clamp_min(QUIET)
+        channels = (-1, *[1] * (len(self.shape) - 1))
+        return (x - self.mean.view(channels)).div_(self.std.view(channels))
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
+        self.check_weights()
+        size = self.view.size
+        if self.view.crop is not None and x.shape[1:] == self.shape:
+            x = self.view.centre(x)
+        if size is not None and x.shape[2:] != (size, size):
+            x = interpolate(x, (size, size), mode="bicubic", antialias=True).clamp(0, 1)
+        return self.normalise(x)
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether a mirror image is seen, too: never by what is being trained."""
+        return self.view.mirror and not self.tuning and (self.frozen or not self.training)
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the backbone's feature maps ``[n, d_backbone, h, w]`` of images in [0, 1], without their mirror images."""
+        return self.backbone.maps(self.prepare(x))
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]`` from feature maps."""
+        return self.finish(self.backbone.pool(maps))
+
+    def trunk(self, x: Tensor) -> Tensor:
+        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; one that is not being trained takes a few at a time."""
+        trains = self.training or torch.is_grad_enabled() or x.device.type == "cpu"
+        if (trains and not self.frozen) or self.tuning or x.requires_grad or torch.compiler.is_exporting():
+            return self._seen(self.prepare(x), self.backbone)
+        features = []
+        for part in torch.split(x, PIECE.get(x.device.type, 8)):
+            images = self.prepare(part)
+            features.append(self._seen(images, self.runtime.network(self.backbone, images)))
+        return features[0] if len(features) == 1 else torch.cat(features)
+
+    def _seen(self, x: Tensor, network: Network) -> Tensor:
+        """Return the features that a network makes of what it takes, and of the mirror image where that counts, too."""
+        features = network(x)
+        return (features + network(x.flip(3))) / 2 if self.mirrors else features
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
+        if self.frozen:
+            features = (features - self.feature_mean) / self.feature_std
+        if self.untrained:
+            features = features * (LENGTH * self.backbone.width_out**-0.5)
+        return self.project(features)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
+        return self.finish(x if self.made_by_trunk(x) else self.trunk(x))
+
+    def made_by_trunk(self, x: Tensor) -> bool:
+        """Return whether these are features of images, not images (nor the features an identity backbone takes)."""
+        return x.ndim == 2 and len(self.shape) == 3
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
+
+        For a frozen trunk they are kept as long as the images are, so a second call costs nothing. A bar on standard
+        error shows progress where a person looks at it.
+        """
+        if self.made_by_trunk(images):
+            return images
+        if self.frozen and images in self._encoded:
+            return self._encoded[images]  # type: ignore[no-any-return]
+        stream = stream_of(images) if self.frozen else None
+        if stream is not None:
+            features = self.survey(images)
+            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
+        else:
+            features = by_shares(images, self._made)
+        if self.frozen:
+            self._encoded[images] = features
+        return features
+
+    def survey(self, images: Tensor) -> Tensor:
+        """Return the features of images that are never kept, made once for each; zeros where one cannot be read."""
+        stream = stream_of(images)
+        assert stream is not None
+        rows: Tensor = images.rows  # type: ignore[attr-defined]
+        return stream.features(self.owner(), rows, self._made, self.backbone.width_out).to(self.mean.device)
+
+    def _made(self, images: Tensor) -> Tensor:
+        on_cpu = self.mean.device.type == "cpu"
+        if not (self.frozen and images.dtype == torch.uint8 and on_cpu and is_on() and len(images)):
+            return self._computed(images)
+        self.check_weights()
+        features = cached_features(images, self.owner(), type(self.backbone).__name__, self._computed)
+        self.runtime.used = self.runtime.used or CACHE
+        return features
+
+    def _computed(self, images: Tensor) -> Tensor:
+        """Return the trunk's features of images, a few at a time."""
+        was_training, device = self.training, self.mean.device
+        parts = torch.split(images, PIECE.get(device.type, 8)) if len(images) else ()
+        self.eval()
+        self.runtime.expect(len(images))
+
+        def encoded(part: Tensor) -> Tensor:
+            return self.trunk(as_float(part.to(device))).float()
+
+        try:
+            rows = list(shown(side_by_side(encoded, parts, device), len(parts), "Encoding images"))
+        finally:
+            self.train(was_training)
+        return torch.cat(rows) if rows else torch.empty(0, self.backbone.width_out, device=device)
+
+    def owner(self) -> bytes:
+        """Return what is the same for encoders that make the same features: their weights, and how they see images."""
+        seen = (type(self.backbone).__name__, self.shape, self.view.size, self.view.crop, self.view.mirror, FORM)
+        state = [*self.backbone.state_dict().items(), ("mean", self.mean), ("std", self.std)]
+        parts = [part for name, each in state for part in (name.encode(), each.contiguous().cpu().numpy().tobytes())]
+        return digest(repr(seen).encode(), *parts)
+
+    def fit_normalisation(self, images: Tensor) -> None:
+        """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
+
+        Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std.
+        """
+        self.check_weights()
+        if self.fixed:
+            return
+        if tuple(images.shape[1:]) != self.shape or not len(images):
+            raise UsageError(
+                f"Normalisation needs at least one image of shape {list(self.shape)}; given {list(images.shape)}."
+            )
+        unit = 255 if images.dtype == torch.uint8 else 1
+        for buffer, value in zip((self.mean, self.std), spread(images, unit), strict=True):
+            buffer.copy_(value / unit)
+
+    def fit_features(self, features: Tensor) -> None:
+        """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
+        for buffer, value in zip((self.feature_mean, self.feature_std), spread(features, 1), strict=True):
+            buffer.copy_(value)

@@ -1,0 +1,126 @@
+"""Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import PARAM_LIST, AveragedModel
+
+from labelwise.support.errors import UsageError
+from labelwise.train.muon import Muon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """Which optimiser, and its settings; ``lr`` is the largest rate the schedule reaches."""
+
+    # the published choice of a method; ``adamw`` for transformers; ``muon`` for convolutions trained from nothing in few epochs
+    name: Literal["sgd", "adam", "adamw", "muon"] = "sgd"
+    lr: float = (
+        0.1  # the first to try where training fails: a third where the loss jumps, three times where it hardly falls
+    )
+    momentum: float = 0.9  # of ``sgd`` and ``muon``: how much of the last step is kept; rarely worth a change
+    nesterov: bool = True  # of ``sgd`` and ``muon``: look ahead before a step; rarely worth a change
+    weight_decay: float = 5e-4  # how fast weights shrink; more where training is much better than validation
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
+        kinds: dict[str, Callable[..., torch.optim.Optimizer]]
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
+        if self.name not in kinds:
+            raise UsageError(f'Unknown optimiser "{self.name}". Choose sgd, adam, adamw or muon.')
+        weights = list(parameters)
+        fused = bool(weights) and all(p.is_cuda for p in weights)
+        own: dict[str, bool | float] = {"capturable": fused}  # its count of steps lies where a recorded step finds it
+        if self.name in ("sgd", "muon"):
+            own = {"momentum": self.momentum, "nesterov": self.nesterov and self.momentum > 0}
+        return kinds[self.name](weights, lr=self.lr, weight_decay=self.weight_decay, fused=fused, **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How the learning rate changes: a pure function of the step, so a resumed run needs no state of it."""
+
+    # ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero), ``onecycle`` (up over
+    # the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a straight line over the
+    # first ``steps`` steps, then down as one over the square root of the step)
+    name: Literal["constant", "step", "cosine", "onecycle", "noam"] = "onecycle"
+    drops: tuple[int, ...] = ()  # of ``step``: the epochs at which the rate falls
+    factor: float = 0.2  # of ``step``: what it is multiplied by then
+    warmup: float = (
+        0.3  # of ``onecycle``: the share of the run in which the rate rises; more where it starts unsteadily
+    )
+    steps: int = 4_000  # of the way up of ``noam``
+
+    def __post_init__(self) -> None:
+        if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):
+            raise UsageError(f'Unknown schedule "{self.name}". Choose constant, step, cosine, onecycle or noam.')
+        if self.steps < 1:
+            raise UsageError(f"The way up of a schedule takes at least one step; given {self.steps}.")
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
+
+    def lr_factor(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Return what the full learning rate is multiplied by at a step of the run."""
+        total = steps_per_epoch * epochs
+        if self.name == "step":
+            return self.factor ** sum(step >= drop * steps_per_epoch for drop in self.drops)
+        if self.name == "noam":
+            return min((step + 1) / self.steps, math.sqrt(self.steps / (step + 1)))
+        if self.name == "cosine":
+            return _between(1.0, 0.0, step / total)
+        if self.name == "onecycle":
+            peak = self.warmup * total - 1
+            if step < peak:
+                return _between(1 / 25, 1.0, step / peak)
+            return _between(1.0, 1 / 25e4, min(1.0, (step - peak) / max(1e-9, total - 1 - peak)))
+        return 1.0
+
+
+class MovingAverage(AveragedModel):
+    """A moving average of a model's weights and statistics, which often answers better than the last step.
+
+    It begins at the weights there are. Early on less of it stays, at most ``n / (9 + n)`` at step n, so that the start of
+    training is soon forgotten. Whole numbers, and what may be infinite, are the model's own.
+    """
+
+    def __init__(self, model: nn.Module, decay: float, *, infinite: Collection[str] = (), steps: int = 0) -> None:
+        if not 0 <= decay < 1:
+            raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {decay}.")
+        super().__init__(model, multi_avg_fn=self._follow, use_buffers=True)
+        self.decay, self.infinite = decay, infinite
+        self.n_averaged.fill_(1 + steps)  # torch's own would begin at the weights after the first step
+
+    def _follow(self, average: PARAM_LIST, now: PARAM_LIST, _: Tensor | int) -> None:
+        n = int(self.n_averaged)  # lies on the CPU; reading the count that torch hands over would wait for the device
+        if average[0].is_floating_point():
+            torch._foreach_lerp_(average, now, 1 - min(self.decay, n / (9 + n)))
+        else:
+            torch._foreach_copy_(average, now)
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Move towards the model's weights after a step."""
+        super().update_parameters(model)
+        average, now = self.module.state_dict(), model.state_dict()
+        for name in self.infinite:
+            average[name].copy_(now[name])
+
+    @contextmanager
+    def inside(self, model: nn.Module) -> Iterator[None]:
+        """Give a model the average as its weights for a while."""
+        own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        model.load_state_dict(self.module.state_dict())
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)
+
+
+def _between(start: float, end: float, share: float) -> float:
+    """Return the value a share of the way along half a cosine wave."""
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

@@ -1,0 +1,132 @@
+import pytest
+import torch
+from torch import Tensor
+
+from labelwise.core.classifier import Classifier, Origin, bind
+from labelwise.images.describe.labels import Labels
+from labelwise.images.split.hashes import image_hashes
+from labelwise.support.errors import UnsupportedError, UsageError
+from tests.changed import exact
+from tests.plain import ABC, Pixels, plain_classifier
+
+
+class NeedsTexts(Pixels):
+    reads = ("texts",)
+
+
+class Together(Pixels):
+    fitted_together = True
+
+
+@pytest.fixture
+def classifier() -> Classifier:
+    return plain_classifier()
+
+
+def test_scores_apply_scale_and_offset(classifier: Classifier) -> None:
+    images = torch.rand(5, 3, 2, 2)
+    means = images.mean((2, 3))
+    torch.testing.assert_close(
+        exact(classifier, images).log_odds, means * torch.tensor([1.0, 2, 3]) + torch.tensor([0.0, 1, 2])
+    )
+    torch.testing.assert_close(classifier.encode(images, batch=2), classifier.encode(images))
+
+
+def test_bytes_and_floats_score_alike(classifier: Classifier) -> None:
+    images = torch.randint(0, 256, (4, 3, 2, 2), dtype=torch.uint8)
+    torch.testing.assert_close(exact(classifier, images).log_odds, exact(classifier, images.float() / 255).log_odds)
+    assert torch.equal(classifier.scores(images).log_odds, classifier.scores(images.float() / 255).log_odds)
+
+
+def test_select_add_remove_return_new_classifiers(classifier: Classifier) -> None:
+    images = torch.rand(4, 3, 2, 2)
+    before = exact(classifier, images).log_odds
+    assert torch.equal(exact(classifier.select(["c", "a"]), images).log_odds, before[:, [2, 0]])
+    added = classifier.add(classifier.labels.add("d"), torch.tensor([1.0, 1, 1]))
+    assert added.labels.names == ("a", "b", "c", "d")
+    assert float(added.calibration.scale[3]) == 2.0
+    assert float(added.calibration.offset[3]) == 1.0
+    assert classifier.labels.names == ("a", "b", "c")
+    assert torch.equal(exact(added.remove("d"), images).log_odds, before)
+    with pytest.raises(UsageError, match="the only label"):
+        classifier.select(["a"]).remove("a")
+    with pytest.raises(UsageError, match="added at the end"):
+        classifier.add(Labels(names=("d", "a", "b", "c")), torch.ones(3))
+
+
+def test_pictures_of_another_size_are_brought_to_the_model(classifier: Classifier) -> None:
+    images = torch.full((2, 3, 4, 6), 51, dtype=torch.uint8)
+    assert torch.equal(classifier.scores(images).embeddings, classifier.scores(images[:, :, :2, :2]).embeddings)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.rand(2, 5, 6, 7), r"1, 3 or 4 channels, or \[n, height, width\]; given \[2, 5, 6, 7\]"),
+        (torch.tensor([0.0, float("nan")])[:, None, None, None].expand(2, 3, 2, 2), "not a finite number"),
+        (torch.rand(2, 3, 2, 2) + 1, r"must lie in \[0, 1\]"),
+        (torch.rand(0, 3, 2, 2), "No picture was given"),
+    ],
+)
+def test_wrong_images_are_refused(classifier: Classifier, images: Tensor, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        classifier.scores(images)
+
+
+def test_no_image_gives_no_score(classifier: Classifier) -> None:
+    nothing = exact(classifier, torch.rand(0, 3, 2, 2))
+    assert nothing.log_odds.shape == (0, 3)
+    assert nothing.unknown.shape == (0,)
+
+
+def test_missing_knowledge_is_named() -> None:
+    with pytest.raises(UsageError, match='NeedsTexts reads the "texts" of labels'):
+        bind(NeedsTexts(), Labels(names=("a", "b", "c")))
+
+
+def test_model_fitted_together_refuses_a_new_label() -> None:
+    with pytest.raises(UnsupportedError, match="fitted to all labels together"):
+        bind(Together(), ABC).add(ABC.add("d"), torch.ones(3))
+
+
+def test_labels_known_from_a_description_are_named(classifier: Classifier) -> None:
+    assert classifier.unseen == frozenset()
+    added = classifier.add(ABC.add("d"), torch.ones(3), unseen=True)
+    assert added.unseen == {"d"}
+    assert added.select(["d", "a"]).unseen == {"d"}
+    assert added.remove("d").unseen == frozenset()
+
+
+def test_an_origin_gathers_images() -> None:
+    images = torch.randint(0, 256, (4, 3, 2, 2), dtype=torch.uint8)
+    nothing = Origin()
+    one = nothing.with_images(images[:1])
+    both = one.with_images(images[1:])
+    assert nothing.train_hashes is None
+    assert one.train_hashes is not None
+    assert len(one.train_hashes) == 1
+    assert both.train_hashes is not None
+    assert torch.equal(both.train_hashes, image_hashes(images))
+
+
+def test_names_of_the_first_version_work_and_warn(classifier: Classifier) -> None:
+    """A script written for 0.1 reads the same values; the warning says the name of today."""
+    added = classifier.add(ABC.add("d"), torch.ones(3), unseen=True)
+    calibration = added.calibration
+    today: dict[str, object] = {
+        "codes": added.label_embeddings,
+        "described": added.unseen,
+        "memory": added.familiarity.memory,
+        "outlier": added.familiarity.rule,
+        "verification": added.verifier,
+        "seen": added.origin.train_hashes,
+        "method": added.origin.method,
+        "summary": added.origin.summary,
+    }
+    today |= {name: getattr(calibration, name) for name in ("scale", "offset", "temperature", "multilabel")}
+    today["gap"] = calibration.seen_penalty
+    for name, value in today.items():
+        with pytest.warns(DeprecationWarning, match=rf"Classifier\.{name} is now Classifier\."):
+            assert getattr(added, name) is value or getattr(added, name) == value
+    with pytest.raises(AttributeError, match="has no attribute 'shade'"):
+        getattr(added, "shade")  # noqa: B009

@@ -1,0 +1,126 @@
+"""The two signs that a picture is unknown, on a model whose embeddings are the pixels themselves."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.familiarity import MEMORY, NEAREST, Familiarity, Sign, memorable
+from labelwise.core.model import LabelModel, Spec
+from labelwise.fitting.steps import remembering
+from labelwise.images.describe.labels import Labels
+from labelwise.tasks.outliers import outliers
+from tests.changed import changed
+
+LABELS = Labels(names=("right", "up"))
+
+
+class Plane(LabelModel):
+    """Embeddings are points of a plane; the two labels are its axes."""
+
+    def __init__(self) -> None:
+        super().__init__(Spec(shape=(2,), labels=LABELS))
+        self.register_buffer("axes", torch.eye(2))
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        return images
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        return torch.eye(2)[[self.spec.labels.index(name) for name in labels.names]]
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return image_embeddings @ label_embeddings.T
+
+
+class Knowing(Plane):
+    """A plane that tells by itself what is strange: what lies to the left."""
+
+    def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        return -image_embeddings[:, 0]
+
+
+def near_axes(n: int, seed: int) -> Tensor:
+    made = torch.Generator().manual_seed(seed)
+    return torch.eye(2)[torch.arange(n) % 2] * 5 + torch.randn(n, 2, generator=made) * 0.3
+
+
+def strangeness(classifier: Classifier, embeddings: Tensor, sign: Sign = "both") -> Tensor:
+    return classifier.familiarity.strangeness(classifier.scores_of(embeddings), sign)
+
+
+@pytest.fixture
+def classifier() -> Classifier:
+    bound = remembering(bind(Plane(), LABELS), near_axes(200, 0))
+    return replace(bound, familiarity=bound.familiarity.fit(bound.scores_of(near_axes(400, 1)), keep=0.9))
+
+
+def test_rule_keeps_the_share_it_was_asked_to(classifier: Classifier) -> None:
+    kept = classifier.scores_of(near_axes(400, 1))
+    assert float((~kept.unknown).double().mean()) == pytest.approx(0.9, abs=0.01)
+    fresh = classifier.scores_of(near_axes(2000, 2))
+    assert float((~fresh.unknown).double().mean()) == pytest.approx(0.9, abs=0.04)
+
+
+def test_each_sign_finds_what_the_other_misses(classifier: Classifier) -> None:
+    between = torch.tensor([[20.0, 20.0]])  # both labels say yes with certainty, but nothing like it was seen
+    faint = torch.tensor([[0.2, 0.0]])  # right on an axis, but hardly anything there
+    cases: tuple[tuple[Tensor, Sign, Sign], ...] = (
+        (between, "familiarity", "confidence"),
+        (faint, "confidence", "familiarity"),
+    )
+    for embeddings, seen_by, missed_by in cases:
+        assert float(strangeness(classifier, embeddings, seen_by)) > 4
+        assert float(strangeness(classifier, embeddings, missed_by)) < 1
+        scores = classifier.scores_of(embeddings)
+        assert torch.equal(scores.strangeness, strangeness(classifier, embeddings, seen_by))
+        assert bool(scores.unknown)
+        (told,) = outliers(scores)
+        assert (told.score, told.flagged) == (float(scores.strangeness), True)
+
+
+def test_familiarity_is_the_cosine_to_a_near_training_embedding(classifier: Classifier) -> None:
+    embeddings = torch.randn(50, 2, generator=torch.Generator().manual_seed(3))
+    found, rule = strangeness(classifier, embeddings, "familiarity"), classifier.familiarity.rule
+    assert rule is not None
+    train = normalize(near_axes(200, 0), dim=1)
+    for embedding, score in zip(normalize(embeddings, dim=1), found.tolist(), strict=True):
+        distance = sorted(1 - float(embedding @ other) for other in train)[NEAREST - 1]
+        assert score == pytest.approx((distance - rule.centre[1]) / rule.spread[1], abs=1e-3)
+
+
+def test_memory_is_bounded_and_grows_with_examples(classifier: Classifier) -> None:
+    assert classifier.familiarity.memory is not None
+    full = remembering(changed(classifier, memory=None), near_axes(MEMORY + 50, 4)).familiarity.memory
+    assert full is not None
+    assert len(full) == MEMORY
+    left = torch.tensor([[-5.0, 0.0]]).expand(NEAREST, 2)
+    more = replace(classifier, familiarity=classifier.familiarity.remember(left))
+    before, after = (float(strangeness(each, left[:1], "familiarity")) for each in (classifier, more))
+    assert after < 0 < before
+
+
+def test_what_is_remembered_of_many_images_is_the_same_each_time() -> None:
+    many = near_axes(MEMORY + 50, 4)
+    assert torch.equal(memorable(many), memorable(many))
+    assert torch.equal(memorable(many[:MEMORY]), many[:MEMORY])
+
+
+def test_a_model_that_knows_what_is_strange_is_believed(classifier: Classifier) -> None:
+    knowing = replace(classifier, model=Knowing())
+    bare = changed(knowing, rule=None)
+    points = torch.tensor([[-3.0, 0.0], [4.0, 1.0]])
+    assert strangeness(bare, points, "familiarity").tolist() == [3.0, -4.0]
+
+
+def test_without_a_rule_nothing_is_unknown() -> None:
+    bare = bind(Plane(), LABELS)
+    assert not bool(bare.scores_of(torch.randn(5, 2)).unknown.any())
+    assert bare.scores_of(torch.zeros(0, 2)).strangeness.shape == (0,)
+    assert Familiarity().limit == float("inf")
+
+
+def test_no_image_is_no_stranger(classifier: Classifier) -> None:
+    assert classifier.scores_of(torch.zeros(0, 2)).unknown.shape == (0,)

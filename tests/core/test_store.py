@@ -1,0 +1,193 @@
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import labelwise as lw
+from labelwise.core.description import ABOUT, digest_of
+from labelwise.support.errors import StoreError, UsageError
+from tests.changed import description
+from tests.conftest import blobs
+from tests.contract.subjects import trained
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    lw.save(trained("indicator"), tmp_path / "model.lw")
+    return tmp_path / "model.lw"
+
+
+def test_loaded_classifier_is_the_same(saved: Path) -> None:
+    before, after = trained("indicator"), lw.load(saved)
+    images = blobs().split("test").images
+    assert torch.equal(before.scores(images).log_odds, after.scores(images).log_odds)
+    assert after.familiarity.rule == before.familiarity.rule
+    assert after.familiarity.memory is not None
+    assert after.origin.summary == before.origin.summary
+    assert after.origin.method == before.origin.method
+    assert after.origin.train_hashes is not None
+    assert sorted(p.name for p in saved.iterdir()) == ["classifier.json", "weights.safetensors"]
+
+
+def test_taught_classifier_is_saved_with_its_label(saved: Path, tmp_path: Path) -> None:
+    taught = lw.teach(lw.load(saved), "a new one", examples=blobs().split("test").images[:5])
+    lw.save(taught, tmp_path / "taught.lw")
+    again = lw.load(tmp_path / "taught.lw")
+    assert again.labels.names[-1] == "a new one"
+    twice = lw.teach(again, "another", examples=blobs().split("test").images[5:9])
+    images = blobs().split("test").images
+    torch.testing.assert_close(twice.scores(images).log_odds[:, :5], taught.scores(images).log_odds)
+
+
+def test_label_knowledge_is_saved(tmp_path: Path) -> None:
+    classifier = trained("softmax")
+    labels = lw.Labels(
+        names=classifier.labels.names,
+        vectors=torch.randn(4, 3),
+        texts=(("é",), ("b", "c"), (), ("d",)),
+        order=(3, 1, 0, 2),
+        shares=torch.full((4,), 0.25),
+    )
+    lw.save(replace(classifier, labels=labels), tmp_path / "m")
+    again = lw.load(tmp_path / "m").labels
+    assert (again.names, again.texts, again.order) == (labels.names, labels.texts, labels.order)
+    assert again.vectors is not None
+    assert labels.vectors is not None
+    assert torch.equal(again.vectors, labels.vectors)
+
+
+def test_existing_work_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"already holds a classifier.*--overwrite"):
+        lw.save(trained("softmax"), saved)
+    assert type(lw.load(saved).origin.method).__name__ == "Indicator"
+    lw.save(trained("softmax"), saved, overwrite=True)
+    assert type(lw.load(saved).origin.method).__name__ == "Softmax"
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(UsageError, match="exists and is no saved classifier"):
+        lw.save(trained("softmax"), tmp_path / "photos", overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.lw", "photos"]
+
+
+def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lw.save(trained("indicator"), tmp_path / "m")
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("labelwise.core.store.write_atomically", broken)
+    with pytest.raises(StoreError, match="disk full"):
+        lw.save(trained("softmax"), tmp_path / "m", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert type(lw.load(tmp_path / "m").origin.method).__name__ == "Indicator"
+
+
+def test_the_old_one_is_put_back_where_the_new_one_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lw.save(trained("indicator"), tmp_path / "m")
+    rename = Path.rename
+
+    def broken(self: Path, target: Path) -> Path:
+        if self.name.endswith(".part") and target.name == "m":
+            raise OSError("stale file handle")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", broken)
+    with pytest.raises(StoreError, match="stale file handle"):
+        lw.save(trained("softmax"), tmp_path / "m", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert type(lw.load(tmp_path / "m").origin.method).__name__ == "Indicator"
+
+
+def damage(path: Path, change: str) -> None:
+    about = description(path)
+    match change:
+        case "missing":
+            shutil.rmtree(path)
+        case "empty":
+            (path / "classifier.json").unlink()
+        case "not json":
+            (path / "classifier.json").write_text("{")
+        case "newer format":
+            (path / "classifier.json").write_text(json.dumps({**about, "format": 99}))
+        case "no weights":
+            (path / "weights.safetensors").unlink()
+        case "flipped bit":
+            content = bytearray((path / "weights.safetensors").read_bytes())
+            content[-1] ^= 1
+            (path / "weights.safetensors").write_bytes(content)
+        case "cut off":
+            os.truncate(path / "weights.safetensors", 100)
+        case "other settings":
+            about["method"]["settings"]["wings"] = 2
+            (path / "classifier.json").write_text(json.dumps(about))
+        case "other method":
+            about["method"]["name"] = "oracle"
+            (path / "classifier.json").write_text(json.dumps(about))
+        case "other shape":
+            about["method"]["settings"]["encoder"]["width"] = 4
+            (path / "classifier.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("missing", "No saved classifier at .*model.lw"),
+        ("empty", "is no saved classifier: cannot read classifier.json"),
+        ("not json", "classifier.json is damaged"),
+        ("newer format", "has format 99; this version reads format 1"),
+        ("no weights", "weights.safetensors is missing"),
+        ("flipped bit", "checksum differs"),
+        ("cut off", "checksum differs"),
+        ("other settings", 'was written by labelwise .* does not fit this version.*No setting "wings"'),
+        ("other method", 'method "oracle", which this version does not have'),
+        ("other shape", "does not fit this version"),
+    ],
+)
+def test_damage_gives_a_clear_error(saved: Path, change: str, message: str) -> None:
+    damage(saved, change)
+    with pytest.raises(StoreError, match=message):
+        lw.load(saved)
+
+
+def test_any_flipped_bit_of_the_description_is_told(saved: Path) -> None:
+    """Without a checksum 4 of 150 such bits changed the name of a label unnoticed."""
+    content = (saved / ABOUT).read_bytes()
+    assert digest_of(saved) in content.decode()
+    unnoticed = []
+    for at in range(
+        len(content)
+    ):  # every byte, one of its bits in turn; all bits of what says that there is a checksum
+        for bit in range(8) if at < 40 else [at % 8]:
+            (saved / ABOUT).write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
+            with suppress(StoreError):
+                unnoticed.append((at, bit, digest_of(saved)))
+    assert unnoticed == []
+    (saved / ABOUT).write_bytes(content[:-50])
+    with pytest.raises(StoreError, match="differs from its checksum"):
+        lw.load(saved)
+
+
+def test_a_description_that_was_edited_on_purpose(saved: Path) -> None:
+    text = (saved / ABOUT).read_text()
+    (saved / ABOUT).write_text(text.replace("blob 0", "robin"))
+    with pytest.raises(
+        StoreError,
+        match=r'differs from its checksum.*damaged, or was edited.*remove its entry "checksum", the second line',
+    ):
+        lw.load(saved)
+    first, _, *others = (saved / ABOUT).read_text().splitlines()
+    (saved / ABOUT).write_text("\n".join([first, *others]))
+    assert lw.load(saved).labels.names[0] == "robin"
+    (saved / ABOUT).write_text(json.dumps(json.loads(text), indent=4))
+    with pytest.raises(StoreError, match="differs from its checksum"):
+        lw.load(saved)
+
+
+def test_loading_never_unpickles(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pickle.Unpickler", "pickle.load", "pickle.loads", "torch.load"):
+        monkeypatch.setattr(name, None)
+    lw.load(saved)

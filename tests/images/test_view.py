@@ -1,0 +1,269 @@
+"""How a picture is brought to a model: each field as slow steps of PIL do it, and the same in Python, shell, service and ONNX."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+import labelwise as lw
+from labelwise.core.classifier import Classifier, bind
+from labelwise.core.model import Spec
+from labelwise.core.store import load, save
+from labelwise.fitting.encoding import encode_with
+from labelwise.fitting.fit import fit
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.disk import decode_to_disk
+from labelwise.images.sources.files import at_side
+from labelwise.images.view import WHOLE, View
+from labelwise.methods import Encoder, Softmax
+from labelwise.methods.shared.linear import SoftmaxModel
+from labelwise.support.errors import DataError, UsageError
+from labelwise.tasks.gallery_files import gallery_of_files
+from labelwise.train.augment import Augment
+from labelwise.train.export import export
+from labelwise.train.networks.encoder import side_for
+from labelwise.train.stages import Run
+from tests.cli.conftest import run as run
+from tests.conftest import blobs
+from tests.server.asking import serving
+
+SMALL = Encoder(backbone="convnet", width=4)
+ODD = View(crop=0.75, size=10, fit="squash", mirror=True)
+WORDS = ("view.crop=0.75", "view.size=10", "view.fit=squash", "view.mirror=true")
+
+
+def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+    coarse = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def seeing(view: View, side: int = 16) -> Classifier:
+    """A classifier with random weights that sees pictures so."""
+    torch.manual_seed(0)
+    spec = Spec(shape=(3, side, side), labels=Labels(names=("a", "b")), view=view)
+    return bind(SoftmaxModel(spec, SMALL), spec.labels)
+
+
+def seen(classifier: Classifier, pictures: object) -> list[Tensor]:
+    """What the backbone is handed for pictures, as bytes ``[h, w, c]`` in float."""
+    taken: list[Tensor] = []
+    assert isinstance(classifier.model, SoftmaxModel)
+    hook = classifier.model.encoder.backbone.register_forward_pre_hook(lambda _, given: taken.append(given[0]))
+    classifier.scores(pictures)  # type: ignore[arg-type]
+    hook.remove()
+    return [255 * each[0].permute(1, 2, 0) for each in taken]
+
+
+def slowly(image: Image.Image, view: View, side: int) -> list[np.ndarray]:
+    """The same by PIL, one step after another."""
+    if view.fit == "squash":
+        square = image.resize((side, side), Image.Resampling.BILINEAR)
+    else:
+        square = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
+    if view.crop is not None:
+        kept = int(view.crop) if view.crop > 1 else round(side * view.crop)
+        start = (side - kept) // 2
+        square = square.crop((start, start, start + kept, start + kept))
+    if view.size is not None:
+        square = square.resize((view.size, view.size), Image.Resampling.BICUBIC)
+    both = [square, ImageOps.mirror(square)] if view.mirror else [square]
+    return [np.asarray(each, np.float32) for each in both]
+
+
+@pytest.mark.parametrize("side", [16, 21])
+@pytest.mark.parametrize(
+    "view",
+    [WHOLE, View(crop=0.75), View(crop=9), View(fit="squash"), View(mirror=True), View(size=8), View(size=24), ODD],
+    ids=str,
+)
+def test_the_network_sees_what_slow_steps_give(view: View, side: int, tmp_path: Path) -> None:
+    file = tmp_path / "wide.png"
+    image = picture(3 * side, side)  # cut in whole pixels, so that PIL's own cutting agrees
+    image.save(file)
+    for given in (str(file), image, np.asarray(image)):
+        fast, slow = seen(seeing(view, side), given), slowly(image, view, side)
+        assert len(fast) == len(slow)
+        for ours, theirs in zip(fast, slow, strict=True):
+            assert ours.shape == theirs.shape
+            # Where nothing is brought to a size, to the bit; else PIL rounds to bytes on the way.
+            assert np.abs(ours.numpy() - theirs).max() < (3.0 if view.size else 1e-3)
+
+
+def test_a_mirror_image_counts_as_much_and_never_in_training() -> None:
+    images = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
+    plain, both = seeing(WHOLE), seeing(View(mirror=True))
+    mean = (plain.encode(images) + plain.encode(images.flip(3))) / 2
+    assert torch.allclose(both.encode(images), mean, atol=1e-6)
+    assert torch.allclose(both.encode(images), both.encode(images.flip(3)), atol=1e-6)
+    assert torch.allclose(both.scores(images).raw, (plain.scores_of(mean)).raw, atol=1e-6)
+    heat, mirrored = (lw.explain(both, each[:1], "a").heat for each in (images, images.flip(3)))
+    assert np.allclose(heat, mirrored[:, ::-1], atol=1e-5)
+    assert isinstance(both.model, SoftmaxModel)
+    assert not both.model.encoder.train().mirrors
+
+
+def test_training_crops_are_taken_as_they_are_and_pictures_by_their_centre() -> None:
+    data = blobs(side=12, per_label=12)
+    crops = Augment(size=8)
+    method = Softmax(encoder=SMALL, epochs=1, augment=crops, view=View(crop=8))
+    sizes: set[tuple[int, ...]] = set()
+    classifier = fit(data, method, Run(device="cpu"))
+    assert isinstance(classifier.model, SoftmaxModel)
+    encoder = classifier.model.encoder
+    encoder.backbone.register_forward_pre_hook(lambda _, given: sizes.add(tuple(given[0].shape[1:])))
+    images = data.split("test").images
+    whole = classifier.scores(images).raw
+    classifier.encode(torch.rand(2, 3, 8, 8))
+    assert sizes == {(3, 8, 8)}
+    changed = images.clone()
+    changed[:, :, :2], changed[:, :, :, -2:] = 0, 255
+    assert torch.equal(classifier.scores(changed).raw, whole), "what lies outside the centre is not seen"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of wide pictures, and a classifier fitted on it, with no field of its view the usual one."""
+    root = tmp_path_factory.mktemp("view")
+    data = blobs(labels=2, per_label=30, side=12)
+    for i, (image, target) in enumerate(zip(data.split("train").images, data.split("train").targets, strict=True)):
+        file = root / "pictures" / data.labels.names[target] / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.permute(1, 2, 0).numpy()).resize((40, 24)).save(file)
+    method = Softmax(encoder=Encoder(width=4), epochs=1, view=ODD)
+    save(fit(lw.data.load(root / "pictures", size=16), method, Run(device="cpu")), root / "odd.lw")
+    return root / "pictures", root / "odd.lw"
+
+
+def test_shell_python_and_service_answer_alike(odd: tuple[Path, Path], tmp_path: Path, run: Any) -> None:
+    pictures, saved = odd
+    about = json.loads((saved / "classifier.json").read_text())
+    assert about["view"] == {"size": 10, "crop": 0.75, "fit": "squash", "mirror": True}
+    classifier = load(saved)
+    assert classifier.view == ODD
+    file = sorted(pictures.rglob("*.png"))[0]
+    scores = classifier.scores(str(file))
+    assert len(seen(classifier, str(file))) == 2
+    square = Image.open(file).resize((16, 16), Image.Resampling.BILINEAR)
+    assert torch.equal(scores.raw, classifier.scores(square).raw)
+    wanted = [probability for _, probability in scores.top(2)[0]]
+    words = [word for each in (*WORDS, "encoder.width=4") for word in ("--set", each)]
+    method = ("--method", "softmax", "--encoder", "none", "--epochs", 1, "--size", 16)
+    code, _, notes = run("fit", pictures, "--out", tmp_path / "shell.lw", *method, *words)
+    assert code == 0, notes
+    code, printed, _ = run("classify", tmp_path / "shell.lw", file, "--json")
+    told = json.loads(printed)["predictions"][0]
+    assert [one["probability"] for one in told["top"]] == pytest.approx(wanted, abs=1e-6)
+    with serving(saved) as client:
+        answer = client.post("/classify", content=file.read_bytes(), headers={"Content-Type": "image/png"}).json()
+        assert any("both sides stretched" in line for line in client.get("/card").json()["limits"])
+    assert [one["probability"] for one in answer["top"]] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
+    pictures, saved = odd
+    classifier, files = load(saved), [str(file) for file in sorted(pictures.rglob("*.png"))]
+    wanted = classifier.scores(files).embeddings
+    assert torch.allclose(gallery_of_files(classifier, files)[0].embeddings, wanted, atol=1e-6)
+    data = lw.data.load(pictures, size=16)
+    own = lw.evaluate.choose_part(classifier, data, "all").split
+    order = [files.index(file) for file in own.files]
+    assert torch.allclose(classifier.encode(own.images), wanted[order], atol=1e-6)
+    assert not torch.equal(own.images, torch.cat([data.split(name).images for name in data.splits]))
+    features = encode_with(at_side(data, fit="squash"), classifier).split("train")
+    rows = [files.index(file) for file in features.files]
+    assert torch.allclose(features.images, wanted[rows], atol=1e-6)
+    dark = {name: replace(split, images=split.images // 2) for name, split in data.splits.items()}
+    with pytest.raises(DataError, match="not what their files hold"):
+        at_side(replace(data, splits=dark), fit="squash")
+    squashed = decode_to_disk([Path(file) for file in files], (3, 16, 16), fit="squash", workers=1)[0]
+    assert torch.equal(squashed, classifier.batch(files))
+
+
+def test_pictures_on_disk_are_kept_apart_by_how_they_were_fitted(tmp_path: Path) -> None:
+    picture(32, 16).save(tmp_path / "wide.png")
+    images = [
+        decode_to_disk([tmp_path / "wide.png"], (3, 8, 8), fit=fit, folder=tmp_path / "cache", workers=1)[0]
+        for fit in ("cut", "squash", "cut")
+    ]
+    assert torch.equal(images[0], images[2])
+    assert not torch.equal(images[0], images[1])
+
+
+def test_the_exported_graph_sees_the_same(odd: tuple[Path, Path], tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
+    classifier = load(odd[1])
+    file = export(classifier, tmp_path / "model.onnx").file
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    images = classifier.batch([str(path) for path in sorted(odd[0].rglob("*.png"))[:3]])
+    (scores,) = session.run(["scores"], {"images": images.numpy()})
+    assert np.abs(scores - classifier.scores(images).log_odds.numpy()).max() < 1e-4
+    words = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
+    assert "stretch both sides to 16 x 16 pixels" in words
+    assert "The graph itself keeps the middle 0.75 of each side and sees the mirror image" in words
+
+
+def test_heat_lies_where_the_network_looks() -> None:
+    classifier = seeing(View(crop=8), side=16)
+    images = torch.randint(0, 256, (1, 3, 16, 16), dtype=torch.uint8)
+    heat = lw.explain(classifier, images, "a").heat
+    inner = seeing(WHOLE, side=8)
+    assert isinstance(inner.model, SoftmaxModel)
+    inner.model.load_state_dict(classifier.model.state_dict())
+    assert heat.shape == (16, 16)
+    assert np.array_equal(heat[4:12, 4:12], lw.explain(inner, images[:, :, 4:12, 4:12], "a").heat)
+    heat[4:12, 4:12] = 0
+    assert not heat.any()
+
+
+def test_an_attack_is_on_what_is_seen() -> None:
+    classifier = seeing(View(crop=8), side=16)
+    found = lw.attack(classifier, torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8))
+    inner = found.clean.clone()
+    inner[:, :, 4:12, 4:12] = found.images[:, :, 4:12, 4:12]
+    answers = classifier.scores_of(classifier.encode(inner)).best.tolist()
+    assert tuple(classifier.labels.names[answer] for answer in answers) == found.answers
+
+
+def test_the_usual_view_is_not_saved(tmp_path: Path) -> None:
+    classifier = fit(blobs(side=8, per_label=12), Softmax(encoder=SMALL, epochs=1), Run(device="cpu"))
+    save(classifier, tmp_path / "usual")
+    about = json.loads((tmp_path / "usual" / "classifier.json").read_text())
+    assert "view" not in about
+    assert "view" not in about["method"]["settings"]
+    assert load(tmp_path / "usual").view == WHOLE
+
+
+def test_pictures_are_read_so_that_what_is_kept_has_the_size_of_the_network() -> None:
+    assert side_for(Encoder(size=224), View(crop=0.875)) == 256
+    assert side_for(Encoder(), View(crop=0.5)) == 128
+    assert Encoder().side(View(crop=0.5)) is None
+    assert Encoder().side(View(size=32)) == Encoder(size=32).side() == 32
+    for size in range(1, 300):
+        for crop in (0.3, 0.5, 0.7, 0.875, 0.9, 1.0):
+            side = View(crop=crop).side(size)
+            assert View(crop=crop).seen((3, side, side)) == (3, size, size)
+    with pytest.raises(UsageError, match="say how large, with --size"):
+        side_for(Encoder(size=224), View(crop=224))
+
+
+def test_what_cannot_be_seen_is_refused(tmp_path: Path) -> None:
+    labels = Labels(names=("a", "b"))
+    with pytest.raises(UsageError, match=r"16 numbers each. Leave out view.crop=0.5, view.mirror=True"):
+        Spec(shape=(16,), labels=labels, view=View(crop=0.5, mirror=True))
+    data = blobs(per_label=12)
+    numbers = {name: replace(split, images=split.images.flatten(1).float()) for name, split in data.splits.items()}
+    with pytest.raises(UsageError, match="how pictures are brought to a network"):
+        fit(replace(data, splits=numbers), Softmax(epochs=1, view=View(fit="squash")), Run(device="cpu"))
+    with pytest.raises(UsageError, match=r"more than there is of pictures \[3, 8, 8\]"):
+        fit(data, Softmax(epochs=1, view=View(crop=9)), Run(device="cpu"))
+    with pytest.raises(UsageError, match="Keep one of them"):
+        Encoder(size=8).build((3, 16, 16), View(size=9))
+    for wrong in ({"size": 0}, {"crop": 0.0}, {"crop": -1}, {"crop": 2.5}, {"crop": float("nan")}, {"fit": "bend"}):
+        with pytest.raises(UsageError, match=f"view.{next(iter(wrong))}"):
+            View(**wrong)

@@ -1,0 +1,169 @@
+"""The cache of features: what was kept comes back whole or not at all, whoever else writes."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelwise.support.cache import FILE, Cache, pixel_digests, user_folder
+from labelwise.support.errors import LabelwiseWarning
+
+SOME = {bytes([i]) * 16: bytes([i]) * 100 for i in range(50)}
+WRITER = """
+import sys
+from labelwise.support.cache import Cache
+start, count = int(sys.argv[1]), int(sys.argv[2])
+for i in range(start, start + count):
+    Cache().write(b"owner", {i.to_bytes(16, "big"): i.to_bytes(4, "big") * 500}, "network")
+    print(i, flush=True)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
+    return Cache()
+
+
+def writer(start: int, count: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(start), str(count)], stdout=subprocess.PIPE, text=True)
+
+
+def test_entries_come_back_and_belong_to_their_owner(cache: Cache) -> None:
+    assert cache.read(b"a", list(SOME)) == {}
+    cache.write(b"a", SOME, "network")
+    assert cache.read(b"a", [*SOME, b"none"]) == SOME
+    assert cache.read(b"b", list(SOME)) == {}
+    assert list(cache.contents().encoders.values()) == [50]
+    cache.clear()
+    assert cache.read(b"a", list(SOME)) == {}
+    assert not list(cache.file.parent.iterdir())
+
+
+def test_what_it_holds_is_told_without_reading_it(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not cache.holds(b"a", b"1")
+    assert not cache.file.exists(), "to ask makes nothing"
+    cache.write(b"a", {b"1": b"something", b"2": b""})
+    assert [cache.holds(b"a", key) for key in (b"1", b"2", b"3")] == [True, False, False]
+    assert not cache.holds(b"b", b"1")
+    monkeypatch.setenv("LABELWISE_CACHE", "off")
+    assert not cache.holds(b"a", b"1")
+
+
+def test_only_the_user_may_look_into_the_folder(cache: Cache) -> None:
+    cache.write(b"a", SOME)
+    assert cache.file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_off_is_off(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write(b"a", SOME)
+    monkeypatch.setenv("LABELWISE_CACHE", "off")
+    assert cache.read(b"a", list(SOME)) == {}
+    assert user_folder().name == "labelwise"
+
+
+def test_damaged_entries_are_told_and_forgotten(cache: Cache) -> None:
+    cache.write(b"a", SOME)
+    bad, *good = SOME
+    with sqlite3.connect(cache.file) as db:
+        db.execute("UPDATE entries SET content = ? WHERE key = ?", (b"other" * 20, bad))
+    db.close()
+    with pytest.warns(LabelwiseWarning, match="1 entries of .* are damaged; they are computed again"):
+        assert set(cache.read(b"a", list(SOME))) == set(good)
+    cache.write(b"a", {bad: SOME[bad]})
+    assert cache.read(b"a", list(SOME)) == SOME
+
+
+@pytest.mark.parametrize("damage", ["no database", "cut off", "overwritten"])
+def test_a_damaged_file_is_told_and_begun_anew(cache: Cache, damage: str) -> None:
+    cache.write(b"a", {i.to_bytes(16, "big"): bytes(5000) for i in range(100)})
+    content = cache.file.read_bytes()
+    changed = {
+        "no database": b"text" * 5000,
+        "cut off": content[: len(content) // 3],
+        "overwritten": content[:4096] + b"\xff" * 60_000 + content[64_096:],
+    }
+    cache.file.write_bytes(changed[damage])
+    with pytest.warns(LabelwiseWarning, match="damaged"):
+        cache.read(b"a", [i.to_bytes(16, "big") for i in range(100)])
+    cache.write(b"a", SOME)
+    assert cache.read(b"a", list(SOME)) == SOME
+
+
+def test_where_nothing_can_be_written_it_is_told_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "file"))
+    with pytest.warns(LabelwiseWarning, match="Features cannot be kept in"):
+        Cache().write(b"a", SOME)
+    assert Cache().read(b"a", list(SOME)) == {}
+
+
+def test_a_full_disk_is_told_and_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write(b"a", SOME)
+    connect = sqlite3.connect
+
+    def small(*words: object, **more: object) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*words, **more)  # type: ignore[call-overload]
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.warns(LabelwiseWarning, match="full"):
+        cache.write(b"a", {b"large": bytes(10**6)})
+    assert cache.read(b"a", [*SOME, b"large"]) == SOME
+
+
+def test_what_was_used_longest_ago_goes_where_there_is_no_room(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.limit = 0.45  # about 80 entries, of which a fifth goes
+    keys = [i.to_bytes(16, "big") for i in range(1000)]
+    old, used, new = keys[:20], keys[20:40], keys[40:]
+    monkeypatch.setattr(time, "time", lambda: 1.0e9)
+    cache.write(b"a", {key: bytes(5000) for key in (*old, *used)})
+    monkeypatch.setattr(time, "time", lambda: 1.1e9)
+    cache.read(b"a", used)
+    monkeypatch.setattr(time, "time", lambda: 1.2e9)
+    for count, key in enumerate(new, 41):
+        cache.write(b"a", {key: bytes(5000)})
+        if sum(cache.contents().encoders.values()) < count:
+            break
+    assert set(cache.read(b"a", used)) == set(used)
+    assert len(cache.read(b"a", old)) < len(old)
+    for key in new:
+        cache.write(b"a", {key: bytes(5000)})
+    assert cache.contents().megabytes < 2 * cache.limit
+    assert new[-1] in cache.read(b"a", new[-1:])
+
+
+def test_several_processes_write_at_once_and_nothing_is_lost(cache: Cache) -> None:
+    processes = [writer(1000 * k, 60) for k in range(4)]
+    for process in processes:
+        out, _ = process.communicate(timeout=120)
+        assert len(out.splitlines()) == 60
+    keys = [(1000 * k + i).to_bytes(16, "big") for k in range(4) for i in range(60)]
+    known = cache.read(b"owner", keys)
+    assert known == {key: key[-4:] * 500 for key in keys}
+
+
+def test_a_writer_that_is_killed_leaves_what_it_had_kept(cache: Cache) -> None:
+    process = writer(0, 100_000)
+    assert process.stdout is not None
+    done = [int(process.stdout.readline()) for _ in range(30)]
+    process.kill()
+    process.communicate()
+    keys = [i.to_bytes(16, "big") for i in done]
+    assert cache.read(b"owner", keys) == {key: key[-4:] * 500 for key in keys}
+    cache.write(b"owner", SOME)
+    assert cache.read(b"owner", list(SOME)) == SOME
+
+
+def test_a_digest_is_of_bytes_and_shape() -> None:
+    images = np.arange(48, dtype=np.uint8).reshape(2, 2, 3, 4)
+    one, two = pixel_digests(images)
+    assert one != two
+    assert pixel_digests(images[:, :, ::-1][:, :, ::-1]) == [one, two]
+    assert pixel_digests(images.reshape(2, 3, 2, 4))[0] != one
+    assert FILE.endswith("sqlite")

@@ -1,0 +1,328 @@
+"""Ctrl-C and SIGTERM stop a command soon, whatever it does; nothing half-written is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from labelwise.core.model import LabelModel
+from labelwise.fitting.fit import training_data
+from labelwise.fitting.pretraining import fresh_encoder, write_encoder
+from labelwise.images.dataset import Dataset, TrainData
+from labelwise.methods import Softmax
+from labelwise.support.errors import Interrupted
+from labelwise.support.interruption import noted
+from labelwise.train.loop import train
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.stages import Run, Stage
+from tests.forks import Fork, shell
+
+SOON = 10  # seconds; two on a quiet machine
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "labelwise")
+Command = subprocess.Popen[str] | Fork
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures that take long to decode: 240 files, each a picture of six million pixels."""
+    root = tmp_path_factory.mktemp("with spaces") / "large pictures"
+    noise = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+    Image.fromarray(noise).resize((3000, 2000)).save(tmp_path_factory.getbasetemp() / "one.png", compress_level=1)
+    content = (tmp_path_factory.getbasetemp() / "one.png").read_bytes()
+    for i in range(240):
+        place = root / f"label {i % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        if i < 2:
+            (place / f"{i}.png").write_bytes(content)
+        else:
+            (place / f"{i}.png").symlink_to(root / f"label {i % 2}" / f"{i % 2}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures that are decoded at once, and an encoder that takes long over them."""
+    root = tmp_path_factory.mktemp("small")
+    noise = np.random.default_rng(0)
+    for i in range(600):
+        place = root / "pictures" / f"label {i % 3}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(place / f"{i}.jpg")
+    settings = Encoder(backbone="resnet18")
+    write_encoder(root / "encoder.safetensors", fresh_encoder(settings, (3, 160, 160)), settings, {})
+    return root
+
+
+def labelwise(words: tuple[str, ...], folder: Path, **variables: str) -> Fork:
+    """Start a command of the shell in a folder."""
+    return Fork(shell(*words), folder, {"LABELWISE_CACHE": str(folder / "cache"), **variables})
+
+
+def begin(words: tuple[str, ...], folder: Path) -> "subprocess.Popen[str]":
+    """Start a command in a folder; SIGINT is as in a terminal, even where the tests themselves run in the background."""
+    variables = {"OMP_NUM_THREADS": "1", "LABELWISE_CACHE": str(folder / "cache")}
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def wait(command: Command, reached: Callable[[], bool]) -> None:
+    """Return when a command has come so far."""
+    deadline = time.monotonic() + 120
+    while command.poll() is None and time.monotonic() < deadline:
+        if reached():
+            return
+        time.sleep(0.02)
+    os.killpg(command.pid, signal.SIGKILL)
+    raise AssertionError(f"it ended or hung before it could be stopped: {end(command, SOON)}")
+
+
+def end(command: Command, seconds: float) -> str:
+    """Wait for the end of a command; return what it said on standard error."""
+    if isinstance(command, Fork):
+        command.process.join(seconds)
+        assert command.returncode is not None, f"it still ran {seconds} s later"
+        return command.said()
+    return command.communicate(timeout=seconds)[1]
+
+
+def stop(command: Command, kind: signal.Signals = signal.SIGINT) -> str:
+    """Stop a command that was begun; return what it said on standard error."""
+    command.send_signal(kind)
+    try:
+        return end(command, SOON)
+    except (subprocess.TimeoutExpired, AssertionError):
+        os.killpg(command.pid, signal.SIGKILL)
+        end(command, SOON)
+        raise AssertionError(f"it still ran {SOON} s later") from None
+
+
+def open_files(process: int) -> list[str]:
+    """Return the files that a process has open."""
+    try:
+        return [os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()]
+    except OSError:
+        return []
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started."""
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def left(folder: Path) -> list[str]:
+    """Return the files that a stopped command left.
+
+    The system frees locks, whose files (and the folder of the run around one) stay behind where a long call into C had to be ended by force.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return [path.name for path in files]
+
+
+def alive(process: int) -> bool:
+    try:
+        return "zombie" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_while_pictures_are_decoded(large: Path, tmp_path: Path, kind: signal.Signals) -> None:
+    words = ("fit", str(large), "--out", "m.lw", "--encoder", "none", "--size", "512")
+    command = labelwise(words, tmp_path)
+    wait(command, lambda: any(file.endswith(".png") for file in open_files(command.pid)))
+    assert "Stopped." in stop(command, kind)
+    assert command.returncode == 128 + kind
+    assert left(tmp_path) == []
+
+
+def test_while_worker_processes_decode_to_disk(large: Path, tmp_path: Path) -> None:
+    """Workers that would decode for long are ended, too, and the cache is not taken for whole."""
+    words = ("fit", str(large), "--out", "m.lw", "--size", "512", "--group", "none")
+    command = labelwise(words, tmp_path, LABELWISE_MEMORY_MB="1")
+    started: list[int] = []
+
+    def decoding() -> bool:
+        started[:] = children(command.pid)
+        return bool(started)
+
+    wait(command, decoding)
+    assert "Stopped." in stop(command)
+    assert command.returncode == 130
+    deadline = time.monotonic() + SOON
+    while any(map(alive, started)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [child for child in started if alive(child)]
+    assert not [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.pictures")], "what would be taken for a whole cache"
+
+
+@pytest.mark.parametrize("start", [(), TORCHRUN], ids=["one process", "torchrun"])
+def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[str, ...]) -> None:
+    """A frozen encoder reads all pictures before the first step of training. torchrun takes seconds: three processes import torch."""
+    given = (
+        "encoder.weights=" + str(small / "encoder.safetensors"),
+        "encoder.frozen=true",
+        "encoder.backbone=resnet18",
+    )
+    words = (
+        "fit",
+        str(small / "pictures"),
+        "--out",
+        "m.lw",
+        "--size",
+        "160",
+        *(w for one in given for w in ("--set", one)),
+    )
+    command = begin((*start, *words), tmp_path) if start else labelwise(words, tmp_path)
+    wait(command, (tmp_path / "m.lw.run" / "log.jsonl").exists)
+    time.sleep(0.5)
+    told = stop(command)
+    if not start:  # torchrun has an exit code of its own
+        assert command.returncode == 130
+    assert "Stopped." in told
+    assert "--resume" in told
+    # the system frees locks, whose files stay behind where a long call into C had to be ended by force
+    written = [path for path in tmp_path.rglob("*") if "cache" not in path.parts]
+    assert [path.name for path in written if not path.name.endswith(".lock")] == ["m.lw.run", "log.jsonl"]
+
+
+def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(400, 8)).astype("f4")
+    np.savez(tmp_path / "data.npz", features=rows, labels=np.arange(400) % 4, classes=np.array(list("abcd")))
+    words = ("fit", "data.npz", "--out", "m.lw", "--method", "softmax", "--epochs", "100000", "--set", "batch=16")
+    plain = ("--set", "closed_form=false")  # else it ends as soon as training adds nothing
+    command = labelwise((*words, *plain), tmp_path)
+    log = tmp_path / "m.lw.run" / "log.jsonl"
+    wait(command, lambda: log.exists() and log.read_text().count("\n") > 3)
+    told = stop(command, signal.SIGTERM)
+    assert command.returncode == 143
+    assert "Nothing is lost" in told
+    assert "--resume" in told
+    assert sorted(path.name for path in log.parent.iterdir()) == ["checkpoint.safetensors", "log.jsonl"]
+
+
+SCRIPT = """
+import ctypes, sys, time
+from pathlib import Path
+from labelwise.support.interruption import stopping, unbroken
+
+def locked():  # for ever, in C, where Python handles no signal
+    lock = ctypes.create_string_buffer(64)
+    ctypes.CDLL(None).pthread_mutex_lock(lock)
+    print("begun", flush=True)
+    ctypes.CDLL(None).pthread_mutex_lock(lock)
+
+def closing():
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        time.sleep(60)
+
+def writing():
+    with unbroken():
+        print("begun", flush=True)
+        time.sleep(1.6)
+        Path("written").write_text("whole")
+    time.sleep(60)
+
+with stopping("Stopped as it was."):
+    globals()[sys.argv[1]]()
+"""
+
+
+@pytest.mark.parametrize("what", ["locked", "closing", "writing"])
+def test_a_process_that_cannot_stop_is_ended_but_not_amid_a_write(tmp_path: Path, what: str) -> None:
+    """A long call into C, a way out that does not end; and a write that takes longer than the patience with either."""
+    command = begin((sys.executable, "-c", SCRIPT, what), tmp_path)
+    assert command.stdout
+    assert command.stdout.readline() == "begun\n"
+    assert stop(command) == "Stopped as it was.\n"
+    assert command.returncode == 130
+    assert [path.read_text() for path in tmp_path.iterdir()] == (["whole"] if what == "writing" else [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Softmax):
+    """Softmax that says when it works before the first step (0) and after each epoch (1, 2, ...)."""
+
+    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+        reached(0)
+        (stage,) = super().stages(model, data)
+        epochs = iter(range(1, 99))
+
+        def validate() -> float:
+            reached(next(epochs))
+            return float(next(model.parameters()).sum())
+
+        yield replace(stage, validate=validate)
+
+
+def reached(_: int) -> None:
+    """Do nothing; replaced by what sends a signal."""
+
+
+@pytest.mark.parametrize(("moment", "error"), [(0, KeyboardInterrupt), (2, Interrupted)])
+def test_work_around_the_steps_of_training_stops_at_once(
+    blob_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, error: type[BaseException]
+) -> None:
+    """Pictures may be encoded for minutes before the first step, and after each epoch; the run resumes to the same weights."""
+    data, method = training_data(blob_data), Watched(epochs=4, batch=16)
+    whole = train(method, data, Run(device="cpu"))[0].state_dict()
+    run = Run(device="cpu", folder=tmp_path / "run")
+    late = []
+
+    def signalled(now: int) -> None:
+        if now == moment:
+            signal.raise_signal(signal.SIGINT)
+            late.append(now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "reached", signalled)
+        with pytest.raises(error):
+            train(method, data, run)
+    assert not late, "work went on"
+    assert same(train(method, data, replace(run, resume=True))[0].state_dict(), whole)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As in the background of a script, where Ctrl-C is meant for what runs in front."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with noted() as note:
+            signal.raise_signal(signal.SIGINT)
+        assert note.kind is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_that_keeps_nothing_promises_no_checkpoint(blob_data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys.modules[__name__], "reached", lambda now: signal.raise_signal(signal.SIGINT) if now else None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train(Watched(epochs=4, batch=16), training_data(blob_data), Run(device="cpu"))
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -1,0 +1,84 @@
+"""Fits on a folder and on shards of the same pictures, and counts the pictures that each process decodes: in one and in two processes.
+
+By torchrun it fits on shards alone, and ends the last process with SIGKILL in the middle of an epoch, the first time that it is started.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from labelwise.fitting.fit import fit
+from labelwise.images import load
+from labelwise.images.decode import readable
+from labelwise.images.decode.decoding import Frame
+from labelwise.images.decode.workers import decode_safely
+from labelwise.methods import Discriminant, Encoder, Method, Softmax
+from labelwise.support.files import state_tensors, write_tensors
+from labelwise.train.distribution import is_main_process, process_group
+from labelwise.train.optimizers import Optimizer
+from labelwise.train.stages import Run
+
+SIDE = 8
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def frozen(out: Path) -> Encoder:
+    """An encoder that keeps its weights, which lie in a file."""
+    torch.manual_seed(3)
+    network = Encoder(backbone="convnet", width=4).build((3, SIDE, SIDE)).backbone
+    file = out / f"weights-{rank()}.safetensors"
+    save_file(network.state_dict(), file)
+    return Encoder(backbone="convnet", width=4, weights=str(file), frozen=True)
+
+
+@contextmanager
+def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> Iterator[None]:
+    """While open, each picture that is decoded counts; after so many the process ends as if the machine had failed."""
+    before = decode_safely
+    counts[name] = 0
+
+    def decode(file: Any, frame: Frame) -> Any:
+        counts[name] += 1
+        if counts[name] > most:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return before(file, frame)
+
+    setattr(readable, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
+    try:
+        yield
+    finally:
+        setattr(readable, "decode_safely", before)  # noqa: B010
+
+
+def fits(source: Path, out: Path, kill: bool = False) -> None:
+    """Fit one after another, and write weights and counts."""
+    counts: dict[str, int] = {}
+    small, slow = Encoder(backbone="convnet", width=4), Optimizer(lr=0.05)
+    cases: dict[str, tuple[str, Method]] = {
+        "trained": ("shards", Softmax(epochs=3, batch=10, encoder=small, optimizer=slow))
+    }
+    if not kill:
+        closed = Discriminant(encoder=frozen(out))
+        cases |= {"folder": ("folder", closed), "shards": ("shards", closed)}
+    first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    most = 100 if kill and first and rank() == 1 else float("inf")
+    for name, (place, method) in cases.items():
+        with process_group(torch.device("cpu")), counted(counts, name, most):
+            data = load(source / place, size=SIDE, group="none")
+            run = Run(seed=5, device="cpu", folder=out / f"{name}.run", checkpoint_seconds=0, accumulate=2)
+            classifier = fit(data, method, run)
+        if is_main_process():
+            assert classifier.origin.train_hashes is not None
+            tensors = {"hashes": classifier.origin.train_hashes.sort()[0], **state_tensors("model", classifier.model)}
+            write_tensors(out / name, tensors, {})
+    (out / f"counts-{rank()}.json").write_text(json.dumps(counts))

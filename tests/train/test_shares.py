@@ -1,0 +1,65 @@
+"""Under torchrun each process reads its share of the pictures, results stay those of one process, and a killed process is no loss."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from labelwise.images.sharding import write_shards
+from labelwise.support.files import read_tensors
+from tests.cli.folders import write_folders
+from tests.conftest import blobs
+from tests.train.shares_script import fits as fit_all
+from tests.train.spread_script import apart
+
+
+def counts(folder: Path, rank: int = 0) -> dict[str, int]:
+    """How many pictures a process decoded for each fit."""
+    found: dict[str, int] = json.loads((folder / f"counts-{rank}.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same 180 pictures as a folder and as shards, a third of them to train on."""
+    home = tmp_path_factory.mktemp("shares")
+    data = blobs(per_label=45)
+    write_folders(home / "folder", data)
+    write_shards(data, home / "shards", megabytes=0.03)
+    return home
+
+
+@pytest.fixture(scope="module")
+def fits(source: Path) -> Path:
+    """What one process and two made of it, each in three fits one after another."""
+    for world in (1, 2):
+        (source / "fits" / str(world)).mkdir(parents=True)
+        apart(world, fit_all, source, source / "fits" / str(world))
+    return source / "fits"
+
+
+def test_each_process_decodes_its_share(fits: Path) -> None:
+    alone = counts(fits / "1")
+    assert alone["folder"] == 180
+    assert alone["shards"] == 120  # training and validation images, in one pass
+    for rank in range(2):
+        assert counts(fits / "2", rank) == {name: count // 2 for name, count in alone.items()}
+
+
+def test_shares_make_the_same_classifiers(fits: Path) -> None:
+    for case in ("folder", "shards", "trained"):
+        one, two = (read_tensors(fits / world / case)[0] for world in "12")
+        assert torch.equal(one["hashes"], two["hashes"])
+        wrong = [name for name in one if not torch.allclose(one[name], two[name], rtol=1e-3, atol=1e-4, equal_nan=True)]
+        assert not wrong, case
+    folder, shards = (read_tensors(fits / "1" / case)[0] for case in ("folder", "shards"))
+    assert torch.equal(folder["hashes"], shards["hashes"])  # the same pictures, whatever they lie in
+
+
+def test_a_killed_process_changes_nothing(source: Path, fits: Path, tmp_path: Path) -> None:
+    """torchrun starts both anew; they go on in the middle of an epoch, with the same batches."""
+    apart(2, fit_all, source, tmp_path, True, restarts=2)
+    calm, shaken = (read_tensors(each / "trained")[0] for each in (fits / "2", tmp_path))
+    assert all(torch.equal(calm[name], shaken[name]) for name in calm)
+    assert counts(tmp_path)["trained"] < counts(fits / "2")["trained"]  # it went on, and did not begin anew
