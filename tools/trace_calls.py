@@ -10,7 +10,7 @@ from types import FrameType
 
 import labelwise
 
-ROOT = str(Path(labelwise.__file__).parent)
+ROOT = f"{Path(labelwise.__file__).parent}/"
 
 
 def main() -> int:
