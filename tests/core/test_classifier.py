@@ -107,26 +107,3 @@ def test_an_origin_gathers_images() -> None:
     assert len(one.train_hashes) == 1
     assert both.train_hashes is not None
     assert torch.equal(both.train_hashes, image_hashes(images))
-
-
-def test_names_of_the_first_version_work_and_warn(classifier: Classifier) -> None:
-    """A script written for 0.1 reads the same values; the warning says the name of today."""
-    added = classifier.add(ABC.add("d"), torch.ones(3), unseen=True)
-    calibration = added.calibration
-    today: dict[str, object] = {
-        "codes": added.label_embeddings,
-        "described": added.unseen,
-        "memory": added.familiarity.memory,
-        "outlier": added.familiarity.rule,
-        "verification": added.verifier,
-        "seen": added.origin.train_hashes,
-        "method": added.origin.method,
-        "summary": added.origin.summary,
-    }
-    today |= {name: getattr(calibration, name) for name in ("scale", "offset", "temperature", "multilabel")}
-    today["gap"] = calibration.seen_penalty
-    for name, value in today.items():
-        with pytest.warns(DeprecationWarning, match=rf"Classifier\.{name} is now Classifier\."):
-            assert getattr(added, name) is value or getattr(added, name) == value
-    with pytest.raises(AttributeError, match="has no attribute 'shade'"):
-        getattr(added, "shade")  # noqa: B009

@@ -83,7 +83,7 @@ FOLDERS = {
     **{name: words if epochs is None else f"{words} --epochs {epochs}" for name, (words, epochs) in KEPT.items()},
     **MADE,
 }
-OTHERS = ("served", "older")  # see ``make``: one with changes that its service keeps, one as earlier versions saved it
+OTHERS = ("served",)  # see ``make``: it has changes that its service keeps
 DATA = {  # what each kept classifier is asked about
     **{name: words.split()[1] if words.startswith("fit") else "data/shapes.npz" for name, words in FOLDERS.items()},
     **dict.fromkeys(("told", "listed"), "data/described"),

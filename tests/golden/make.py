@@ -6,8 +6,6 @@ version saved still loads.
 """
 
 import argparse
-import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -18,16 +16,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from tests.golden import expected, outside
 from tests.golden.cases import CASES, answer
 from tests.golden.draw import draw
 from tests.golden.fits import ENCODER, FOLDERS
 from tests.golden.routes import teach_over_http
-
-LATER = ("/background", "/unit_mean", "/unit_within")  # tensors that earlier versions did not save
 
 
 def make_folders(only: list[str]) -> None:
@@ -42,25 +36,6 @@ def make_folders(only: list[str]) -> None:
             _run(f"{words} --out folders/{name}.lw")
         if not only or "served" in only:
             teach_over_http()
-        if not only or "older" in only:
-            make_older(Path("folders/whitened.lw"), Path("folders/older.lw"))
-
-
-def make_older(new: Path, old: Path) -> None:
-    """Save a classifier as versions did before they kept a background and whitened codes, and rules for pairs."""
-    shutil.rmtree(old, ignore_errors=True)
-    old.mkdir()
-    with safe_open(new / "weights.safetensors", "pt") as held:
-        tensors = {name: held.get_tensor(name) for name in held.keys() if not name.endswith(LATER)}  # noqa: SIM118
-        save_file(tensors, old / "weights.safetensors", held.metadata())
-    about = json.loads((new / "classifier.json").read_text())
-    kept = {
-        key: value
-        for key, value in about.items()
-        if key not in ("checksum", "multilabel", "described", "gap", "verification")
-    }
-    kept["weights_sha256"] = hashlib.sha256((old / "weights.safetensors").read_bytes()).hexdigest()
-    (old / "classifier.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def _run(words: str) -> None:

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -62,22 +61,6 @@ def test_targets_that_are_neither_positions_nor_yes_and_no_are_refused(targets: 
         Split(images=torch.zeros(4, 2), targets=targets)
     with pytest.raises(DataError, match="There are 4 images but 3 targets"):
         Split(images=torch.zeros(4, 2), targets=TRUTHS[:3])
-
-
-def test_the_former_name_works_with_a_warning() -> None:
-    images = torch.zeros(4, 2)
-    with pytest.warns(DeprecationWarning, match="now Split.targets"):
-        former = Split(images=images, targets=torch.tensor([1, -1, 0, 2]), truths=TRUTHS)  # type: ignore[call-arg]
-    assert torch.equal(former.targets, TRUTHS)
-    with pytest.warns(DeprecationWarning, match="now Split.targets"):
-        assert former.truths is former.targets
-    with pytest.warns(DeprecationWarning, match="now Split.targets"):
-        assert replace(former, truths=~TRUTHS).targets.equal(~TRUTHS)  # type: ignore[call-arg]
-    with pytest.warns(DeprecationWarning, match="now Split.targets"):
-        assert Split(images=images, targets=torch.zeros(4).long()).truths is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert replace(former, files=tuple("abcd")).multilabel
 
 
 def test_a_data_set_says_yes_or_no_to_its_labels_in_all_splits_or_none() -> None:

@@ -1,6 +1,5 @@
 """Checkpoints: what was kept comes back, damage is noticed wherever it is, and two are kept."""
 
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -11,10 +10,8 @@ from typing import ClassVar
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from labelwise.cli.run_folder import sole_verb
 from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Dataset, TrainData
@@ -233,20 +230,6 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(tmp_path: Pat
     again.write(Progress(epoch=3), {})
     stand = [read_tensors(tmp_path / file)[1]["progress"]["epoch"] for file in (NEWEST, BEFORE)]
     assert stand == [3, 1]
-
-
-def test_a_run_of_version_0_1_is_refused_and_left_as_it_is(blob_data: Dataset, tmp_path: Path) -> None:
-    run = stopped(blob_data, tmp_path, 99, 4)
-    for file in (NEWEST, FIRST_STAGE):  # as that version wrote them
-        tensors, about = read_tensors(tmp_path / file)
-        save_file(tensors, tmp_path / file, metadata={"about": json.dumps(about)})
-    (tmp_path / BEFORE).unlink()
-    before = (tmp_path / NEWEST).read_bytes()
-    with pytest.raises(UsageError, match=r"begun by version 0\.1, .* delete that folder"):
-        resumed(blob_data, run)
-    assert (tmp_path / NEWEST).read_bytes() == before
-    with pytest.raises(UsageError, match=r"begun by version 0\.1"), sole_verb(tmp_path / "out", tmp_path, resume=True):
-        pass  # before any picture is read
 
 
 def test_one_run_at_a_time_trains_into_a_folder(blob_data: Dataset, tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ AGAIN = "the same command and --resume"
 def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
     """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
     from labelwise.support.writable import sole_writer
-    from labelwise.train.checkpoint import refuse_first_version, refuse_unfinished, sole_run
+    from labelwise.train.checkpoint import refuse_unfinished, sole_run
     from labelwise.train.distribution import is_main_process
 
     if not is_main_process():
         yield
         return
     with sole_writer(target), sole_run(folder):
-        for run in (folder, folder / "trial"):
-            (refuse_first_version if resume else refuse_unfinished)(run)
+        for run in () if resume else (folder, folder / "trial"):
+            refuse_unfinished(run)
         yield
 
 

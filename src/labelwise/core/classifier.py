@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Self
-from warnings import warn
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -187,32 +185,6 @@ class Classifier:
             calibration=self.calibration.to(device),
             familiarity=self.familiarity.to(device),
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return what a name of the first version now is, with a warning; the next version no longer knows it."""
-            if name not in _FORMER:
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-            warn(f"Classifier.{name} is now Classifier.{_FORMER[name]}", DeprecationWarning, stacklevel=2)
-            return attrgetter(_FORMER[name])(self)
-
-
-_FORMER = {
-    "codes": "label_embeddings",
-    "scale": "calibration.scale",
-    "offset": "calibration.offset",
-    "temperature": "calibration.temperature",
-    "multilabel": "calibration.multilabel",
-    "gap": "calibration.seen_penalty",
-    "described": "unseen",
-    "memory": "familiarity.memory",
-    "outlier": "familiarity.rule",
-    "verification": "verifier",
-    "seen": "origin.train_hashes",
-    "method": "origin.method",
-    "summary": "origin.summary",
-}
 
 
 def bind(model: LabelModel, labels: Labels) -> Classifier:

@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 if TYPE_CHECKING:
     from labelwise.evaluation.episode import Episode, episodes
@@ -63,26 +62,13 @@ _MODULES = {  # which names live where
     "images.split.leaks": "check_leaks near_duplicates refuse_leaks",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
-_MOVED = {
-    "list_benchmarks": "",
-    "load_benchmark": "",
-    "rotated": ".rotations",
-    "ZeroShotData": ".xlsa17",
-    "build_zero_shot": ".xlsa17",
-    "read_xlsa17": ".xlsa17",
-    "write_xlsa17": ".xlsa17",
-}
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, importing where it lives on first use; one that has moved comes with a warning, for one version."""
-    if name in _PLACES:
-        return getattr(import_module(f"labelwise.{_PLACES[name]}"), name)
-    if name not in _MOVED:
+    """Return a public name, importing where it lives on first use."""
+    if name not in _PLACES:
         raise AttributeError(f"module labelwise.images has no attribute {name!r}")
-    module = f"labelwise_papers.benchmarks{_MOVED[name]}"
-    warn(f"labelwise.images.{name} is now {module}.{name}", DeprecationWarning, stacklevel=2)
-    return getattr(import_module(module), name)
+    return getattr(import_module(f"labelwise.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,8 @@
 """What a source returns: images and targets per split, the labels, and what could not be read."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any
-from warnings import warn
 
 import torch
 from torch import Tensor
@@ -95,12 +92,6 @@ class Split:
         """What to divide images by ``[n]``: their label, or the rarest of several."""
         return strata(self.targets)
 
-    @property
-    def truths(self) -> Tensor | None:
-        """The former name of targets ``[n, k]``; None where an image has one label. The next version does not know it."""
-        warn("Split.truths is now Split.targets where Split.multilabel", DeprecationWarning, stacklevel=2)
-        return self.targets if self.multilabel else None
-
     def table(self, labels: int) -> Tensor:
         """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
         return truth_table(self.targets, labels)
@@ -135,22 +126,6 @@ class Split:
             return replace(self, targets=self.targets.to(device))
         fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
         return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
-
-
-def _with_truths(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of a split that takes the former keyword ``truths``, too; the next version does not."""
-
-    @wraps(init)
-    def with_truths(self: Split, *, truths: Tensor | None = None, **pieces: Any) -> None:
-        if truths is not None:
-            warn("truths of Split(truths=...) are now Split.targets, bool [n, k]", DeprecationWarning, stacklevel=2)
-            pieces["targets"] = truths
-        init(self, **pieces)
-
-    return with_truths
-
-
-Split.__init__ = _with_truths(Split.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -78,7 +78,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
     try:
         check_size(path, path.stat().st_size, StoreError)
-        if has_checksum(path):
+        if _has_checksum(path):
             _verify(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
@@ -99,7 +99,7 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def read_json_bytes(path: Path) -> bytes:
-    """Return the content of a file of ``json_bytes``; one that was changed is an error. Before version 0.2 there was no checksum."""
+    """Return the content of a file of ``json_bytes``; one that was changed is an error."""
     check_size(path, path.stat().st_size, StoreError)
     content = path.read_bytes()
     head, stated, rest = content[: TEXT.start], content[TEXT], content[TEXT.stop :]
@@ -112,8 +112,8 @@ def read_json_bytes(path: Path) -> bytes:
     return content
 
 
-def has_checksum(path: Path) -> bool:
-    """Return whether a file was written with a checksum, even if a bit of what says so is wrong; version 0.1 wrote none."""
+def _has_checksum(path: Path) -> bool:
+    """Return whether a file was written with a checksum, even if a bit of what says so is wrong."""
     with path.open("rb") as file:
         head = file.read(PLACE.stop)
     return b'\\"checksum\\"' in head or b'\\"crc32:' in head

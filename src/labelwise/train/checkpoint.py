@@ -6,7 +6,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from labelwise.images.dataset import TrainData
 from labelwise.images.split.hashes import image_hashes
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
-from labelwise.support.files import has_checksum, read_tensors, state_tensors, under, write_atomically, write_tensors
+from labelwise.support.files import read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.support.writable import sole_writer
 from labelwise.train.distribution import is_main_process
 from labelwise.train.stages import Method, Run
@@ -111,18 +111,6 @@ def refuse_unfinished(folder: Path) -> None:
         )
 
 
-def refuse_first_version(folder: Path) -> None:
-    """Raise an error where a folder holds a run of version 0.1, which knew images and settings by other marks and wrote no checksums."""
-    path = folder / NEWEST
-    if path.is_file() and not has_checksum(path):
-        with suppress(StoreError):  # a damaged one may be of any version
-            read_tensors(path)
-            raise UsageError(
-                f"The run in {folder} was begun by version 0.1, and this version cannot continue it. Finish it with version 0.1 "
-                "(this one reads the classifier that it saves), or delete that folder and start again without --resume."
-            )
-
-
 class RunFolder:
     """The folder of one training run: ``log.jsonl``, the last two checkpoints and each finished stage's weights."""
 
@@ -138,7 +126,6 @@ class RunFolder:
         if not resume:
             refuse_unfinished(self.path)
         if has_checkpoint(self.path):
-            refuse_first_version(self.path)
             progress = self._newest_whole()
             self._cut_log(progress)
             return progress

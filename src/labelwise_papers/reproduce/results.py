@@ -1,7 +1,6 @@
 """The file of results: one JSON line for each finished cell, and the whole file is replaced at once.
 
-A result is on the disk before anything else goes on. A part of a line that a crash left at the end of a file of version 0.1 is no result
-and goes with the next one; a whole line that only lacks its end is kept.
+A result is on the disk before anything else goes on.
 """
 
 import fcntl
@@ -25,9 +24,7 @@ def append_result(folder: Path, entry: Mapping[str, Any]) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        lines, tail = _content(folder)
-        lines += [tail] if _entry(tail) else []
-        lines = [each for each in lines if (_entry(each) or {}).get("key") != entry["key"]]
+        lines = [each for each in _lines(folder) if (_entry(each) or {}).get("key") != entry["key"]]
         write_atomically(folder / RESULTS, *(each + b"\n" for each in lines), line)
         os.fsync(handle)
     except OSError as error:
@@ -39,25 +36,21 @@ def append_result(folder: Path, entry: Mapping[str, Any]) -> None:
 
 
 def read_results(folder: Path) -> list[Entry]:
-    """Return the finished cells in a folder; what a crash left at the end is passed over."""
-    lines, tail = _content(folder)
+    """Return the finished cells in a folder."""
     results = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(folder), 1):
         entry = _entry(line)
         if entry is None:
             raise DataError(
                 f'Line {number} of "{folder / RESULTS}" is no result. Move it to another file, and run again.'
             )
         results.append(entry)
-    last = _entry(tail)
-    return results if last is None else [*results, last]
+    return results
 
 
-def _content(folder: Path) -> tuple[list[bytes], bytes]:
-    """Return the lines of the file, and what follows the last."""
+def _lines(folder: Path) -> list[bytes]:
     path = folder / RESULTS
-    *lines, tail = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    return lines, tail
+    return path.read_bytes().splitlines() if path.exists() else []
 
 
 def _entry(line: bytes) -> Entry | None:

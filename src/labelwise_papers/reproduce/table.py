@@ -8,11 +8,9 @@ from pathlib import PurePath
 
 from labelwise_papers.recipe import Figure, Recipe, Row
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of, chosen_rows
-from labelwise_papers.reproduce.earlier import changes, earlier
 from labelwise_papers.reproduce.results import Entry
 
 Value = float | str
-BEFORE = "measured before"
 HEAD = ("data", "row", "figure", "paper", "ours", "difference", "protocol", "seeds", "verdict")
 
 
@@ -44,8 +42,7 @@ class Line:
 
 def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Iterable[str] = ()) -> list[Line]:
     """Return the lines of a recipe's table, from all results there are; ``gone`` are data sets that are not at hand."""
-    every = list(results)
-    by_key = {entry["key"]: entry for entry in every}
+    by_key = {entry["key"]: entry for entry in results}
     lost = set(gone)
     lines = []
     for name in (name for name in recipe.data if not choice.data or name in choice.data):
@@ -53,10 +50,9 @@ def lines_of(recipe: Recipe, results: Iterable[Entry], choice: Choice, gone: Ite
         for row in (row for row in chosen_rows(recipe, choice) if name in recipe.sets(row)):
             own = [cell for cell in cells_of(recipe, choice, [name]) if cell.row is row]
             measured = [by_key[cell.key] for cell in own if cell.key in by_key]
-            before = [] if measured else earlier(own, every)
-            if replaced and replaced not in lost and not measured and not before and name not in choice.data:
+            if replaced and replaced not in lost and not measured and name not in choice.data:
                 continue
-            lines += _row_lines(recipe, row, own, measured or before, missing=name in lost)
+            lines += _row_lines(recipe, row, own, measured, missing=name in lost)
     return lines
 
 
@@ -98,9 +94,6 @@ def _state(cell: Cell, measured: Sequence[Entry], ours: Sequence[Value], *, miss
         return "quick run, no result"
     if not ours:
         return "not measured: missing data, or no number"
-    then = changes(cell, measured[0])
-    if then:
-        return f"{BEFORE} the recipe said {', '.join(then)}; to be run again"
     return "not comparable: stand-in data" if cell.source.stands_for else ""
 
 
@@ -187,8 +180,7 @@ def compact(lines: Sequence[Line]) -> list[str]:
     figures = list(dict.fromkeys(line.figure for line in measured))
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for line in measured:
-        before = f", {line.verdict.partition(';')[0]}" if line.verdict.startswith(BEFORE) else ""
-        own = cells.setdefault((line.data, line.row), {"repeats": f"{len(line.ours)}{before}"})
+        own = cells.setdefault((line.data, line.row), {"repeats": str(len(line.ours))})
         own[line.figure] = spread(line.ours, line.digits)
     head = ["data", "row", *figures, "repeats"]
     rows = [[*place, *(own.get(name, "") for name in head[2:])] for place, own in cells.items()]

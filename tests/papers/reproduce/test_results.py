@@ -1,7 +1,6 @@
 """The file of results: whole lines only, whatever happens in the middle of a write."""
 
 import errno
-import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -22,19 +21,6 @@ def test_lines_come_back(tmp_path: Path) -> None:
         append_result(tmp_path / "new", entry(number))
     assert read_results(tmp_path / "new") == [entry(number) for number in range(3)]
     assert (tmp_path / "new" / RESULTS).read_bytes().count(b"\n") == 3
-
-
-def test_a_line_torn_at_any_byte_is_dropped_and_nothing_else_is_lost(tmp_path: Path) -> None:
-    line = json.dumps(entry(1)).encode() + b"\n"
-    for cut in range(len(line)):
-        folder = tmp_path / str(cut)
-        append_result(folder, entry(0))
-        with (folder / RESULTS).open("ab") as file:
-            file.write(line[:cut])
-        whole = cut == len(line) - 1  # only the end of the line is missing
-        assert read_results(folder) == [entry(0), entry(1)] if whole else [entry(0)]
-        append_result(folder, entry(2))
-        assert read_results(folder) == ([entry(0), entry(1), entry(2)] if whole else [entry(0), entry(2)])
 
 
 def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
