@@ -37,7 +37,7 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     for f in fields(kind):  # type: ignore[arg-type]
         if f.init and f.default is MISSING and f.default_factory is MISSING and f.name not in values:
             raise UsageError(f'There is no "{where}{f.name}", which must be given.')
-    return kind(**{key: _convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
+    return kind(**{key: convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
 
 
 def override(settings: T, pairs: Mapping[str, str]) -> T:
@@ -111,7 +111,7 @@ def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> A
         if rest:
             deeper.setdefault(name, []).append((rest, text, key))
         else:
-            values[name] = _convert(_parse(text), kinds[name], key)
+            values[name] = convert(_parse(text), kinds[name], key)
     for name, parts in deeper.items():
         inner, key = values.get(name, getattr(settings, name)), parts[0][2]
         if inner is None:
@@ -141,7 +141,8 @@ def options_of(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _convert(value: Any, kind: Any, key: str) -> Any:
+def convert(value: Any, kind: Any, key: str) -> Any:
+    """Return a plain value as a kind of setting, or raise an error that names the setting."""
     results = (_try(value, option, key) for option in options_of(kind))
     result = next((result for result in results if result is not MISSING), MISSING)
     if result is MISSING:
@@ -153,12 +154,12 @@ def _try(value: Any, kind: Any, key: str) -> Any:
     """Return a value as a kind that is no union, or MISSING where it is none of that kind."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is dict and isinstance(value, Mapping):
-        return {name: _convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
+        return {name: convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
     if origin is tuple and value is not None:
         items = value if isinstance(value, list | tuple) else [value]
         kinds = [args[0]] * len(items) if args[-1] is Ellipsis else args
         if len(items) == len(kinds):
-            return tuple(_convert(v, k, key) for v, k in zip(items, kinds, strict=True))
+            return tuple(convert(v, k, key) for v, k in zip(items, kinds, strict=True))
     if origin is not None:
         return value if origin is Literal and value in args else MISSING
     if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):

@@ -1,0 +1,170 @@
+"""Heads as plain settings and arrays, and back.
+
+A head is a frozen dataclass. Its arrays, those of the dataclasses inside it and those in mappings become named arrays
+(``projection/mean``); its ``Labels`` become words and arrays; every other field is a plain JSON setting. What is read is checked
+against the types and the declared shapes before anything is computed with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Any, cast, get_origin, get_type_hints
+
+import numpy as np
+
+from labelwise.core.head import Array, Head
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.plugins import plugins, what_lies_at
+from labelwise.support.settings import convert, options_of, to_plain
+
+# Where the class of each kind of head is, imported when a head of that kind is read; a plug-in may add some.
+HEADS = {
+    "discriminant": "labelwise.methods.discriminant.head:DiscriminantHead",
+    "linear": "labelwise.methods.shared.head:LinearHead",
+    "bilinear": "labelwise.methods.shared.zero_shot_head:BilinearHead",
+    "prototype": "labelwise.methods.prototype.head:PrototypeHead",
+    "clarel": "labelwise.methods.clarel.head:ClarelHead",
+    "izf": "labelwise.methods.izf.head:IzfHead",
+    "izf_softmax": "labelwise.methods.izf.head:IzfSoftmaxHead",
+    "named_clusters": "labelwise.methods.zero_label.head:NamedHead",
+}
+ARRAYS = ("vectors", "shares", "similarity")  # the pieces of labels that are arrays
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A head as it is saved."""
+
+    kind: str
+    settings: Mapping[str, Any]  # plain JSON values
+    arrays: Mapping[str, Array]
+
+
+def shaped(*shape: str | int, dtype: str = "f", optional: bool = False) -> Any:
+    """Return the field of an array of this shape: letters that mean the same everywhere in a head, ``d+1``, or a number.
+
+    ``dtype`` is the kind of its numbers: f (float), i (integer) or b (bool).
+    """
+    metadata = {"shape": shape, "dtype": dtype}
+    return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
+
+
+def head_class(kind: str) -> type[Any]:
+    """Return the class of a kind of head, importing it."""
+    places = {**HEADS, **{name: place for plugin in plugins() for name, place in getattr(plugin, "HEADS", {}).items()}}
+    if kind not in places:
+        raise StoreError(f'It has a head of the kind "{kind}", which this version does not know.')
+    return cast(type[Any], what_lies_at(places[kind]))
+
+
+def pack(head: Head) -> Packed:
+    """Return a head as plain settings and arrays."""
+    arrays: dict[str, Array] = {}
+    return Packed(head.kind, _pack(head, "", arrays), arrays)
+
+
+def unpack(packed: Packed) -> Head:
+    """Return the head that was packed; what does not fit its class is an error."""
+    left = dict(packed.arrays)
+    sizes: dict[str, int] = {}
+    head = _unpack(head_class(packed.kind), packed.settings, "", left, sizes)
+    if left:
+        raise UsageError(f'a head of the kind "{packed.kind}" has no array "{min(left)}"')
+    return cast(Head, head)
+
+
+def label_words(labels: Labels) -> dict[str, Any]:
+    """Return what is known about labels as plain values, their arrays left out."""
+    return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
+
+
+def label_arrays(labels: Labels) -> dict[str, Array]:
+    """Return what is known about labels as arrays."""
+    pieces = {name: getattr(labels, name) for name in ARRAYS}
+    return {name: np.asarray(piece) for name, piece in pieces.items() if piece is not None}
+
+
+def labels_of(words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Labels:
+    """Return labels from plain values and arrays."""
+    texts = None if words["texts"] is None else tuple(map(tuple, words["texts"]))
+    order = None if words["order"] is None else tuple(words["order"])
+    return Labels(names=tuple(words["names"]), texts=texts, order=order, **arrays)
+
+
+def _pack(part: Any, prefix: str, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the settings of a dataclass, and put its arrays among others."""
+    settings: dict[str, Any] = {}
+    for each in fields(part):
+        name, value = f"{prefix}{each.name}", getattr(part, each.name)
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+        elif isinstance(value, Labels):
+            settings[each.name] = label_words(value)
+            arrays |= {f"{name}/{piece}": array for piece, array in label_arrays(value).items()}
+        elif _holds_arrays(value):
+            arrays |= {f"{name}/{key}": array for key, array in value.items()}
+        elif is_dataclass(value):
+            settings[each.name] = _pack(value, f"{name}/", arrays)
+        elif "shape" not in each.metadata:
+            settings[each.name] = to_plain(value)
+    return settings
+
+
+def _holds_arrays(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, np.ndarray) for each in value.values())
+
+
+def _unpack(
+    kind: type[Any], settings: Mapping[str, Any], prefix: str, arrays: dict[str, Array], sizes: dict[str, int]
+) -> Any:
+    """Return a dataclass from its settings and its arrays, which are taken out of ``arrays``."""
+    if not isinstance(settings, Mapping):
+        raise UsageError(f'"{prefix}" must be a table of names and values')
+    hints, values = get_type_hints(kind), dict[str, Any]()
+    if unknown := set(settings) - {each.name for each in fields(kind)}:
+        raise UsageError(f'No setting "{prefix}{min(unknown)}" of {kind.__name__}.')
+    for each in fields(kind):
+        name, hint = f"{prefix}{each.name}", hints[each.name]
+        part = next((option for option in options_of(hint) if is_dataclass(option)), None)
+        if "shape" in each.metadata:
+            values[each.name] = _array(name, each, arrays, sizes)
+        elif get_origin(hint) is Mapping and hint.__args__[1] == Array:
+            inside = [key for key in arrays if key.startswith(f"{name}/")]
+            values[each.name] = {key.removeprefix(f"{name}/"): arrays.pop(key) for key in inside}
+        elif each.name not in settings and each.default is MISSING:
+            raise UsageError(f'There is no "{name}", which must be given.')
+        elif hint is Labels:
+            own = [f"{name}/{piece}" for piece in ARRAYS if f"{name}/{piece}" in arrays]
+            pieces = {key.removeprefix(f"{name}/"): arrays.pop(key) for key in own}
+            values[each.name] = labels_of(settings[each.name], pieces)
+            _bind(f"labels of {name}", ("k",), (len(values[each.name]),), sizes)
+        elif part is not None and settings.get(each.name) is not None:
+            values[each.name] = _unpack(cast(type[Any], part), settings[each.name], f"{name}/", arrays, sizes)
+        elif each.name in settings:
+            values[each.name] = convert(settings[each.name], hint, name)
+    return kind(**values)
+
+
+def _array(name: str, of: Field[Any], arrays: dict[str, Array], sizes: dict[str, int]) -> Array | None:
+    """Return an array of the kind and shape that its field declares; None where it may be missing."""
+    if name not in arrays:
+        if of.default is MISSING:
+            raise UsageError(f'there is no array "{name}"')
+        return None
+    array = arrays.pop(name)
+    if array.dtype.kind != of.metadata["dtype"]:
+        raise UsageError(f'"{name}" holds {array.dtype} numbers')
+    _bind(name, of.metadata["shape"], array.shape, sizes)
+    return array
+
+
+def _bind(name: str, declared: tuple[str | int, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """Raise an error unless a shape is as declared, given what letters mean so far; a new letter takes its size from it."""
+    fits = len(declared) == len(shape)
+    for letter, size in zip(declared, shape, strict=False):
+        base, _, more = str(letter).partition("+")
+        wanted = int(base) if base.isdigit() else sizes.setdefault(base, size - int(more or 0))
+        fits = fits and wanted + int(more or 0) == size
+    if not fits:
+        known = {letter: sizes[letter] for letter in map(str, declared) if letter in sizes}
+        raise UsageError(f'"{name}" has the shape {list(shape)}, not {list(declared)} with {known}')
