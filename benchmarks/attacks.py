@@ -26,13 +26,13 @@ from labelwise.core.model import as_float
 from labelwise.fitting.fit import fit
 from labelwise.images import load
 from labelwise.methods import Encoder, Softmax
-from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.train.adaptive_attacks import Apgd
 from labelwise.train.adversarial import Adversarial
-from labelwise.train.attacks import Attack, Fgsm, Pgd
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.square_attack import Square
 from labelwise.train.stages import Run
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.attack import AttackSettings, attack
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
+from labelwise_papers.attacks.square import Square
 
 QUERIES = 1000
 Rival = Callable[[nn.Module, float], Any]  # a model and a radius to an attack of torchattacks

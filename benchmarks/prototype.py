@@ -41,7 +41,6 @@ from labelwise.core.model import LabelModel
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.pairs import PairsResult, evaluate_pairs
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
@@ -53,15 +52,16 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.methods.shared.statistics import whiten
 from labelwise.support.errors import DataError
 from labelwise.support.settings import override
-from labelwise.tasks.attack import AttackSettings, attack
-from labelwise.train.adaptive_attacks import Apgd
 from labelwise.train.adversarial import Adversarial
-from labelwise.train.attacks import Attack, Fgsm, Pgd
 from labelwise.train.augment import Augment
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.square_attack import Square
 from labelwise.train.stages import Run
 from labelwise_papers.analyses.domains import evaluate_domain_views
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.attack import AttackSettings, attack
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+from labelwise_papers.attacks.square import Square
 from labelwise_papers.benchmarks.rotations import rotated
 
 RULES: tuple[Rule, ...] = get_args(Rule)

@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from labelwise.fitting.fit import fit
     from labelwise.images.describe.labels import Labels
     from labelwise.images.view import View
-    from labelwise.tasks.attack import attack
     from labelwise.tasks.imagine import imagine
     from labelwise.train.exactness import exact
     from labelwise.train.stages import Run
 
 __all__ = [
-    "Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "ask", "attack", "calibrate", "classify",
+    "Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "ask", "calibrate", "classify",
     "data", "evaluate", "exact", "explain", "fit", "fit_verification", "forget", "imagine", "load", "methods",
     "outliers", "rank", "report", "retrieve", "save", "teach", "verify",
 ]  # fmt: skip
@@ -54,7 +53,6 @@ _PLACES = {
     "Scores": "core.scores",
     "Spec": "core.model",
     "View": "images.view",
-    "attack": "tasks.attack",
     "exact": "train.exactness",
     "fit": "fitting.fit",
     "imagine": "tasks.imagine",

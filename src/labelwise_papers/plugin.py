@@ -1,4 +1,4 @@
-"""What this package adds to ``labelwise``: baselines, benchmarks by name, xlsa17 folders, and verbs."""
+"""What this package adds to ``labelwise``: baselines, benchmarks by name, xlsa17 folders, attacks, sound, and verbs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,16 +18,23 @@ BACKBONES = {
     "lenet": "labelwise_papers.baselines.backbones:LeNet",
     "wrn28_10": "labelwise_papers.baselines.backbones:WideResNet",
     "resnet12": "labelwise_papers.baselines.backbones:ResNet12",
+    "xvector": "labelwise_papers.sound.xvectors:XVector",
+    "xvector_8k": "labelwise_papers.sound.xvectors:xvector_8k",
+    "xvector_16k": "labelwise_papers.sound.xvectors:xvector_16k",
+    "xvector_mel_8k": "labelwise_papers.sound.xvectors:xvector_mel_8k",
+    "xvector_mel_16k": "labelwise_papers.sound.xvectors:xvector_mel_16k",
 }
+ON_FEATURES = ("xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k")
 
 
 def __getattr__(name: str) -> Any:
     """Return the verbs, imported when the shell asks for them: who loads a benchmark in Python needs no shell."""
     if name == "VERBS":
         from labelwise_papers.analyse_verb import analyse
+        from labelwise_papers.attacks.verb import attack
         from labelwise_papers.verb import reproduce
 
-        return (analyse, reproduce)
+        return (attack, analyse, reproduce)
     if name == "DATA_VERBS":
         from labelwise_papers.verb import get, where, zero_shot
 

@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.cli.attack import parse_radius
 from labelwise.core.store import save
-from labelwise.evaluation.fooled import strip
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
 from labelwise.images import load
 from labelwise.support.errors import UsageError
-from labelwise.tasks.attack import GRADIENTS
-from labelwise.train.square_attack import Square
+from labelwise_papers.attacks.attack import GRADIENTS
+from labelwise_papers.attacks.fooled import strip
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+from labelwise_papers.attacks.square import Square
+from labelwise_papers.attacks.verb import parse_radius
 from tests.conftest import blobs, quick
 
 

@@ -16,7 +16,7 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.tested import Tested
 from labelwise.images import load
 from labelwise.methods import Multilabel
-from labelwise.train.attacks import Fgsm, Pgd
+from labelwise_papers.attacks.pgd import Fgsm, Pgd
 from tests.cli.folders import write_tall
 from tests.conftest import blobs, quick, squares
 
@@ -32,7 +32,7 @@ SIZES = (8, 24, 12)  # the first is the smallest: what is read for it says too l
 @pytest.fixture(autouse=True)
 def _short_timings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("labelwise.reporting.case.SECONDS", 0.01)
-    monkeypatch.setattr("labelwise.tasks.attack.GRADIENTS", (Fgsm(), Pgd(steps=2)))
+    monkeypatch.setattr("labelwise_papers.attacks.attack.GRADIENTS", (Fgsm(), Pgd(steps=2)))
     monkeypatch.chdir(tmp_path)  # where the page goes
 
 

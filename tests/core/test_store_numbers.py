@@ -20,7 +20,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Clarel, Encoder, Izf, Method, Prototype, Softmax, ZeroLabel
 from labelwise.support.errors import LabelwiseError, StoreError
 from labelwise.support.files import read_tensors, write_tensors
-from labelwise.train.networks.backbones import BACKBONES, ON_FEATURES, WAVEFORMS
+from labelwise.train.networks.backbones import BACKBONES, ON_FEATURES
 from tests.changed import changed, description
 from tests.contract.subjects import trained
 
@@ -176,7 +176,7 @@ def test_no_number_of_a_description_takes_memory_or_another_answer(tmp_path: Pat
 
 @pytest.mark.parametrize("name", MANY_BACKBONES)
 def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
-    shape = (4000,) if name in WAVEFORMS else (6,) if name in ON_FEATURES else (3, 16, 16)
+    shape = (6,) if name == "identity" else (4000,) if name in ON_FEATURES else (3, 16, 16)
     method = Softmax(encoder=Encoder(backbone=name, width=None if name == "identity" else 4))
     classifier, images = untrained(tmp_path / "m", method, shape)
     again = load(tmp_path / "m")

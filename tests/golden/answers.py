@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
+from labelwise_papers.attacks.attack import attack
 from tests.golden import outside
 from tests.golden.fits import DATA
 
@@ -69,7 +70,7 @@ def _questions(classifier: Any, images: Tensor, truth: Tensor) -> dict[str, Call
         "rank": lambda: lw.rank(classifier, images),
         "rank in an order": lambda: lw.rank(classifier, images[:3], order=names[::-1], coverage=0.5),
         "imagine": lambda: lw.imagine(classifier, names[:2], images, count=3, seed=1),
-        "attack": lambda: _attacked(lw.attack(classifier, some, first)),
+        "attack": lambda: _attacked(attack(classifier, some, first)),
     }
 
 

@@ -29,6 +29,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.export import export
 from labelwise.train.networks.encoder import side_for
 from labelwise.train.stages import Run
+from labelwise_papers.attacks.attack import attack
 from tests.cli.conftest import run as run
 from tests.conftest import blobs
 from tests.server.asking import serving
@@ -223,7 +224,7 @@ def test_heat_lies_where_the_network_looks() -> None:
 
 def test_an_attack_is_on_what_is_seen() -> None:
     classifier = seeing(View(crop=8), side=16)
-    found = lw.attack(classifier, torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8))
+    found = attack(classifier, torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8))
     inner = found.clean.clone()
     inner[:, :, 4:12, 4:12] = found.images[:, :, 4:12, 4:12]
     answers = classifier.scores_of(classifier.encode(inner)).best.tolist()

@@ -21,4 +21,4 @@ import labelwise.cli
 
 def test_its_verbs_are_verbs_of_the_shell() -> None:
     names = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {"analyse", "reproduce"} == {verb.__name__ for verb in plugin.VERBS} <= names
+    assert {"analyse", "attack", "reproduce"} == {verb.__name__ for verb in plugin.VERBS} <= names

@@ -10,7 +10,6 @@ import torch
 from labelwise.core.classifier import bind
 from labelwise.core.model import as_float
 from labelwise.evaluation.episodes import EpisodeSettings
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.divide import pool, resplit
@@ -18,8 +17,9 @@ from labelwise.methods import Encoder, Prototype, Softmax
 from labelwise.methods.shared.linear import LinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.adversarial import Adversarial
-from labelwise.train.attacks import Fgsm, Pgd
 from labelwise.train.augment import Augment
+from labelwise_papers.attacks.pgd import Fgsm, Pgd
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 

@@ -11,20 +11,20 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.classifier import bind
 from labelwise.core.model import as_float
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax, Supcon
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, override, to_plain
-from labelwise.train.adaptive_attacks import Apgd
 from labelwise.train.adversarial import Adversarial, resting
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
 from labelwise.train.rng import BatchRng
-from labelwise.train.square_attack import Square
 from labelwise.train.stages import Loss, Run
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+from labelwise_papers.attacks.square import Square
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 from tests.epochs import batches_of

@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 
 from labelwise import __version__
 from labelwise.cli.ask import ask
-from labelwise.cli.attack import attack
 from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
@@ -46,7 +45,7 @@ RESUME = {
 }
 VERBS: tuple[Callable[..., None], ...] = (
     fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    attack, calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache,
+    calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache,
 )  # fmt: skip
 
 NEEDS = {

@@ -22,6 +22,7 @@ class Plugin(Protocol):
         str, tuple[str, str]
     ]  # by name: the method that one stands behind in lists, and where it is, "module:Class"
     BACKBONES: Mapping[str, str]  # where each is, likewise
+    ON_FEATURES: Sequence[str]  # the backbones that take features or waveforms, not images
 
     def names(self) -> Iterable[str]:
         """Return the names of the data sets that ``load`` knows."""

@@ -56,9 +56,6 @@ FIGURES: Final[dict[str, str]] = {
     "pair_false_accepts": "different, called the same (false accepts)",
     "recall_at": "its label among the {k} most alike (R@{k})",
     "precision_at_r": "its label in the first places (MAP@R)",
-    # attacks
-    "attacked": "still right (accuracy)",
-    "worst": "all of them (robust accuracy)",
 }
 PIECES: Final[dict[str, str]] = {  # what data hold
     "targets": "labels of pictures (targets)",

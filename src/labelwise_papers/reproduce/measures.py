@@ -25,7 +25,6 @@ from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import KS, evaluate_retrieval
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import align_targets
 from labelwise.evaluation.verification import PAIRS, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
@@ -37,9 +36,6 @@ from labelwise.methods.zero_label.label_prior import LabelPrior, Source, label_s
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
-from labelwise.train.adaptive_attacks import Apgd
-from labelwise.train.attacks import Attack, Fgsm, Pgd
-from labelwise.train.square_attack import Square
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.domains import evaluate_domains
 from labelwise_papers.analyses.joint import draw_joint, joint_view
@@ -49,7 +45,11 @@ from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
 from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
-from labelwise_papers.analyses.weak_attacks import under_weak_attacks
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+from labelwise_papers.attacks.square import Square
+from labelwise_papers.attacks.weak import under_weak_attacks
 from labelwise_papers.reproduce.sources import is_at_hand
 from labelwise_papers.reproduce.subject import Subject
 from labelwise_papers.reproduce.tiny import tiny

@@ -11,7 +11,6 @@ from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.efficientnet import EfficientNetLite0
 from labelwise.train.networks.networks import ConvNet, Identity, ResNet
 from labelwise.train.networks.patches import PatchNet
-from labelwise.train.networks.xvectors import MelXVector, XVector
 
 
 def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
@@ -37,14 +36,8 @@ BACKBONES: Final[Mapping[str, Callable[..., Backbone]]] = {
     "patches": PatchNet,
     "identity": Identity,
     **{name: partial(_of_plugin, at) for plugin in plugins() for name, at in plugin.BACKBONES.items()},
-    "xvector": XVector,
-    "xvector_8k": partial(XVector, rate=8_000),
-    "xvector_16k": partial(XVector, rate=16_000),
-    "xvector_mel_8k": partial(MelXVector, rate=8_000),
-    "xvector_mel_16k": partial(MelXVector, rate=16_000),
 }
-WAVEFORMS: Final = tuple(name for name in BACKBONES if name.endswith("k"))
-ON_FEATURES: Final = ("identity", *WAVEFORMS)  # the others take images
+ON_FEATURES: Final = ("identity", *(name for plugin in plugins() for name in plugin.ON_FEATURES))  # others take images
 
 
 def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) -> Backbone:

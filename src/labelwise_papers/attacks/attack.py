@@ -11,10 +11,10 @@ from labelwise.core.model import as_float
 from labelwise.images.decode.pictures import Pictures
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
-from labelwise.train.adaptive_attacks import Apgd
-from labelwise.train.attacks import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise.train.batches import mix
-from labelwise.train.square_attack import Square
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Points, Problem, Scores
+from labelwise_papers.attacks.square import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
 GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))

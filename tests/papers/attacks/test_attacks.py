@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from labelwise.support.errors import UsageError
-from labelwise.train.adaptive_attacks import Apgd, aimed_ratio_loss, check_steps, ratio_loss
-from labelwise.train.attacks import Attack, Fgsm, Pgd, Problem, choice_loss, margin
-from labelwise.train.square_attack import Square
+from labelwise_papers.attacks.apgd import Apgd, aimed_ratio_loss, check_steps, ratio_loss
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Problem, choice_loss, margin
+from labelwise_papers.attacks.square import Square
 
 ATTACKS: dict[str, Attack] = {
     "fgsm": Fgsm(),

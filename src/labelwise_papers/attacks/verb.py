@@ -12,10 +12,9 @@ from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken, warn_leaked
 from labelwise.support.errors import UsageError
-from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
-    from labelwise.evaluation.robust import RobustResult
+    from labelwise_papers.attacks.robust import RobustResult
 
 
 def attack(  # noqa: PLR0913 - the options of the verb
@@ -40,10 +39,10 @@ def attack(  # noqa: PLR0913 - the options of the verb
     Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
     """
     radius = parse_radius(epsilon)
-    from labelwise.evaluation.fooled import write_fooled
-    from labelwise.evaluation.robust import RobustSettings, evaluate_robust
-    from labelwise.tasks.attack import GRADIENTS, scores_of
-    from labelwise.train.square_attack import Square
+    from labelwise_papers.attacks.attack import GRADIENTS, scores_of
+    from labelwise_papers.attacks.fooled import write_fooled
+    from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+    from labelwise_papers.attacks.square import Square
 
     classifier = open_model(model, device)
     scores_of(classifier)
@@ -69,7 +68,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
 
 def parse_radius(words: str) -> float:
     """Return the number that words such as 8/255 or 0.03 say."""
-    from labelwise.tasks.attack import check_radius
+    from labelwise_papers.attacks.attack import check_radius
 
     try:
         radius = float(Fraction(words.replace(" ", "")))
@@ -85,8 +84,8 @@ def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
         for name, share in {"none: as they are": result.clean, **result.attacks}.items()
     ]
     worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
-    rows.append((styled((FIGURES["worst"], "bold")), bar(result.worst), worst))
-    table = plain_table("pictures changed by (attack)", "", f">{FIGURES['attacked']}", title=title, rows=rows)
+    rows.append((styled(("all of them (robust accuracy)", "bold")), bar(result.worst), worst))
+    table = plain_table("pictures changed by (attack)", "", ">still right (accuracy)", title=title, rows=rows)
     answers = {True: styled(("passed", "green")), False: styled(("failed", "bold red"))}
     checks = ((check.name, answers[check.passed], check.words) for check in result.checks)
     masked = styled(("The attacks may be too weak here (masked gradients): do not quote robust accuracy.", "bold red"))

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from labelwise.evaluation.tested import Tested
-from labelwise.tasks.attack import AttackSettings, attack
+from labelwise_papers.attacks.attack import AttackSettings, attack
 
 SIDE = 192  # of each picture that is written, at least
 

@@ -7,9 +7,9 @@ from torch.nn.functional import leaky_relu
 
 from labelwise.support.errors import UsageError
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.networks.spectrogram import Spectrogram
-from labelwise.train.networks.xvectors import MelXVector, XVector
 from labelwise_papers.baselines.backbones import LeNet, TripleBlock, WideBlock
+from labelwise_papers.sound.spectrogram import Spectrogram
+from labelwise_papers.sound.xvectors import MelXVector, XVector
 
 
 def numbers(module: nn.Module) -> int:

@@ -13,17 +13,17 @@ from labelwise.fitting.fit import fit
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Encoder, Softmax
 from labelwise.support.errors import UnsupportedError, UsageError
-from labelwise.tasks.attack import AttackSettings, attack, scores_of
 from labelwise.train.adversarial import Adversarial
-from labelwise.train.attacks import Pgd, margin
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.square_attack import Square
 from labelwise.train.stages import Run
+from labelwise_papers.attacks.attack import AttackSettings, attack, scores_of
+from labelwise_papers.attacks.pgd import Pgd, margin
+from labelwise_papers.attacks.square import Square
 from tests.changed import changed, exact
 from tests.conftest import squares
 from tests.described import Table
+from tests.papers.attacks.pixels import pictures, pixels
 from tests.papers.test_answers import DATA, untrained
-from tests.tasks.pixels import pictures, pixels
 
 
 def smallest_radii(classifier: Classifier, images: torch.Tensor) -> list[float]:

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 
-from labelwise.evaluation.robust import RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
-from labelwise.train.attacks import Attack, Pgd, Points, Problem
+from labelwise_papers.attacks.pgd import Attack, Pgd, Points, Problem
+from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 
 
 @dataclass(frozen=True)

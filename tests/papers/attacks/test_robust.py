@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.robust import RobustResult, RobustSettings, evaluate_robust
 from labelwise.evaluation.tested import Tested
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError, UsageError
-from labelwise.train.adaptive_attacks import Apgd
-from labelwise.train.attacks import Attack, Fgsm, Pgd
-from labelwise.train.square_attack import Square
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
+from labelwise_papers.attacks.robust import RobustResult, RobustSettings, evaluate_robust
+from labelwise_papers.attacks.square import Square
 from tests.conftest import squares
-from tests.tasks.pixels import pictures, pixels
-from tests.tasks.test_attack import smallest_radii
+from tests.papers.attacks.pixels import pictures, pixels
+from tests.papers.attacks.test_attack import smallest_radii
 
 WAYS: tuple[Attack, ...] = (Fgsm(), Pgd(steps=10), Apgd(steps=20), Apgd(loss="ratio", steps=20), Square(queries=200))
 

@@ -14,9 +14,9 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
 from labelwise.evaluation.tested import Tested
 from labelwise.support.errors import UsageError
-from labelwise.tasks.attack import BATCH, STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
-from labelwise.train.adaptive_attacks import Apgd
-from labelwise.train.attacks import Attack, Fgsm, Pgd, Problem, choice_loss
+from labelwise_papers.attacks.apgd import Apgd
+from labelwise_papers.attacks.attack import BATCH, STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
+from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Problem, choice_loss
 
 HUGE = 0.5  # at this radius every picture can become plain grey
 LEFT = 0.05  # accuracy at the huge radius, and share of pictures without a gradient, that raise no doubt

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
-from labelwise.train.attacks import Loss, Points, Problem, choice_loss, margin
+from labelwise_papers.attacks.pgd import Loss, Points, Problem, choice_loss, margin
 
 MOMENTUM = 0.75  # alpha: the share of a move that follows the gradient, the rest repeats the last move
 RISING = 0.75  # rho: the share of steps that must raise the loss, or the step size is halved

@@ -1,7 +1,7 @@
 import torch
 
-from labelwise.train.attacks import Pgd, Problem
-from labelwise_papers.analyses.weak_attacks import OfProbabilities
+from labelwise_papers.attacks.pgd import Pgd, Problem
+from labelwise_papers.attacks.weak import OfProbabilities
 
 
 def problem(confidence: float) -> Problem:

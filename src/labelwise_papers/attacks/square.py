@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.support.settings import check_range
-from labelwise.train.attacks import Points, Problem
+from labelwise_papers.attacks.pgd import Points, Problem
 
 # Shares of the queries after which squares halve their area.
 HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)

@@ -1,12 +1,13 @@
 """Backbones for sound: x-vectors."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from labelwise.train.networks.backbone import Backbone
-from labelwise.train.networks.spectrogram import FLOOR, Spectrogram
+from labelwise_papers.sound.spectrogram import FLOOR, Spectrogram
 
 COEFFICIENTS, MELS = 23, 40  # cepstral coefficients, and log-mel energies, of a frame of sound
 
@@ -75,3 +76,7 @@ class MelXVector(XVector):
         mean = x.sum(2) / count
         variance = ((x - mean[:, :, None]).square() * heard).sum(2) / count
         return self.full(torch.cat([mean, (variance + 1e-5).sqrt()], 1))  # type: ignore[no-any-return]
+
+
+xvector_8k, xvector_16k = (partial(XVector, rate=rate) for rate in (8_000, 16_000))
+xvector_mel_8k, xvector_mel_16k = (partial(MelXVector, rate=rate) for rate in (8_000, 16_000))

@@ -5,7 +5,7 @@ from scipy.fft import dct
 from scipy.signal import get_window
 
 from labelwise.support.errors import UsageError
-from labelwise.train.networks.spectrogram import Spectrogram, mel_filters
+from labelwise_papers.sound.spectrogram import Spectrogram, mel_filters
 
 
 def slow(wave: np.ndarray, rate: int, window: int, hop: int, mels: int) -> np.ndarray:

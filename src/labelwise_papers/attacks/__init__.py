@@ -1,0 +1,1 @@
+"""Attacks on a classifier, and accuracy under attack with checks of the attacks themselves."""

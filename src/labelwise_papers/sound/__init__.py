@@ -1,0 +1,1 @@
+"""Sound as a kind of image: spectrograms and x-vectors."""
