@@ -1,0 +1,138 @@
+"""Whatever a person holds, as ``Images``: paths, folders, the content of files, PIL images, arrays, tensors, columns of a table."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from labelwise.images.decode.readable import list_pictures
+from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
+from labelwise.images.stored import FileImages, Uploads
+from labelwise.images.view import Fit
+from labelwise.support.errors import DataError, UsageError
+
+Picture = str | Path | bytes | Image.Image | Array
+Pictures = Any  # a picture, several of them, a tensor of torch, or ``Images``
+
+
+def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
+    """Return images: of a path, a folder, the content of a file, a PIL image, an array, or several of these.
+
+    Arrays (and tensors of torch) hold bytes, or floats in [0, 1], ``[h, w, c]`` or ``[c, h, w]``, with or without a first axis for
+    many. Where they could be read in two ways, they are read as images of ``shape`` if they can be; else arrays have channels last,
+    tensors first. Floats ``[n, a]`` without a ``shape``, and numbers where it is ``(a,)``, are features.
+    """
+    if isinstance(pictures, Images):
+        return pictures
+    if len(shape) == 1:
+        return FeatureRows(_features(pictures, shape[0]))
+    if isinstance(pictures, str | Path):
+        path = Path(pictures)
+        return FileImages(list_pictures(path) if path.is_dir() else [path])
+    if isinstance(pictures, bytes | Image.Image):
+        return Uploads([pictures])
+    if _is_tensor(pictures):
+        return _arrays(pictures.detach().cpu().numpy(), shape, last=False)
+    if isinstance(pictures, np.ndarray) and pictures.dtype.kind != "O":
+        return _arrays(pictures, shape, last=True)
+    if not isinstance(pictures, Iterable):
+        raise UsageError(
+            f"A picture is a path, a PIL image, an array or a tensor; given {type(pictures).__name__}: {pictures!r:.80}."
+        )
+    items = list(pictures)
+    if not items:
+        raise UsageError("No picture was given; give at least one.")
+    if all(isinstance(item, str | Path) for item in items):
+        return FileImages(items)
+    if all(isinstance(item, bytes | Image.Image) for item in items):
+        return Uploads(items)
+    return join([_item(i, item, shape) for i, item in enumerate(items)])
+
+
+def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+    """Return pictures as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
+    return read_all(as_images(pictures, tuple(shape)), tuple(shape), fit)
+
+
+def as_bytes(array: Array) -> Array:
+    """Return an array of pixels as bytes: floats must lie in [0, 1], whole numbers in 0..255."""
+    kind = array.dtype.kind
+    if kind not in "buif":
+        raise UsageError(f"Pixels must be numbers; given an array of {array.dtype}.")
+    if not array.size:
+        raise UsageError(f"No picture was given: the array is empty, {list(array.shape)}.")
+    if array.dtype == np.uint8:
+        return array
+    if kind == "b":
+        return array.astype(np.uint8) * np.uint8(255)
+    low, high = float(array.min()), float(array.max())
+    if kind == "f":
+        if not np.isfinite(array).all():
+            raise UsageError("The pictures hold a value that is not a finite number (NaN or infinity).")
+        if low < 0 or high > 1:
+            hint = "divide by 255?" if low >= 0 and high <= 255 else "give them as they were before normalisation."
+            raise UsageError(f"Pictures of floats must lie in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
+        return np.rint(array.astype(np.float32) * 255).astype(np.uint8)
+    if low < 0 or high > 255:
+        raise UsageError(f"Pixels must lie in 0..255; given {low:.0f} to {high:.0f}. Scale them to bytes first.")
+    return array.astype(np.uint8)
+
+
+def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = True) -> Array:
+    """Return one picture or many as bytes ``[n, c, h, w]``, whichever axis the channels are on.
+
+    Where it could be read in two ways, as ``shape`` if it can; else with channels ``last``, or first.
+    """
+    x = as_bytes(array)
+    if x.ndim == 2:
+        return x[None, None]
+    if x.ndim == 3 and x.shape != shape:
+        grey = shape[:1] == (1,) and x.shape[1:] == shape[1:]
+        if grey or not {x.shape[0], x.shape[2]} & {1, 3, 4}:
+            return x[:, None]
+    many = x[None] if x.ndim == 3 else x
+    if many.ndim == 4:
+        axes = (3, 1) if last else (1, 3)
+        channels = [1] if many.shape[1:] == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
+        if channels:
+            return many if channels[0] == 1 else np.moveaxis(many, channels[0], 1)
+    raise UsageError(
+        "Pictures must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
+        f"or [n, height, width]; given {list(x.shape)}."
+    )
+
+
+def _is_tensor(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def _arrays(array: Array, shape: tuple[int, ...], *, last: bool) -> Images:
+    if not shape and array.ndim == 2 and array.dtype.kind == "f":
+        return FeatureRows(array)
+    return ArrayImages(channels_first(array, shape, last=last))
+
+
+def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Images:
+    try:
+        return as_images(picture, shape)
+    except (UsageError, DataError) as error:
+        raise type(error)(f"Picture {i}: {error}") from None
+
+
+def _features(numbers: object, size: int) -> Array:
+    """Return features ``[n, size]`` (float32) from numbers ``[n, size]`` or ``[size]``."""
+    try:
+        if isinstance(numbers, Image.Image):
+            raise TypeError("a picture has no features of its own")
+        rows = np.array(numbers.detach().cpu() if _is_tensor(numbers) else numbers, dtype=np.float32)  # type: ignore[attr-defined]
+    except (ValueError, TypeError, RuntimeError):
+        raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(numbers).__name__}.") from None
+    rows = rows[None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or rows.shape[1] != size or not len(rows):
+        raise UsageError(f"This model takes features, numbers [n, {size}]; given {list(rows.shape)}.")
+    if not np.isfinite(rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(1))[0])
+        raise UsageError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
+    return rows

@@ -1,0 +1,275 @@
+"""Images in the order of a table, read when they are asked for, at the shape that is asked for.
+
+Whatever holds images is one of these: files and uploads (``stored``), packs and shards (``sources``), arrays, features. To
+select some of them or to join them reads nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from labelwise.images.decode.decoding import QUIET, Frame, fitted
+from labelwise.images.view import Fit
+from labelwise.support.cache import digest
+from labelwise.support.errors import DataError, UsageError
+
+Array = npt.NDArray[Any]
+Rows = Sequence[int] | npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """In place of an image that cannot be read."""
+
+    reason: str  # in words for people
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Images in the order of a table, read when asked for."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """What each is called: a path, the name of an upload, or its row."""
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all: ``(c, h, w)`` of bytes, ``(a,)`` of features; None for files, which have a shape each."""
+
+    def __len__(self) -> int: ...
+
+    def digests(self) -> Sequence[bytes]:
+        """Return 16 bytes for the content of each: the same content has the same digest."""
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape, uint8 ``[c, h, w]``, or features, float32 ``[a]``."""
+
+    def select(self, rows: Rows) -> "Images":
+        """Return these rows only, in this order; a mask of yes and no for each row will do, too."""
+
+
+class Selection(ABC):
+    """Images that are some rows of something, and know their digests once these were asked for."""
+
+    def __init__(self, base: object, rows: Rows) -> None:
+        self.base = base  # what selections of the same images have in common
+        self.rows = positions(rows)  # which of its images these are
+        self._known: dict[int, bytes] = {}  # digests by row of the base
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} images>"
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The row of each."""
+        return [f"image {row}" for row in self.rows.tolist()]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all."""
+
+    @abstractmethod
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape."""
+
+    @abstractmethod
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        """Return the digests of some rows of the base."""
+
+    def digests(self) -> Sequence[bytes]:
+        """Return 16 bytes for the content of each."""
+        missing = [row for row in dict.fromkeys(self.rows.tolist()) if row not in self._known]
+        if missing:
+            self._known.update(zip(missing, self._digests_of(missing), strict=True))
+        return [self._known[row] for row in self.rows.tolist()]
+
+    def select(self, rows: Rows) -> Self:
+        """Return these rows only, in this order."""
+        return self.of(self.rows[positions(rows)])
+
+    def of(self, rows: Array) -> Self:
+        """Return other rows of the same base."""
+        other = copy(self)
+        other.rows = rows
+        return other
+
+
+class ArrayImages(Selection):
+    """Pixels in memory, or mapped from a file: bytes ``[n, c, h, w]``."""
+
+    def __init__(self, pixels: Array, ids: Sequence[str] = ()) -> None:
+        if pixels.ndim != 4 or pixels.dtype != np.uint8:
+            raise DataError(
+                f"Images must be bytes (uint8) [n, channels, height, width]; given {pixels.dtype} {list(pixels.shape)}."
+            )
+        super().__init__(pixels, range(len(pixels)))
+        self._pixels, self._ids = pixels, ids
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The name of each image, or its row."""
+        return [self._ids[row] for row in self.rows.tolist()] if self._ids else super().ids
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return tuple(self._pixels.shape[1:])
+
+    @property
+    def values(self) -> Array:
+        """The pixels ``[n, c, h, w]``, no copy where they follow one another."""
+        return taken(self._pixels, self.rows)
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape; those of another are resized, and grey becomes colour and colour grey."""
+        images = self._pixels[self.rows[positions(rows)]]
+        return list(images if self.shape == tuple(shape) else resized(images, shape, fit))
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        return array_digests(self._pixels, rows)
+
+
+class FeatureRows(Selection):
+    """Features in place of images: float32 ``[n, a]``, finite numbers."""
+
+    def __init__(self, features: Array) -> None:
+        if features.ndim != 2 or features.dtype.kind != "f":
+            raise DataError(f"Features must be floats [n, size]; given {features.dtype} {list(features.shape)}.")
+        self._features = features if features.dtype == np.float32 else features.astype(np.float32)
+        super().__init__(self._features, range(len(features)))
+        check_finite(self._features)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of one row."""
+        return tuple(self._features.shape[1:])
+
+    @property
+    def values(self) -> Array:
+        """The features ``[n, a]``, no copy where they follow one another."""
+        return taken(self._features, self.rows)
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:  # noqa: ARG002
+        """Return the features of some rows; they have one shape only."""
+        if tuple(shape) != self.shape:
+            wanted = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
+            raise UsageError(f"This model takes {wanted}; given {[len(self), *self.shape]}.")
+        return list(self._features[self.rows[positions(rows)]])
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        return array_digests(self._features, rows)
+
+
+class JoinedImages(Selection):
+    """Images of several kinds, one part after another."""
+
+    def __init__(self, parts: Sequence[Images]) -> None:
+        self._parts, self._ends = parts, np.cumsum([len(part) for part in parts])
+        super().__init__(parts, range(int(self._ends[-1])))
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The name of each image."""
+        every = [each for part in self._parts for each in part.ids]
+        return [every[row] for row in self.rows.tolist()]
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape that all parts have, if they have one."""
+        shapes = {part.shape for part in self._parts}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape, from whichever part each is of."""
+        at = self.rows[positions(rows)]
+        places = np.searchsorted(self._ends, at, "right")
+        images: list[Array | Unreadable] = [Unreadable("")] * len(at)
+        for place in np.unique(places).tolist():
+            here, part = np.flatnonzero(places == place), self._parts[place]
+            own = at[here] - (self._ends[place] - len(part))
+            for i, image in zip(here.tolist(), part.read(own, shape, fit), strict=True):
+                images[i] = image
+        return images
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        every = [each for part in self._parts for each in part.digests()]
+        return [every[row] for row in rows]
+
+
+def join(parts: Sequence[Images]) -> Images:
+    """Return the images of all parts, one part after another."""
+    filled = [part for part in parts if len(part)] or list(parts[:1])
+    first = filled[0]
+    if isinstance(first, Selection) and all(isinstance(part, Selection) and part.base is first.base for part in filled):
+        return first.of(np.concatenate([part.rows for part in filled if isinstance(part, Selection)]))
+    if isinstance(first, FeatureRows):
+        same = [part.values for part in filled if isinstance(part, FeatureRows) and part.shape == first.shape]
+        if len(same) == len(filled):
+            return FeatureRows(np.concatenate(same))
+    return JoinedImages(filled)
+
+
+def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+    """Return all images of a shape ``[n, *shape]``; one that cannot be read is an error."""
+    if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
+        return images.values
+    values = images.read(range(len(images)), shape, fit)
+    bad = [f"{name}: {one.reason}" for name, one in zip(images.ids, values, strict=True) if isinstance(one, Unreadable)]
+    if bad:
+        more = f" And {len(bad) - 3} more." if len(bad) > 3 else ""
+        raise DataError(f"{len(bad)} of {len(images)} pictures cannot be read. {' '.join(bad[:3])}{more}")
+    kind = np.float32 if len(shape) == 1 else np.uint8
+    return (
+        np.stack([one for one in values if not isinstance(one, Unreadable)]) if values else np.empty((0, *shape), kind)
+    )
+
+
+def resized(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
+    """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``, as files are resized and cut."""
+    if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
+        raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
+    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
+    small = np.empty((len(images), *shape), np.uint8)
+    with QUIET:
+        for i, image in enumerate(np.moveaxis(images, 1, 3)):
+            small[i] = fitted(
+                Image.fromarray(np.ascontiguousarray(image[:, :, 0] if image.shape[2] == 1 else image)), frame
+            )
+    return small
+
+
+def array_digests(images: Array, rows: Sequence[int] | None = None) -> list[bytes]:
+    """Return a digest of each image ``[n, ...]``, or of some, of its values and its shape."""
+    kind = repr((images.shape[1:], images.dtype.str)).encode()
+    every = range(len(images)) if rows is None else rows
+    return [digest(kind, np.ascontiguousarray(images[row]).tobytes()) for row in every]
+
+
+def check_finite(features: Array) -> None:
+    """Raise an error that names the first row of features ``[n, a]`` with a value that is not finite."""
+    if features.size and not np.isfinite([features.min(), features.max()]).all():
+        bad = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
+        raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
+
+
+def positions(rows: Rows) -> Array:
+    """Return row numbers ``[m]`` (int64) from numbers or from a mask of yes and no."""
+    array = np.asarray(rows)
+    return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64).reshape(-1)
+
+
+def taken(array: Array, rows: Array) -> Array:
+    """Return rows of an array, without a copy where they follow one another."""
+    if len(rows) and (np.diff(rows) == 1).all():
+        return array[rows[0] : rows[0] + len(rows)]
+    return array[rows]

@@ -1,0 +1,228 @@
+"""Images stored as encoded files: on disk, or in memory as somebody handed them over."""
+
+import hashlib
+import os
+import stat
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import prod
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from labelwise.images.decode.decoding import QUIET, File, Frame, UnreadableError, fitted, reason
+from labelwise.images.decode.workers import decode_safely
+from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
+from labelwise.images.view import Fit
+from labelwise.support.cache import PICTURES, Cache, digest
+from labelwise.support.interruption import stoppable
+from labelwise.support.limits import memory
+from labelwise.support.regular import open_regular
+
+FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
+THREADS = min(8, os.cpu_count() or 1)
+FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
+MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
+
+Content = File | Image.Image
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Stamps(Protocol):
+    """Digests of files known by path, size and times, as version control knows them."""
+
+    def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the digest of each stamp that is known."""
+
+    def write(self, digests: Mapping[bytes, bytes]) -> None:
+        """Keep digests by stamp."""
+
+
+class CachedStamps:
+    """Stamps in the user's cache."""
+
+    def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the digest of each stamp that is known."""
+        return Cache().read(PICTURES, [stamp for stamp in stamps if stamp])
+
+    def write(self, digests: Mapping[bytes, bytes]) -> None:
+        """Keep digests by stamp."""
+        Cache().write(PICTURES, digests)
+
+
+class _Decoded:
+    """Images of one shape and fit that were decoded before."""
+
+    def __init__(self, count: int, shape: tuple[int, ...], fit: Fit) -> None:
+        self.shape, self.fit = tuple(shape), fit
+        self.pixels = np.empty((count, *shape), np.uint8)  # memory that is not written to costs nothing
+        self.ready = np.zeros(count, np.bool_)
+
+
+class StoredImages(Selection):
+    """Images in files of some kind, decoded each time they are read, unless ``remember`` was called."""
+
+    def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None) -> None:
+        super().__init__(object(), range(len(ids)))
+        self._every = ids
+        self._shape = shape
+        self._memory: list[_Decoded] = []  # shared by all selections
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape that somebody asked for; None where it follows from who reads."""
+        return self._shape
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The name of each."""
+        return [self._every[row] for row in self.rows.tolist()]
+
+    @abstractmethod
+    def contents(self, rows: Sequence[int]) -> list[Content]:
+        """Return the file of each of some rows of all: its path, its bytes, or an open image."""
+
+    def remember(self, shape: tuple[int, ...], fit: Fit = "cut") -> None:
+        """Keep what is decoded at this shape from now on, where all of it fits in memory."""
+        if fits_in_memory(len(self._every), shape) and not self._at(shape, fit):
+            self._memory[:] = [_Decoded(len(self._every), shape, fit)]
+
+    def _at(self, shape: tuple[int, ...], fit: Fit) -> _Decoded | None:
+        return next((one for one in self._memory if (one.shape, one.fit) == (tuple(shape), fit)), None)
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape; many are decoded by several threads."""
+        at = self.rows[positions(rows)].tolist()
+        known = self._at(shape, fit)
+        missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
+        fresh = dict(zip(missing, decode_all(self.contents(missing), shape, fit), strict=True)) if missing else {}
+        if known is not None:
+            for row, image in fresh.items():
+                if not isinstance(image, Unreadable):
+                    known.pixels[row], known.ready[row] = image, True
+        return [fresh[row] if row in fresh or known is None else known.pixels[row] for row in at]
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        return [content_digest(each) for each in self.contents(rows)]
+
+
+class FileImages(StoredImages):
+    """Image files on disk."""
+
+    def __init__(self, paths: Sequence[str | Path], shape: tuple[int, ...] | None = None, stamps: Stamps | None = None):
+        super().__init__([str(path) for path in paths], shape)
+        self._stamps = stamps or CachedStamps()
+
+    def contents(self, rows: Sequence[int]) -> list[Content]:
+        """Return the path of each."""
+        return [self._every[row] for row in rows]
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        paths = [self._every[row] for row in rows]
+        stamps = [file_stamp(path) for path in paths]
+        known = self._stamps.read(stamps)
+        missing = [path for path, stamp in zip(paths, stamps, strict=True) if stamp not in known]
+        fresh = dict(zip(missing, parallel_map(content_digest, missing), strict=True))
+        digests = [known.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
+        self._stamps.write({s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
+        return digests
+
+
+class Uploads(StoredImages):
+    """Image files in memory: their bytes, or images opened with Pillow."""
+
+    def __init__(self, items: Sequence[bytes | Image.Image], ids: Sequence[str] = ()) -> None:
+        super().__init__(ids or [f"picture {i}" for i in range(len(items))])
+        self._items = items
+
+    def contents(self, rows: Sequence[int]) -> list[Content]:
+        """Return the content of each."""
+        return [self._items[row] for row in rows]
+
+
+def decode(file: Content, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+    """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError``.
+
+    It is resized to cover the shape ``(c, h, w)`` and its centre is kept, unless ``fit`` says to stretch it. EXIF orientation is applied;
+    transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
+    """
+    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
+    if not isinstance(file, Image.Image):
+        return decode_safely(file, frame)
+    try:
+        with QUIET:
+            return fitted(file, frame)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
+
+
+def decode_all(files: Sequence[Content], shape: tuple[int, ...], fit: Fit) -> list[Array | Unreadable]:
+    """Return the bytes of each file; several threads decode, unless images are so small that one is faster."""
+    Frame(shape[1], shape[2], shape[0], fit=fit)  # says what is wrong with the shape
+
+    def decoded(file: Content) -> Array | Unreadable:
+        try:
+            return decode(file, shape, fit)
+        except UnreadableError as error:
+            return Unreadable(str(error))
+
+    with QUIET:
+        first = [_timed(decoded, file) for file in files[:FIRST]]
+        rest = files[len(first) :]
+        alone = THREADS == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
+        return [image for image, _ in first] + (
+            [decoded(file) for file in rest] if alone else parallel_map(decoded, rest)
+        )
+
+
+def _timed(work: Callable[[T], U], item: T) -> tuple[U, float]:
+    """Return what work makes of an item, and the seconds that it took."""
+    begin = time.perf_counter()
+    return work(item), time.perf_counter() - begin
+
+
+def content_digest(content: Content) -> bytes:
+    """Return the digest of a file's content; a file that cannot be opened has one of its own."""
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=16).digest()
+    if isinstance(content, Image.Image):
+        return digest(repr((content.mode, content.size)).encode(), content.tobytes())
+    try:
+        with open_regular(content) as file:
+            state = hashlib.blake2b(digest_size=16)
+            while part := file.read(2**20):
+                state.update(part)
+            return state.digest()
+    except OSError:
+        return digest(b"unreadable", os.fsencode(content))
+
+
+def file_stamp(path: str | Path) -> bytes:
+    """Return what a file is known by as long as it stays: path, size and times; empty where it changed just now or is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return b""
+    if not stat.S_ISREG(about.st_mode) or time.time_ns() - max(about.st_mtime_ns, about.st_ctime_ns) < FRESH:
+        return b""
+    numbers = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return digest(os.fsencode(os.path.abspath(path)), repr(numbers).encode())
+
+
+def fits_in_memory(count: int, shape: Sequence[int]) -> bool:
+    """Return whether so many images of a shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
+    megabytes = os.environ.get("LABELWISE_MEMORY_MB")
+    return count * prod(shape) <= (float(megabytes) * 2**20 if megabytes else MEMORY_SHARE * memory())
+
+
+def parallel_map(work: Callable[[T], U], items: Sequence[T]) -> list[U]:
+    """Return what work makes of each item, several at a time."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with stoppable(ThreadPoolExecutor(THREADS)) as pool:
+        return list(pool.map(work, items))
