@@ -19,8 +19,8 @@ import torch
 from labelwise.api import teach
 from labelwise.demo import without
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
 from labelwise.images import digits, finches
 from labelwise.images.decode.pictures import as_batch
@@ -44,7 +44,7 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     known, new = without(whole, name)
     classifier = fit(known, method, Run(seed=seed, device="cpu"))
     test = known.split("test")
-    tested = Tested.of(classifier, test, known.labels)
+    tested = Evaluation.of(classifier, test, known.labels)
     closed = evaluate_closed(tested)
     strange = {"digits": as_batch(digits().split("test").images, (3, 48, 48)), "new species": new["test"].images}
     figures = {
@@ -59,7 +59,7 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     taught = teach(classifier, name, examples=new["train"].images[:5])
     chosen = taught.scores(new["test"].images).best
     figures["taught species right"] = float((chosen == len(classifier.labels)).double().mean())
-    figures["others after teaching"] = evaluate_closed(Tested.of(taught, test, known.labels)).accuracy
+    figures["others after teaching"] = evaluate_closed(Evaluation.of(taught, test, known.labels)).accuracy
     about = classifier.origin.summary["training"]
     return {**figures, "validation accuracy": about["validation_accuracy"], "seconds": about["seconds"]}
 

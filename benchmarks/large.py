@@ -29,7 +29,7 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.evaluation.closed import evaluate_closed
-from labelwise.evaluation.part import choose_part
+from labelwise.evaluation.test_set import select_test_set
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
@@ -93,7 +93,7 @@ def case(images: int, labels: int, chosen: argparse.Namespace) -> dict[str, Any]
         one.top[0][0] == names.names[int(y)] for one, y in zip(answers, test.targets, strict=True)
     ) / len(test)
     result = step(
-        "evaluate", lambda: evaluate_closed(choose_part(classifier, dataset, "test").tested(classifier)), told
+        "evaluate", lambda: evaluate_closed(select_test_set(classifier, dataset, "test").evaluate(classifier)), told
     )
     told["accuracy"], told["ece"] = result.accuracy, result.ece
     examples = [means[labels + i] + 0.7 * torch.randn(5, chosen.size, generator=drawn) for i in range(NEW)]

@@ -18,8 +18,8 @@ import torch
 
 from labelwise.api import teach
 from labelwise.core.ranking import average_precisions
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import MultilabelResult, evaluate_multilabel
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.sets.finches import UNSEEN, finches_marks
@@ -62,7 +62,7 @@ def measure(method: ImageMethod, seed: int) -> dict[str, float]:
     classifier = fit(data, method, Run(seed=seed, device="cpu"))
     found: dict[str, float] = {}
     for words, split in (("seen species", data.split("test")), ("new species", unseen)):
-        result: MultilabelResult = evaluate_multilabel(Tested.of(classifier, split, data.labels))
+        result: MultilabelResult = evaluate_multilabel(Evaluation.of(classifier, split, data.labels))
         found |= {f"{words} {figure}": getattr(result, figure) for figure in FIGURES}
     found["validation answer ece before"] = classifier.origin.summary["calibration"]["answer_ece_before"]
     found["validation answer ece after"] = classifier.origin.summary["calibration"]["answer_ece_after"]
@@ -73,7 +73,7 @@ def measure_whole(method: ImageMethod, seed: int) -> dict[str, float]:
     """Return the figures of one run on all species."""
     data = finches_marks()
     classifier = fit(data, method, Run(seed=seed, device="cpu"))
-    result = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
+    result = evaluate_multilabel(Evaluation.of(classifier, data.split("test"), data.labels))
     return {figure: getattr(result, figure) for figure in FIGURES}
 
 

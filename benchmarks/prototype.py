@@ -39,9 +39,9 @@ from metric_learning import GROUPS, LossName, Means, Metric, Rule
 from labelwise.core.classifier import Classifier, Origin, bind
 from labelwise.core.model import LabelModel
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.pairs import PairsResult, evaluate_pairs
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
 from labelwise.images import load
@@ -200,7 +200,7 @@ def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSet
             for head, one in heads(classifier, method).items():
                 own = head not in RULES
                 few = settings if own or bench.quick else replace(settings, attacks=(Pgd(), Apgd()))
-                figures[head or name] = asdict(evaluate_robust(Tested.of(one, images, data.labels), few))
+                figures[head or name] = asdict(evaluate_robust(Evaluation.of(one, images, data.labels), few))
                 if own and not bench.quick:
                     figures[head or name]["all images"] = under_pgd(one, test, data, settings.epsilon)
             bench.write(full, begun, figures)
@@ -281,7 +281,7 @@ def new_labels(
             continue
         begun = time.monotonic()
         classifier = fit(data, method, bench.run(name))
-        tested = Tested.of(classifier, data.split("test"))
+        tested = Evaluation.of(classifier, data.split("test"))
         figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_pairs(tested))
         if bench.chosen.ridges:
             figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
@@ -297,7 +297,7 @@ def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]
     """Return recall at 1, mean average precision at R and EER by the cosine of codes that are whitened with other ridges."""
     model, found = classifier.model, {}
     assert isinstance(model, LinearModel)
-    tested = Tested.of(classifier, split)
+    tested = Evaluation.of(classifier, split)
     for ridge in ridges:
         white = whiten(tested.scores.embeddings, model.unit_mean, model.unit_within, ridge)
         otherwise = replace(tested, scores=classifier.scores_of(white))

@@ -20,8 +20,8 @@ import torch
 import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import write_encoder
@@ -54,7 +54,7 @@ def birds(seeds: int) -> Iterator[Found]:
             write_encoder(file, find_patches(data.split("train").images, seed=seed), Encoder(backbone="patches"), {})
             method = ZeroLabel(encoder=Encoder(backbone="patches", weights=str(file), frozen=True))
             classifier = lw.fit(data, method, lw.Run(seed=seed, device="cpu"))
-        found = evaluate_named(Tested.of(classifier, data.split("test"), data.labels))
+        found = evaluate_named(Evaluation.of(classifier, data.split("test"), data.labels))
         yield "30 species by attributes", seed, {f"{key}, %": 100 * found[key] for key in ("accuracy", "clusters")}
 
 
@@ -81,7 +81,7 @@ def levels(seeds: int) -> Iterator[Found]:
                 codes = encoded(data, settings, seed)
                 classifier = lw.fit(codes, ZeroLabel(prior="order"), lw.Run(seed=seed, device="cpu"))
                 for when, who in (("no answer", classifier), ("one answer", answered(classifier, codes))):
-                    best = evaluate_ordinal(Tested.of(who, codes.split("test"), codes.labels)).best
+                    best = evaluate_ordinal(Evaluation.of(who, codes.split("test"), codes.labels)).best
                     assert best.kappa is not None
                     figures = {"accuracy, %": 100 * best.accuracy, "levels off": best.mean_absolute_error}
                     figures |= {"kappa": best.kappa, "within one, %": 100 * best.within_one}

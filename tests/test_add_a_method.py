@@ -11,7 +11,7 @@ from labelwise.core.checks import CHECKS, Subject
 from labelwise.core.classifier import UNKNOWN, Classifier
 from labelwise.core.model import as_float, can
 from labelwise.evaluation.closed import evaluate_closed
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS
@@ -60,7 +60,7 @@ def test_it_keeps_the_contract(check: str, kind: str) -> None:
 def test_it_fits_and_classifies(kind: str) -> None:
     data = blobs() if kind == "pictures" else features(blobs())
     classifier = lw.fit(data, NearestMean(), RUN)
-    result = evaluate_closed(Tested.of(classifier, data.split("test"), data.labels))
+    result = evaluate_closed(Evaluation.of(classifier, data.split("test"), data.labels))
     assert result.accuracy > 0.9
     assert result.kept > 0.8
     (first,) = lw.classify(classifier, data.split("test").images[:1])
@@ -79,7 +79,7 @@ def taught() -> Classifier:
 def test_it_is_taught_a_label_and_saved_with_it() -> None:
     data = blobs()
     classifier = roundtrip(taught())
-    result = evaluate_closed(Tested.of(classifier, data.split("test"), data.labels))
+    result = evaluate_closed(Evaluation.of(classifier, data.split("test"), data.labels))
     assert result.accuracy > 0.8
     assert classifier.origin.method == NearestMean()
     assert lw.forget(classifier, "blob 3").labels.names == ("blob 0", "blob 1", "blob 2")

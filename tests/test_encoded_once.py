@@ -14,12 +14,12 @@ from labelwise.cli import imagine as imagine_verb
 from labelwise.core.classifier import PIECE, Classifier
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.pairs import evaluate_pairs
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.tasks.calibrate import calibrate
@@ -148,20 +148,20 @@ def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:
     assert sum(calls) == len(TEST)
 
 
-PROTOCOLS: dict[str, Callable[[Tested], object]] = {
+PROTOCOLS: dict[str, Callable[[Evaluation], object]] = {
     "closed": evaluate_closed,
     "answers": yes_rates,
     "answer calibration": answer_calibration,
-    "ordinal": lambda tested: evaluate_ordinal(tested, order=DATA.labels.names),
-    "outliers": lambda tested: evaluate_outliers(tested.scores, tested.scores),
+    "ordinal": lambda evaluation: evaluate_ordinal(evaluation, order=DATA.labels.names),
+    "outliers": lambda evaluation: evaluate_outliers(evaluation.scores, evaluation.scores),
     "retrieval": evaluate_retrieval,
     "verification": evaluate_verification,
     "pairs": evaluate_pairs,
-    "pairs of some": lambda tested: evaluate_pairs(tested, most=20),
-    "episodes": lambda tested: evaluate_episodes(tested, EpisodeSettings(ways=3, shots=1, queries=2, count=3)),
-    "probe": lambda tested: probe_embeddings(tested, tested),
-    "zero shot": lambda tested: evaluate_zero_shot(
-        replace(tested, scores=tested.scores.of(known_by_description(tested.classifier, "blob 1")))
+    "pairs of some": lambda evaluation: evaluate_pairs(evaluation, most=20),
+    "episodes": lambda evaluation: evaluate_episodes(evaluation, EpisodeSettings(ways=3, shots=1, queries=2, count=3)),
+    "probe": lambda evaluation: probe_embeddings(evaluation, evaluation),
+    "zero shot": lambda evaluation: evaluate_zero_shot(
+        replace(evaluation, scores=evaluation.scores.of(known_by_description(evaluation.classifier, "blob 1")))
     ),
 }
 
@@ -171,16 +171,16 @@ def test_all_protocols_share_one_pass(method: str) -> None:
     """Also where some test images have no label, and what is measured is a part of them."""
     part = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
     with counted(trained(method)) as calls:
-        tested = Tested.of(trained(method), part, DATA.labels)
+        evaluation = Evaluation.of(trained(method), part, DATA.labels)
         for protocol in PROTOCOLS.values():
-            protocol(tested)
+            protocol(evaluation)
     assert sum(calls) == len(TEST)
 
 
 def test_protocols_of_several_labels_share_one_pass() -> None:
     data, classifier = squares(), several()
     with counted(classifier) as calls:
-        tested = Tested.of(classifier, data.split("test"), data.labels)
+        evaluation = Evaluation.of(classifier, data.split("test"), data.labels)
         for protocol in (evaluate_multilabel, yes_rates, answer_calibration):
-            protocol(tested)
+            protocol(evaluation)
     assert sum(calls) == len(data.split("test"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods import Encoder, Indicator
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
@@ -48,9 +48,9 @@ def test_a_classifier_on_a_gpu_is_asked() -> None:
     with pretend_gpu():
         classifier = lw.fit(data, method, Run(device="cuda"))
         assert isinstance(classifier.label_embeddings, OnGpu)
-        tested = Tested.of(classifier, test, data.labels)
-        every = answer_calibration(tested)["every"]
+        evaluation = Evaluation.of(classifier, test, data.labels)
+        every = answer_calibration(evaluation)["every"]
         assert 0 < every["after"]["ece"] < 1
-        assert yes_rates(tested)["images"] == 60
+        assert yes_rates(evaluation)["images"] == 60
         taught = lw.teach(classifier, "a new one", examples=test.images[:4])
         assert len(lw.classify(taught, test.images[:2])) == 2

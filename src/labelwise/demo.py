@@ -18,7 +18,7 @@ from labelwise.api import teach
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import confusion_matrix
 from labelwise.core.store import save
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
@@ -117,7 +117,7 @@ def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
     data = finches_unseen()
     method = Clarel(epochs=epochs or 40, encoder_epochs=epochs or 12)
     classifier = fit(data, method, Run(progress=True))
-    figures = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
+    figures = evaluate_zero_shot(Evaluation.of(classifier, data.split("test"), data.labels))
     name = sorted(classifier.unseen)[0]
     texts = data.labels.texts[data.labels.index(name)] if data.labels.texts else ()
     console.print(f'{len(classifier.unseen)} species have no picture. The {name}: "{texts[0]}"')

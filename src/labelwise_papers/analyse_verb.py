@@ -18,7 +18,8 @@ from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, s
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.evaluation.tested import Tested
+    from labelwise.evaluation.evaluation import Evaluation
+    from labelwise.evaluation.test_set import TestSet
 
 What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibration"]
 Projection = Literal["pca", "umap"]
@@ -34,7 +35,7 @@ class Asked:
 
     classifier: "lw.Classifier"
     dataset: "lw.data.Dataset"
-    part: "lw.evaluate.Part"
+    part: "TestSet"
     limit: int | None
     seed: int
     projection: Projection
@@ -45,15 +46,17 @@ class Asked:
         return f"{self.dataset.name}, {self.part.name}"
 
     @cached_property
-    def tested(self) -> "Tested":
+    def evaluation(self) -> "Evaluation":
         """The images that are looked at."""
-        return self.part.tested(self.classifier)
+        return self.part.evaluate(self.classifier)
 
     @property
-    def train(self) -> "Tested":
+    def train(self) -> "Evaluation":
         """Training images, cut to the limit by a seeded draw."""
-        part = lw.evaluate.choose_part(self.classifier, self.dataset, "train")
-        return part.draw(self.limit, self.seed).tested(self.classifier)
+        from labelwise.evaluation.test_set import select_test_set
+
+        part = select_test_set(self.classifier, self.dataset, "train")
+        return part.draw(self.limit, self.seed).evaluate(self.classifier)
 
 
 def analyse(  # noqa: PLR0913 - the options of the verb
@@ -96,13 +99,15 @@ def analyse(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"A picture is written as {listing(PLOTS)}; given {out_picture}.")
     if data is None and what != "neighbours":
         raise UsageError(f"The analysis {what} needs data: labelwise analyse {model} DATA --what {what}.")
+    from labelwise.evaluation.test_set import select_test_set
+
     classifier = open_model(model, device)
     part = None
     if what == "neighbours" or data is None:
         figures, table, draw = _neighbours(classifier)
     else:
         dataset = open_data_for(classifier, data, root, splits)
-        part = lw.evaluate.choose_part(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
+        part = select_test_set(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
         figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection))
     warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
@@ -136,7 +141,7 @@ def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
 def _saliency(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.saliency import draw_saliency, salient_share
 
-    scores, targets = asked.tested.labelled()
+    scores, targets = asked.evaluation.labelled()
     assert scores.images is not None
     images, targets = scores.images, targets.cpu()
     figures = salient_share(asked.classifier, images, targets)
@@ -154,7 +159,7 @@ def _saliency(asked: Asked) -> Analysis:
 def _probe(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.probe import probe_embeddings
 
-    figures = probe_embeddings(asked.train, asked.tested, seed=asked.seed)
+    figures = probe_embeddings(asked.train, asked.evaluation, seed=asked.seed)
     if not figures["converged"]:
         note(f"Warning: the regression was stopped after {figures['rounds']} rounds, before it had converged.")
     words = f"logistic regression on the codes of {figures['train_images']} training images"
@@ -176,7 +181,7 @@ def _neighbours(classifier: "lw.Classifier") -> Analysis:
 def _answers(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.answers import yes_rates
 
-    figures = yes_rates(asked.tested, seed=asked.seed)
+    figures = yes_rates(asked.evaluation, seed=asked.seed)
     table = plain_table(f"{asked.title}: share of yes", ">raw scores", ">calibrated")
     for key, words in (
         ("right", "its true label"),
@@ -194,7 +199,7 @@ def _answers(asked: Asked) -> Analysis:
 def _joint(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.joint import draw_joint, joint_view
 
-    (known, targets), (test, own) = asked.train.labelled(), asked.tested.labelled()
+    (known, targets), (test, own) = asked.train.labelled(), asked.evaluation.labelled()
     view = joint_view(known, targets, test[:1], projection=asked.projection)
     truth = asked.classifier.labels.names[int(own[0])]
     distances = [None if isnan(value) else value for value in view.distances.tolist()]
@@ -213,7 +218,7 @@ def _joint(asked: Asked) -> Analysis:
 def _calibration(asked: Asked) -> Analysis:
     from labelwise_papers.analyses.answers import answer_calibration, draw_calibration
 
-    figures = answer_calibration(asked.tested, seed=asked.seed)
+    figures = answer_calibration(asked.evaluation, seed=asked.seed)
     table = plain_table(asked.title, ">questions", "calibration", ">error (ECE)", ">Brier score")
     for key, words in (("every", "every label asked"), ("balanced", "the true label and a wrong one")):
         for when, *first in (("before", words, str(figures[key]["pairs"])), ("after", "", "")):

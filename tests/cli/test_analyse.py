@@ -10,7 +10,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.core.store import save
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images import load
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.joint import joint_view
@@ -44,14 +44,14 @@ def test_figures_are_those_of_the_functions(run: Any, model: Path, pictures: Pat
     assert (found["saliency"]["share"], found["saliency"]["split"]) == (pytest.approx(share["share"]), "train")
     assert (
         found["probe"]["probe"]
-        == probe_embeddings(Tested.of(classifier, train, labels), Tested.of(classifier, test, labels))["probe"]
+        == probe_embeddings(Evaluation.of(classifier, train, labels), Evaluation.of(classifier, test, labels))["probe"]
     )
-    rates = yes_rates(Tested.of(classifier, test, labels))
+    rates = yes_rates(Evaluation.of(classifier, test, labels))
     assert found["answers"]["raw"]["right"] == rates["raw"]["right"]
     assert found["answers"]["calibrated"]["zeros"] == rates["calibrated"]["zeros"]
     near = [one["nearest"] for one in nearest_labels(classifier)["labels"]]
     assert [one["nearest"] for one in found["neighbours"]["labels"]] == near
-    calibration = answer_calibration(Tested.of(classifier, test, labels))
+    calibration = answer_calibration(Evaluation.of(classifier, test, labels))
     assert found["calibration"]["balanced"]["after"]["brier"] == pytest.approx(
         calibration["balanced"]["after"]["brier"]
     )

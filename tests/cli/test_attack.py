@@ -11,7 +11,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.core.store import save
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images import load
 from labelwise.support.errors import UsageError
 from labelwise_papers.attacks.attack import GRADIENTS
@@ -36,7 +36,7 @@ def test_figures_and_pictures(run: Any, model: Path, pictures: Path, tmp_path: P
     found = json.loads(out)
     data, classifier = load(str(pictures), size=8), lw.load(model)
     settings = RobustSettings(epsilon=0.1, attacks=(*GRADIENTS, Square(queries=30)))
-    whole = evaluate_robust(Tested.of(classifier, data.split("test"), data.labels), settings)
+    whole = evaluate_robust(Evaluation.of(classifier, data.split("test"), data.labels), settings)
     assert found["attacks"] == whole.attacks
     assert (found["worst"], found["images"]) == (whole.worst, len(data.split("test")))
     assert [check["name"] for check in found["checks"]] == [check.name for check in whole.checks]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import labelwise as lw
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.pairs import evaluate_pairs
-from labelwise.evaluation.tested import Tested
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -36,7 +36,7 @@ def test_evaluate_adds_pairs_where_a_similarity_was_learnt(run: Any, root: Path)
     assert {"similarity", "cosine", "sum", "(EER)", "(R@16)"} <= set(out.split())
     found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
     split = lw.data.folder(root / "pictures", size=8).split("test")
-    expected = evaluate_pairs(Tested.of(trained("prototype"), split))
+    expected = evaluate_pairs(Evaluation.of(trained("prototype"), split))
     assert found["pairs"]["verification"]["sum"]["eer"] == pytest.approx(expected.verification["sum"].eer)
     assert found["pairs"]["retrieval"]["cosine"]["recall"]["1"] == expected.retrieval["cosine"].recall[1]
     assert "pairs" not in json.loads(run("evaluate", root / "m.lw", root / "pictures", "--json")[1])

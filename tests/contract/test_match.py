@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from labelwise.api import fit_verification, retrieve, verify
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.methods import METHODS
 from labelwise.tasks.gallery import make_gallery
@@ -43,5 +43,5 @@ def test_verify_and_retrieve(method: str) -> None:
     matches = retrieve(classifier, test.images, gallery, 3, candidates=None)
     first = [next(m.label for m in row if m.file != name) for name, row in zip(names, matches, strict=True)]
     assert np.mean([a == b for a, b in zip(first, gallery.labels, strict=True)]) > 0.8
-    assert evaluate_retrieval(Tested.of(classifier, test)).recall[1] > 0.8
-    assert evaluate_verification(Tested.of(classifier, test)).eer < 0.25
+    assert evaluate_retrieval(Evaluation.of(classifier, test)).recall[1] > 0.8
+    assert evaluate_verification(Evaluation.of(classifier, test)).eer < 0.25

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from labelwise.api import rank
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
-from labelwise.evaluation.tested import Tested
 from labelwise.methods import METHODS
 from tests.contract.subjects import pictures, trained
 
@@ -21,6 +21,6 @@ def test_rank(method: str) -> None:
     assert np.mean([names.index(one.median) == level for one, level in zip(found, truth, strict=True)]) > 0.9
     assert np.corrcoef([one.rank for one in found], truth)[0, 1] > 0.85
     assert all(sum(one.probabilities.values()) == pytest.approx(1) for one in found)
-    figures = evaluate_ordinal(Tested.of(classifier, test, data.labels), order=names)
+    figures = evaluate_ordinal(Evaluation.of(classifier, test, data.labels), order=names)
     assert figures.median.mean_absolute_error < 0.3
     assert figures.covered > 0.8

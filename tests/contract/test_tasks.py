@@ -7,8 +7,8 @@ import torch
 import labelwise as lw
 from labelwise.core.classifier import UNKNOWN
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.tested import Tested
 from labelwise.methods import METHODS
 from labelwise.support.errors import UsageError
 from tests.conftest import blobs
@@ -97,7 +97,7 @@ def test_explain(method: str) -> None:
 @every_method
 def test_evaluate(method: str) -> None:
     data = pictures(method)
-    result = evaluate_closed(Tested.of(trained(method), data.split("test"), data.labels))
+    result = evaluate_closed(Evaluation.of(trained(method), data.split("test"), data.labels))
     assert result.images == len(data.split("test"))
     assert result.accuracy > 0.9
     assert 0 <= result.ece <= 1

@@ -3,6 +3,7 @@
 import torch
 
 import labelwise as lw
+from labelwise.evaluation.test_set import select_test_set
 from labelwise.tasks.gallery import make_gallery
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -12,7 +13,7 @@ MANY = lw.Labels(names=tuple(f"a label of many, number {i}" for i in range(500))
 
 def test_an_object_is_shown_in_a_line_or_two() -> None:
     classifier, data = trained("softmax"), blobs()
-    test, part = data.split("test"), lw.evaluate.choose_part(classifier, data, "test")
+    test, part = data.split("test"), select_test_set(classifier, data, "test")
     objects = {
         "classifier": classifier,
         "data": data,
@@ -28,8 +29,8 @@ def test_an_object_is_shown_in_a_line_or_two() -> None:
         "spec": classifier.model.spec,
         "explanation": lw.explain(classifier, test.images[:1]),
         "gallery": make_gallery(classifier, test.images, [f"{i}.png" for i in range(len(test))]),
-        "part": part,
-        "tested": part.tested(classifier),
+        "test set": part,
+        "evaluation": part.evaluate(classifier),
     }
     for name, each in objects.items():
         shown = repr(each)

@@ -13,7 +13,7 @@ from labelwise.evaluation.episodes import (
     estimate,
     evaluate_episodes,
 )
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UsageError
 from tests.conftest import blobs, squares
@@ -63,19 +63,19 @@ def test_result_of_a_split() -> None:
     classifier = trained("prototype")
     split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
     one, five = (replace(FEW, shots=shots, count=50) for shots in (1, 5))
-    found = [evaluate_episodes(Tested.of(classifier, split), each) for each in (one, five)]
+    found = [evaluate_episodes(Evaluation.of(classifier, split), each) for each in (one, five)]
     assert (found[0].labels, found[0].images, found[0].leaked) == (4, len(TEST) - 5, 0)
     assert found[0].settings == one
     assert set(found[0].accuracy) == {"taught", "nearest mean", "cosine"}
     assert 1 / 3 < found[0].accuracy["taught"].mean < found[1].accuracy["taught"].mean <= 1, "more shots help"
-    assert evaluate_episodes(Tested.of(classifier, blobs().split("train")), one).leaked == 1
+    assert evaluate_episodes(Evaluation.of(classifier, blobs().split("train")), one).leaked == 1
 
 
 def test_errors() -> None:
     classifier = trained("softmax")
     with pytest.raises(DataError, match="4 classes have the 6 images"):
-        evaluate_episodes(Tested.of(classifier, TEST), replace(FEW, ways=5))
+        evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, ways=5))
     with pytest.raises(UsageError, match="at least two episodes; given 1"):
-        evaluate_episodes(Tested.of(classifier, TEST), replace(FEW, count=1))
+        evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, count=1))
     with pytest.raises(DataError, match="Several labels may be true"):
-        evaluate_episodes(Tested.of(classifier, squares(30).split("test")))
+        evaluate_episodes(Evaluation.of(classifier, squares(30).split("test")))

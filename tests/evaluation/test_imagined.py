@@ -10,8 +10,8 @@ import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import Generates
+from labelwise.evaluation.evaluation import align_targets
 from labelwise.evaluation.imagined import draw_imagined, evaluate_imagined
-from labelwise.evaluation.tested import align_targets
 from labelwise.tasks.imagine import image_features, imagine
 from tests.described import UNSEEN, by_vector
 from tests.generating import generating

@@ -12,8 +12,8 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.metrics import expected_calibration_error
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation, align_targets
 from labelwise.evaluation.multilabel import evaluate_multilabel
-from labelwise.evaluation.tested import Tested, align_targets
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UnsupportedError
@@ -40,7 +40,7 @@ def known_scores(n: int = 80, seed: int = 0) -> tuple[Classifier, Split, Tensor]
 
 def test_figures_equal_scikit_learn() -> None:
     classifier, split, truths = known_scores()
-    found = evaluate_multilabel(Tested.of(made_from(classifier, split.images[:8]), split, LABELS))
+    found = evaluate_multilabel(Evaluation.of(made_from(classifier, split.images[:8]), split, LABELS))
     p = (split.images * 1.5 - 1).sigmoid().numpy()
     y, yes = truths.numpy(), p >= 0.5
     wanted = [float(average_precision_score(y[:, j], p[:, j])) for j in range(3)]
@@ -62,49 +62,49 @@ def test_truths_follow_the_names_of_labels() -> None:
     order = [2, 0, 3, 1]
     moved = Split(images=split.images, targets=truths[:, order])
     names = Labels(names=tuple("cadb"))
-    assert evaluate_multilabel(Tested.of(classifier, moved, names)) == evaluate_multilabel(
-        Tested.of(classifier, split, LABELS)
+    assert evaluate_multilabel(Evaluation.of(classifier, moved, names)) == evaluate_multilabel(
+        Evaluation.of(classifier, split, LABELS)
     )
     assert (
-        yes_rates(Tested.of(classifier, moved, names))["calibrated"]["right"]
-        == yes_rates(Tested.of(classifier, split, LABELS))["calibrated"]["right"]
+        yes_rates(Evaluation.of(classifier, moved, names))["calibrated"]["right"]
+        == yes_rates(Evaluation.of(classifier, split, LABELS))["calibrated"]["right"]
     )
 
 
 def test_labels_that_only_one_side_knows() -> None:
     classifier, split, truths = known_scores()
     fewer = Split(images=split.images, targets=truths[:, :3])
-    found = evaluate_multilabel(Tested.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
+    found = evaluate_multilabel(Evaluation.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
     assert found.asked == 3
     assert list(found.average_precision) == ["a", "b", "c"]
     with pytest.raises(DataError, match=r"do not say where these labels are true: d. Forget them"):
         align_targets(classifier, fewer, LABELS.select(["a", "b", "c"]))
     with pytest.raises(DataError, match=r"does not know these labels of the data: c. Teach them"):
-        evaluate_multilabel(Tested.of(classifier.remove("c"), split, LABELS))
-    assert evaluate_multilabel(Tested.of(classifier.remove("d"), split, LABELS)).asked == 3  # true of no image
+        evaluate_multilabel(Evaluation.of(classifier.remove("c"), split, LABELS))
+    assert evaluate_multilabel(Evaluation.of(classifier.remove("d"), split, LABELS)).asked == 3  # true of no image
     bare = Split(images=split.images, targets=torch.zeros_like(truths))
     with pytest.raises(DataError, match="No label is true of any of these images"):
-        evaluate_multilabel(Tested.of(classifier, bare, LABELS))
+        evaluate_multilabel(Evaluation.of(classifier, bare, LABELS))
 
 
 def test_asked_pairs_are_one_true_and_one_wrong_label_of_each_image() -> None:
     classifier, split, truths = known_scores()
     truths[7] = True
     split = replace(split, targets=truths)
-    scores, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=1)
+    scores, pairs = asked_pairs(Evaluation.of(classifier, split, LABELS), seed=1)
     assert len(scores) == 80
     assert truths[pairs.right].all()
     assert not truths[pairs.wrong].any()
     assert pairs.right[0].tolist() == truths.any(1).nonzero()[:, 0].tolist()
     assert pairs.wrong[0].tolist() == [row for row in range(80) if row != 7]
-    _, other = asked_pairs(Tested.of(classifier, split, LABELS), seed=2)
+    _, other = asked_pairs(Evaluation.of(classifier, split, LABELS), seed=2)
     assert not torch.equal(pairs.wrong[1], other.wrong[1])
 
 
 def test_rates_and_calibration_equal_loops() -> None:
     classifier, split, truths = known_scores()
-    _, pairs = asked_pairs(Tested.of(classifier, split, LABELS), seed=3)
-    rates = yes_rates(Tested.of(classifier, split, LABELS), seed=3)
+    _, pairs = asked_pairs(Evaluation.of(classifier, split, LABELS), seed=3)
+    rates = yes_rates(Evaluation.of(classifier, split, LABELS), seed=3)
     for scores, found in ((split.images, rates["raw"]), (split.images * 1.5 - 1, rates["calibrated"])):
         yes = (scores > 0).tolist()
         true = truths.tolist()
@@ -113,7 +113,7 @@ def test_rates_and_calibration_equal_loops() -> None:
         assert found["every_wrong"] == pytest.approx(np.mean([said for said, right in every if not right]))
         drawn = zip(*(part.tolist() for part in pairs.wrong), strict=True)
         assert found["wrong"] == pytest.approx(np.mean([yes[i][j] for i, j in drawn]))
-    result = answer_calibration(Tested.of(classifier, split, LABELS), seed=3)
+    result = answer_calibration(Evaluation.of(classifier, split, LABELS), seed=3)
     assert result["every"]["pairs"] == 320
     assert result["balanced"]["pairs"] == len(pairs.right[0]) + len(pairs.wrong[0])
     wanted = [
@@ -126,10 +126,10 @@ def test_rates_and_calibration_equal_loops() -> None:
 def test_accuracy_of_one_label_is_not_measured_on_several() -> None:
     classifier, split, _ = known_scores()
     with pytest.raises(DataError, match="evaluate_multilabel"):
-        evaluate_closed(Tested.of(classifier, split, LABELS))
+        evaluate_closed(Evaluation.of(classifier, split, LABELS))
 
 
 def test_a_probe_chooses_one_label_so_it_refuses_several() -> None:
     classifier, split, _ = known_scores()
     with pytest.raises(UnsupportedError, match="several may be true"):
-        probe_embeddings(Tested.of(classifier, split, LABELS), Tested.of(classifier, split, LABELS))
+        probe_embeddings(Evaluation.of(classifier, split, LABELS), Evaluation.of(classifier, split, LABELS))

@@ -5,8 +5,8 @@ import torch
 from scipy.stats import spearmanr
 from sklearn import metrics as reference
 
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
-from labelwise.evaluation.tested import Tested
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UsageError
@@ -34,7 +34,7 @@ def as_split(levels: torch.Tensor, truth: torch.Tensor, names: tuple[str, ...] =
 def test_figures_agree_with_scikit_learn_and_scipy() -> None:
     levels, truth = drawn()
     labels = Labels(names=NAMES, order=ORDER)
-    found = evaluate_ordinal(Tested.of(told(labels), as_split(levels, truth), labels))
+    found = evaluate_ordinal(Evaluation.of(told(labels), as_split(levels, truth), labels))
     assert found.images == 300
     assert found.levels == LEVELS
     medians = [next(i for i in range(4) if sum(row[: i + 1]) >= 0.5) for row in levels.tolist()]
@@ -55,10 +55,10 @@ def test_intervals_hold_at_least_what_they_promise_where_probabilities_are_right
     truth = torch.multinomial(levels, 1, generator=made)[:, 0]
     labels = Labels(names=NAMES, order=ORDER)
     for coverage in (0.5, 0.8):
-        found = evaluate_ordinal(Tested.of(told(labels), as_split(levels, truth), labels), coverage=coverage)
+        found = evaluate_ordinal(Evaluation.of(told(labels), as_split(levels, truth), labels), coverage=coverage)
         assert coverage < found.covered < coverage + 0.2
         assert 1 < found.width < 4
-    assert evaluate_ordinal(Tested.of(told(labels), as_split(levels, truth), labels), coverage=1.0).covered == 1.0
+    assert evaluate_ordinal(Evaluation.of(told(labels), as_split(levels, truth), labels), coverage=1.0).covered == 1.0
 
 
 def test_whose_order_counts() -> None:
@@ -71,16 +71,16 @@ def test_whose_order_counts() -> None:
     assert find_order(told(ordered), other.select(["a", "b"])) == list(LEVELS)  # these rank some labels only
     levels, truth = drawn()
     split = as_split(levels, truth, other.names)
-    assert evaluate_ordinal(Tested.of(told(ordered), split, other)).levels == ("b", "d", "a", "c")
-    assert evaluate_ordinal(Tested.of(told(ordered), split, other), order=LEVELS).levels == LEVELS
+    assert evaluate_ordinal(Evaluation.of(told(ordered), split, other)).levels == ("b", "d", "a", "c")
+    assert evaluate_ordinal(Evaluation.of(told(ordered), split, other), order=LEVELS).levels == LEVELS
     with pytest.raises(UsageError, match="no order"):
-        evaluate_ordinal(Tested.of(told(bare), as_split(levels, truth), bare))
+        evaluate_ordinal(Evaluation.of(told(bare), as_split(levels, truth), bare))
 
 
 def test_images_of_one_level_have_no_correlation() -> None:
     levels, truth = drawn(20)
     labels = Labels(names=NAMES, order=ORDER)
-    found = evaluate_ordinal(Tested.of(told(labels), as_split(levels, truth * 0), labels))
+    found = evaluate_ordinal(Evaluation.of(told(labels), as_split(levels, truth * 0), labels))
     assert found.spearman is None
     assert found.best.kappa is None
     assert found.median.mean_absolute_error == pytest.approx(
@@ -93,11 +93,11 @@ def test_images_without_a_label_are_left_out() -> None:
     labels = Labels(names=NAMES, order=ORDER)
     split = as_split(levels, truth)
     half = Split(images=split.images, targets=torch.where(torch.arange(30) < 15, split.targets, -1))
-    assert evaluate_ordinal(Tested.of(told(labels), half, labels)) == evaluate_ordinal(
-        Tested.of(told(labels), split.select(range(15)), labels)
+    assert evaluate_ordinal(Evaluation.of(told(labels), half, labels)) == evaluate_ordinal(
+        Evaluation.of(told(labels), split.select(range(15)), labels)
     )
     with pytest.raises(DataError, match="no labelled test image"):
-        evaluate_ordinal(Tested.of(told(labels), Split(images=split.images, targets=split.targets * 0 - 1), labels))
+        evaluate_ordinal(Evaluation.of(told(labels), Split(images=split.images, targets=split.targets * 0 - 1), labels))
     several = Split(images=saying([[1, 1, 1, 1]]), targets=torch.ones(1, 4).bool())
     with pytest.raises(DataError, match="evaluate_multilabel"):
-        evaluate_ordinal(Tested.of(told(labels), several, labels))
+        evaluate_ordinal(Evaluation.of(told(labels), several, labels))

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelwise.evaluation import retrieval
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import evaluate_retrieval, query_figures
-from labelwise.evaluation.tested import Tested
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import all_alike, cosines
 from tests.conftest import blobs, squares
@@ -63,7 +63,7 @@ def test_figures_of_a_split(method: str) -> None:
         first, precision = slow(
             all_alike(classifier.model, embeddings, embeddings, "similarity"), split.targets.tolist()
         )
-    found = evaluate_retrieval(Tested.of(classifier, split))
+    found = evaluate_retrieval(Evaluation.of(classifier, split))
     assert found.queries == found.images == len(split)
     for k, share in found.recall.items():
         assert share == pytest.approx(sum(f < k for f in first) / len(first), abs=0.02)
@@ -75,6 +75,6 @@ def test_figures_of_a_split(method: str) -> None:
 
 def test_wrong_use() -> None:
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_retrieval(Tested.of(trained("softmax"), squares().split("test")))
+        evaluate_retrieval(Evaluation.of(trained("softmax"), squares().split("test")))
     with pytest.raises(UsageError, match="at least 1"):
-        evaluate_retrieval(Tested.of(trained("softmax"), blobs().split("test")), ks=(0,))
+        evaluate_retrieval(Evaluation.of(trained("softmax"), blobs().split("test")), ks=(0,))

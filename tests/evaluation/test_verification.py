@@ -7,7 +7,7 @@ import torch
 from labelwise.api import fit_verification
 from labelwise.core.metrics import equal_error_rate
 from labelwise.core.model import Compares
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError
@@ -31,7 +31,7 @@ def test_figures_are_those_of_all_pairs() -> None:
     rule = classifier.verifier
     assert rule is not None
     split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, FEW.targets))
-    found = evaluate_verification(Tested.of(classifier, split))
+    found = evaluate_verification(Evaluation.of(classifier, split))
     embeddings, model = classifier.encode(split.images), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
@@ -56,23 +56,23 @@ def test_figures_are_those_of_all_pairs() -> None:
 def test_a_draw_is_near_and_seeded() -> None:
     classifier, test = trained("softmax"), TEST
     whole, some = (
-        evaluate_verification(Tested.of(classifier, test)),
-        evaluate_verification(Tested.of(classifier, test), most=400, seed=3),
+        evaluate_verification(Evaluation.of(classifier, test)),
+        evaluate_verification(Evaluation.of(classifier, test), most=400, seed=3),
     )
     assert (some.same, some.different) == (400, 400)
     assert some.auroc == pytest.approx(whole.auroc, abs=0.06)
-    assert some == evaluate_verification(Tested.of(classifier, test), most=400, seed=3)
-    assert some != evaluate_verification(Tested.of(classifier, test), most=400, seed=4)
+    assert some == evaluate_verification(Evaluation.of(classifier, test), most=400, seed=3)
+    assert some != evaluate_verification(Evaluation.of(classifier, test), most=400, seed=4)
 
 
 def test_threshold_of_another_score_is_not_used() -> None:
-    assert evaluate_verification(Tested.of(trained("softmax"), TEST)).misses is not None
-    assert evaluate_verification(Tested.of(trained("softmax"), TEST), by="sum").misses is None
+    assert evaluate_verification(Evaluation.of(trained("softmax"), TEST)).misses is not None
+    assert evaluate_verification(Evaluation.of(trained("softmax"), TEST), by="sum").misses is None
     bare = changed(trained("softmax"), verifier=None)
-    assert evaluate_verification(Tested.of(bare, TEST)).false_accepts is None
+    assert evaluate_verification(Evaluation.of(bare, TEST)).false_accepts is None
 
 
 def test_leak_and_wrong_data() -> None:
-    assert evaluate_verification(Tested.of(trained("softmax"), blobs().split("train"))).leaked == 1
+    assert evaluate_verification(Evaluation.of(trained("softmax"), blobs().split("train"))).leaked == 1
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_verification(Tested.of(trained("softmax"), squares().split("test")))
+        evaluate_verification(Evaluation.of(trained("softmax"), squares().split("test")))

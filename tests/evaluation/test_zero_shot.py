@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier, bind
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import ZeroShotResult, evaluate_zero_shot
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
@@ -57,7 +57,7 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
         ~one.calibration.unseen,
         one.model.penalty,
     )
-    found = evaluate_zero_shot(Tested.of(one, test, LABELS))
+    found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     unseen, known = slow_accuracies(applied(scores, seen, 0.3, how), targets, seen)
     plain_unseen, plain_known = slow_accuracies(scores, targets, seen)
     assert (found.unseen, found.seen) == pytest.approx((unseen, known))
@@ -80,7 +80,7 @@ def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
     answers = slow_accuracies(
         one.scores(test.images[labelled]).log_odds, test.targets[labelled], ~one.calibration.unseen
     )
-    found = evaluate_zero_shot(Tested.of(one, test, LABELS))
+    found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     assert (found.unseen, found.seen) == pytest.approx(answers)
 
 
@@ -97,16 +97,16 @@ def test_calibration_and_the_order_of_labels_change_nothing() -> None:
         ),
         0.3,
     )
-    assert figures(evaluate_zero_shot(Tested.of(other, swapped, turned))) == figures(
-        evaluate_zero_shot(Tested.of(one, test, LABELS))
+    assert figures(evaluate_zero_shot(Evaluation.of(other, swapped, turned))) == figures(
+        evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     )
 
 
 def test_images_the_classifier_was_made_from_are_counted() -> None:
     one, test = classifier("offset"), split()
-    assert evaluate_zero_shot(Tested.of(one, test, LABELS)).leaked == 0
+    assert evaluate_zero_shot(Evaluation.of(one, test, LABELS)).leaked == 0
     known = made_from(one, test.images[:7])  # the last of these has no label, so it is not tested
-    assert evaluate_zero_shot(Tested.of(known, test, LABELS)).leaked == pytest.approx(
+    assert evaluate_zero_shot(Evaluation.of(known, test, LABELS)).leaked == pytest.approx(
         6 / int((test.targets >= 0).sum())
     )
 
@@ -116,12 +116,12 @@ def test_both_kinds_of_images_are_needed(kept: tuple[int, ...], given: str) -> N
     test = split()
     some = test.select(torch.isin(test.targets, torch.tensor(kept)).nonzero()[:, 0])
     with pytest.raises(DataError, match=f"labels with training images and of labels without; {given}"):
-        evaluate_zero_shot(Tested.of(classifier("offset"), some, LABELS))
+        evaluate_zero_shot(Evaluation.of(classifier("offset"), some, LABELS))
 
 
 def test_foreign_labels_are_refused() -> None:
     with pytest.raises(DataError, match="does not know these labels of the data: okapi"):
-        evaluate_zero_shot(Tested.of(classifier("offset"), split(), Labels(names=("okapi", *LABELS.names[1:]))))
+        evaluate_zero_shot(Evaluation.of(classifier("offset"), split(), Labels(names=("okapi", *LABELS.names[1:]))))
 
 
 def figures(result: ZeroShotResult) -> dict[str, float]:

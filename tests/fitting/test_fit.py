@@ -12,7 +12,7 @@ import labelwise as lw
 from labelwise.core.classifier import bind
 from labelwise.core.model import LabelModel, Spec
 from labelwise.evaluation.closed import evaluate_closed
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Dataset, TrainData
 from labelwise.methods import ImageMethod, Softmax
@@ -92,17 +92,17 @@ def test_one_label_is_refused(blob_data: Dataset) -> None:
 
 def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
     classifier = trained("softmax")
-    assert evaluate_closed(Tested.of(classifier, blob_data.split("test"), blob_data.labels)).leaked == 0
-    assert evaluate_closed(Tested.of(classifier, blob_data.split("train"), blob_data.labels)).leaked == 1
-    assert evaluate_closed(Tested.of(classifier, blob_data.split("val"), blob_data.labels)).leaked == 1
+    assert evaluate_closed(Evaluation.of(classifier, blob_data.split("test"), blob_data.labels)).leaked == 0
+    assert evaluate_closed(Evaluation.of(classifier, blob_data.split("train"), blob_data.labels)).leaked == 1
+    assert evaluate_closed(Evaluation.of(classifier, blob_data.split("val"), blob_data.labels)).leaked == 1
 
 
 def test_images_that_taught_or_calibrated_are_leaks_too(blob_data: Dataset) -> None:
     classifier, test = trained("softmax"), blob_data.split("test")
     calibrated = lw.calibrate(classifier, test.images[:20], test.targets[:20])
-    assert evaluate_closed(Tested.of(calibrated, test, blob_data.labels)).leaked == 20 / len(test)
+    assert evaluate_closed(Evaluation.of(calibrated, test, blob_data.labels)).leaked == 20 / len(test)
     taught = lw.teach(classifier, "a new one", examples=test.images[:8])
-    assert evaluate_closed(Tested.of(taught, test, blob_data.labels)).leaked == 8 / len(test)
+    assert evaluate_closed(Evaluation.of(taught, test, blob_data.labels)).leaked == 8 / len(test)
 
 
 def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
@@ -111,11 +111,11 @@ def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
     turned = lw.Labels(names=blob_data.labels.names[::-1])
     swapped = replace(test, targets=3 - test.targets)
     classifier = trained("indicator")
-    assert evaluate_closed(Tested.of(classifier, swapped, turned)) == evaluate_closed(
-        Tested.of(classifier, test, blob_data.labels)
+    assert evaluate_closed(Evaluation.of(classifier, swapped, turned)) == evaluate_closed(
+        Evaluation.of(classifier, test, blob_data.labels)
     )
     with pytest.raises(DataError, match="does not know these labels of the data: cat"):
-        evaluate_closed(Tested.of(classifier, test, lw.Labels(names=("blob 0", "blob 1", "cat", "blob 3"))))
+        evaluate_closed(Evaluation.of(classifier, test, lw.Labels(names=("blob 0", "blob 1", "cat", "blob 3"))))
 
 
 def test_calibration_lowers_the_error_on_test_images() -> None:
@@ -129,7 +129,7 @@ def test_calibration_lowers_the_error_on_test_images() -> None:
     data = replace(hard, splits=noisy)
     classifier = lw.fit(data, quick("multilabel"), lw.Run(device="cpu"))
     raw = bind(classifier.model, classifier.labels)
-    after, before = (evaluate_closed(Tested.of(c, data.split("test"), data.labels)) for c in (classifier, raw))
+    after, before = (evaluate_closed(Evaluation.of(c, data.split("test"), data.labels)) for c in (classifier, raw))
     assert after.accuracy == before.accuracy
     assert after.ece < before.ece
 

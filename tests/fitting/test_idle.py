@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.evaluation.part import choose_part
-from labelwise.evaluation.tested import leaked_rows
+from labelwise.evaluation.evaluation import leaked_rows
+from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.fit import fit
 from labelwise.fitting.steps import with_idle
 from labelwise.images.dataset import Dataset
@@ -47,7 +47,7 @@ def test_every_image_that_trained_is_known_to_evaluate() -> None:
     classifier = fit(data, CLOSED, CPU)
     assert classifier.origin.summary["leave_one_out"]["images"] == 60 - len(data.split("test"))
     assert all(leaked_rows(classifier, data.split(name).images).all() for name in ("train", "val"))
-    assert torch.equal(choose_part(classifier, data).split.images, data.split("test").images)
+    assert torch.equal(select_test_set(classifier, data).split.images, data.split("test").images)
 
 
 @pytest.mark.filterwarnings("error::labelwise.support.errors.LabelwiseWarning")

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from labelwise.core.classifier import Classifier, bind
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
@@ -190,7 +190,7 @@ def test_unseen_labels_are_told_apart(method: str) -> None:
     """Three labels without a training image: chance is a third among themselves, a twelfth among all."""
     data = by_vector()
     found = fit_zero_shot(data, METHODS[method], RUN)
-    result = evaluate_zero_shot(Tested.of(found, data.split("test"), data.labels))
+    result = evaluate_zero_shot(Evaluation.of(found, data.split("test"), data.labels))
     assert found.unseen == {f"label {i}" for i in UNSEEN}
     assert (result.seen_labels, result.unseen_labels, result.leaked) == (9, 3, 0)
     assert result.zero_shot > 0.8

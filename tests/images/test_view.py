@@ -15,6 +15,7 @@ import labelwise as lw
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.model import Spec
 from labelwise.core.store import load, save
+from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.encoding import encode_with
 from labelwise.fitting.fit import fit
 from labelwise.images.describe.labels import Labels
@@ -172,7 +173,7 @@ def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
     wanted = classifier.scores(files).embeddings
     assert torch.allclose(gallery_of_files(classifier, files)[0].embeddings, wanted, atol=1e-6)
     data = lw.data.load(pictures, size=16)
-    own = lw.evaluate.choose_part(classifier, data, "all").split
+    own = select_test_set(classifier, data, "all").split
     order = [files.index(file) for file in own.files]
     assert torch.allclose(classifier.encode(own.images), wanted[order], atol=1e-6)
     assert not torch.equal(own.images, torch.cat([data.split(name).images for name in data.splits]))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier, bind
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset, TrainData
@@ -161,7 +161,7 @@ def test_training_reads_words() -> None:
 
 def test_unseen_pairs_of_known_words_are_found() -> None:
     data = by_text(unseen=DIAGONAL)
-    result = evaluate_zero_shot(Tested.of(fitted("vectors"), data.split("test"), data.labels))
+    result = evaluate_zero_shot(Evaluation.of(fitted("vectors"), data.split("test"), data.labels))
     assert result.zero_shot > 0.8
     assert result.harmonic > 0.5
 

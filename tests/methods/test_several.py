@@ -9,8 +9,8 @@ from torch.nn.functional import one_hot
 
 import labelwise as lw
 from labelwise.core.model import Spec
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Indicator, Multilabel
@@ -126,7 +126,7 @@ def test_other_methods_say_which_can() -> None:
 def test_squares_are_learnt(method: str) -> None:
     data = squares()
     classifier = lw.fit(data, quick(method, 40), lw.Run(device="cpu"))
-    found = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
+    found = evaluate_multilabel(Evaluation.of(classifier, data.split("test"), data.labels))
     assert found.mean_average_precision > 0.95
     assert found.exact > 0.8
 
@@ -136,4 +136,4 @@ def test_few_negatives_learn_too() -> None:
     method = quick("indicator", 40)
     assert isinstance(method, Indicator)
     classifier = lw.fit(data, replace(method, negatives=1, sampling="hard"), lw.Run(device="cpu"))
-    assert evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels)).mean_average_precision > 0.9
+    assert evaluate_multilabel(Evaluation.of(classifier, data.split("test"), data.labels)).mean_average_precision > 0.9

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.model import Spec
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
@@ -58,7 +58,7 @@ def literal_yes(classifier: Classifier, image: Tensor, label_input: Tensor) -> f
 
 def test_yes_rates_equal_single_questions() -> None:
     classifier, test = untrained("indicator"), DATA.split("test")
-    found = yes_rates(Tested.of(classifier, test, DATA.labels), seed=5)
+    found = yes_rates(Evaluation.of(classifier, test, DATA.labels), seed=5)
     targets, k = test.targets.tolist(), len(DATA.labels)
     wrong = wrong_labels(test.targets, k, 5).tolist()
     raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in test.images]
@@ -90,18 +90,18 @@ def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
     for column, value in enumerate((1.0, 0.0)):
         slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in test.images]
         assert answers[:, column].tolist() == pytest.approx(slow, abs=1e-5)
-        rate = yes_rates(Tested.of(classifier, test, DATA.labels))["calibrated"][("ones", "zeros")[column]]
+        rate = yes_rates(Evaluation.of(classifier, test, DATA.labels))["calibrated"][("ones", "zeros")[column]]
         assert rate == pytest.approx(sum(p > 0.5 for p in slow) / len(slow))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers(method: str) -> None:
     classifier, test = untrained(method), DATA.split("test")
-    found = yes_rates(Tested.of(classifier, test, DATA.labels))
+    found = yes_rates(Evaluation.of(classifier, test, DATA.labels))
     assert (found["raw"]["ones"] is None) == (method != "indicator")
     answers = classifier.scores(test.images).yes > 0.5
     assert found["calibrated"]["right"] == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
-    assert answer_calibration(Tested.of(classifier, test, DATA.labels))["every"]["pairs"] == len(test) * len(
+    assert answer_calibration(Evaluation.of(classifier, test, DATA.labels))["every"]["pairs"] == len(test) * len(
         DATA.labels
     )
 
@@ -143,7 +143,7 @@ def slow_figures(said: list[float], truth: list[int], bins: int) -> tuple[float,
 
 def test_calibration_equals_a_slow_reference() -> None:
     classifier, split = known_scores()
-    found = answer_calibration(Tested.of(classifier, split, LABELS), seed=3, bins=7)
+    found = answer_calibration(Evaluation.of(classifier, split, LABELS), seed=3, bins=7)
     rows = [i for i, t in enumerate(split.targets.tolist()) if t >= 0]
     targets = [int(split.targets[i]) for i in rows]
     wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
@@ -163,25 +163,28 @@ def test_leaks_are_told_and_images_without_labels_left_out() -> None:
     classifier, split = known_scores()
     seen = made_from(classifier, split.images[:12])
     kept = [i for i in range(12) if split.targets[i] >= 0]
-    for result in (yes_rates(Tested.of(seen, split, LABELS)), answer_calibration(Tested.of(seen, split, LABELS))):
+    for result in (
+        yes_rates(Evaluation.of(seen, split, LABELS)),
+        answer_calibration(Evaluation.of(seen, split, LABELS)),
+    ):
         assert result["images"] == 48
         assert result["leaked"] == pytest.approx(len(kept) / 48)
     bare = Split(images=split.images, targets=torch.full_like(split.targets, -1))
     for figures in (yes_rates, answer_calibration):
         with pytest.raises(DataError, match="no labelled test image"):
-            figures(Tested.of(classifier, bare, LABELS))
+            figures(Evaluation.of(classifier, bare, LABELS))
 
 
 def test_targets_follow_the_names_of_labels() -> None:
     classifier, split = known_scores()
     other = Labels(names=("c", "a", "b"))
     moved = Split(images=split.images, targets=torch.tensor([1, 2, 0, -1])[split.targets])
-    assert yes_rates(Tested.of(classifier, moved, other)) == yes_rates(Tested.of(classifier, split, LABELS))
+    assert yes_rates(Evaluation.of(classifier, moved, other)) == yes_rates(Evaluation.of(classifier, split, LABELS))
 
 
 def test_the_picture_shows_each_full_bin() -> None:
     classifier, split = known_scores()
-    found = answer_calibration(Tested.of(classifier, split, LABELS))
+    found = answer_calibration(Evaluation.of(classifier, split, LABELS))
     left, right = draw_calibration(found).axes
     for axes, pairs in ((left, found["every"]), (right, found["balanced"])):
         for drawn, figures in zip(axes.collections, (pairs["before"], pairs["after"]), strict=True):

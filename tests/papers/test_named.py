@@ -5,7 +5,7 @@ import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.closed import evaluate_closed
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
 from labelwise.support.errors import UnsupportedError
 from labelwise.train.stages import Run
@@ -20,9 +20,9 @@ def classifier() -> Classifier:
 
 def test_accuracies_of_restarts_and_of_the_best_naming(classifier: Classifier) -> None:
     data = blobs()
-    found = evaluate_named(Tested.of(classifier, data.split("test"), data.labels))
+    found = evaluate_named(Evaluation.of(classifier, data.split("test"), data.labels))
     assert found["accuracy"] == pytest.approx(
-        evaluate_closed(Tested.of(classifier, data.split("test"), data.labels)).accuracy
+        evaluate_closed(Evaluation.of(classifier, data.split("test"), data.labels)).accuracy
     )
     assert len(found["restarts"]) == 3
     assert found["mean"] == pytest.approx(sum(found["restarts"]) / 3)
@@ -37,7 +37,7 @@ def test_accuracies_of_restarts_and_of_the_best_naming(classifier: Classifier) -
 
 def test_with_all_answers_the_accuracy_is_that_of_the_clusters(classifier: Classifier) -> None:
     data = blobs()
-    train = Tested.of(classifier, data.split("train"), data.labels)
+    train = Evaluation.of(classifier, data.split("train"), data.labels)
     best = evaluate_named(train)
     for curve in (
         answer_curve(train, train),
@@ -52,4 +52,4 @@ def test_other_methods_name_no_clusters() -> None:
     data = blobs()
     other = fit(data, quick("softmax", 1), Run(device="cpu"))
     with pytest.raises(UnsupportedError, match="names no clusters"):
-        evaluate_named(Tested.of(other, data.split("test"), data.labels))
+        evaluate_named(Evaluation.of(other, data.split("test"), data.labels))

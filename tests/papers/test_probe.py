@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import SGDClassifier
 
 from labelwise.core.classifier import bind
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
@@ -30,7 +30,7 @@ def rows(n: int, seed: int) -> Split:
 
 def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> None:
     classifier, train, test = bind(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
-    found = probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))
+    found = probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))
     own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
     assert found["classifier"] == pytest.approx(
         np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)])
@@ -49,16 +49,22 @@ def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
     classifier, train, test = bind(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
     noisy = replace(train, images=train.images + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
     found = [
-        probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS), seed=seed)["probe"]
+        probe_embeddings(Evaluation.of(classifier, noisy, LABELS), Evaluation.of(classifier, test, LABELS), seed=seed)[
+            "probe"
+        ]
         for seed in (0, 0, 1, 2, 3)
     ]
     assert found[0] == found[1]
     assert len(set(found)) > 1
     scaled = changed(classifier, scale=classifier.calibration.scale * torch.tensor([1.0, 50.0, 1.0]))
-    assert probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS))["probe"] == found[0]
     assert (
-        probe_embeddings(Tested.of(scaled, noisy, LABELS), Tested.of(scaled, test, LABELS))["classifier"]
-        != probe_embeddings(Tested.of(classifier, noisy, LABELS), Tested.of(classifier, test, LABELS))["classifier"]
+        probe_embeddings(Evaluation.of(scaled, noisy, LABELS), Evaluation.of(scaled, test, LABELS))["probe"] == found[0]
+    )
+    assert (
+        probe_embeddings(Evaluation.of(scaled, noisy, LABELS), Evaluation.of(scaled, test, LABELS))["classifier"]
+        != probe_embeddings(Evaluation.of(classifier, noisy, LABELS), Evaluation.of(classifier, test, LABELS))[
+            "classifier"
+        ]
     )
 
 
@@ -66,7 +72,7 @@ def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
 def test_every_method_has_embeddings(method: str) -> None:
     classifier, train, test = untrained(method), DATA.split("train"), DATA.split("test")
     found = probe_embeddings(
-        Tested.of(classifier, train, DATA.labels), Tested.of(classifier, test, DATA.labels), seed=4
+        Evaluation.of(classifier, train, DATA.labels), Evaluation.of(classifier, test, DATA.labels), seed=4
     )
     plain = SGDClassifier(loss="log_loss", tol=1e-5, random_state=4)
     plain.fit(classifier.encode(train.images).numpy(), train.targets.numpy())
@@ -80,9 +86,9 @@ def test_every_method_has_embeddings(method: str) -> None:
 def test_leaks_and_too_few_labels_are_told() -> None:
     train, test = rows(30, 0), rows(12, 1)
     classifier = made_from(bind(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
-    assert probe_embeddings(Tested.of(classifier, train, LABELS), Tested.of(classifier, test, LABELS))[
+    assert probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))[
         "leaked"
     ] == pytest.approx(3 / 12)
     alone = train.select((train.targets == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match="at least two labels"):
-        probe_embeddings(Tested.of(classifier, alone, LABELS), Tested.of(classifier, test, LABELS))
+        probe_embeddings(Evaluation.of(classifier, alone, LABELS), Evaluation.of(classifier, test, LABELS))

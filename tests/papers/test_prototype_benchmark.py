@@ -10,7 +10,7 @@ import torch
 from labelwise.core.classifier import bind
 from labelwise.core.model import as_float
 from labelwise.evaluation.episodes import EpisodeSettings
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.divide import pool, resplit
 from labelwise.methods import Encoder, Prototype, Softmax
@@ -68,7 +68,7 @@ def test_accuracy_on_all_images_is_that_of_the_robust_protocol() -> None:
     classifier, data = trained("softmax"), blobs()
     found = prototype.under_pgd(classifier, data.split("test"), data, 0.05)
     settings = RobustSettings(epsilon=0.05, attacks=(Pgd(steps=20),))
-    whole = evaluate_robust(Tested.of(classifier, data.split("test"), data.labels), settings)
+    whole = evaluate_robust(Evaluation.of(classifier, data.split("test"), data.labels), settings)
     assert found["clean"] == whole.clean
     assert found["pgd-20"] == pytest.approx(whole.attacks["pgd-20"], abs=0.03), "other random starts"
 

@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.paired import compare_answers
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import fit
 from labelwise.images import load
 from labelwise.images.dataset import Dataset, Split
@@ -39,7 +39,7 @@ def test_side_by_side() -> None:
         assert (row["only_first"], row["only_second"]) == (found.only_first, found.only_second)
         assert row["p"] == pytest.approx(found.p)
     rows = {row[0]: row[1:] for row in page.table("figure")}
-    closed = [evaluate_closed(Tested.of(model, test, data.labels)) for model in models.values()]
+    closed = [evaluate_closed(Evaluation.of(model, test, data.labels)) for model in models.values()]
     assert rows["right (accuracy)"] == [shown(one.accuracy) for one in closed]
     assert rows[FIGURES["ece"]] == [shown(one.ece) for one in closed]
     assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
@@ -92,7 +92,7 @@ def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -
     made = report(small, tmp_path / "blobs", ReportSettings(compare={"large": large}))
     for classifier, size, found in ((small, 8, made.figures), (large, 16, made.figures["compare"][0])):
         read = load(tmp_path / "blobs", size=size)
-        own = evaluate_closed(Tested.of(classifier, read.split("test"), read.labels))
+        own = evaluate_closed(Evaluation.of(classifier, read.split("test"), read.labels))
         assert found["closed"]["ece"] == pytest.approx(own.ece, abs=1e-6)
         assert found["closed"]["accuracy"] == own.accuracy
         assert not any("resized" in text for text in found["warnings"])

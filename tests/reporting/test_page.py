@@ -15,11 +15,11 @@ from labelwise.api import fit_verification
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.choice import Wish, make_method
@@ -97,7 +97,7 @@ def test_page_stands_alone() -> None:
 def test_figures_are_those_of_evaluate() -> None:
     classifier, data, made, page = ordinary()
     test = data.split("test")
-    closed = evaluate_closed(Tested.of(classifier, test, data.labels))
+    closed = evaluate_closed(Evaluation.of(classifier, test, data.labels))
     assert 0.3 < closed.accuracy < 0.99
     for key in ("accuracy", "class_accuracy", "ece", "answer_ece", "kept", "kept_accuracy", "leaked"):
         assert made.figures["closed"][key] == pytest.approx(getattr(closed, key), abs=1e-6), key
@@ -154,10 +154,10 @@ def test_strange_pictures() -> None:
 
 def test_pairs_and_retrieval() -> None:
     classifier, data, made, page = ordinary()
-    pairs = evaluate_verification(Tested.of(classifier, data.split("test")), most=50_000)
+    pairs = evaluate_verification(Evaluation.of(classifier, data.split("test")), most=50_000)
     assert made.figures["verification"]["eer"] == pytest.approx(pairs.eer, abs=1e-6)
     assert f"pairs judged wrongly (EER) {shown(pairs.eer)}" in page.words
-    found = evaluate_retrieval(Tested.of(classifier, data.split("test")))
+    found = evaluate_retrieval(Evaluation.of(classifier, data.split("test")))
     for k in (1, 2, 4, 8, 16):
         assert made.figures["retrieval"]["recall"][str(k)] == pytest.approx(found.recall[k], abs=1e-6)
         assert f"its label among the {k} most alike (R@{k}) {shown(found.recall[k])}" in page.words
@@ -167,7 +167,7 @@ def test_pairs_by_whitened_embeddings() -> None:
     data = hard()
     classifier = fit_verification(trained("softmax"), blobs(seed=1).split("val"), by="whitened")
     made = report(classifier, data)
-    pairs = evaluate_verification(Tested.of(classifier, data.split("test")), most=50_000)
+    pairs = evaluate_verification(Evaluation.of(classifier, data.split("test")), most=50_000)
     assert pairs.by == made.figures["verification"]["by"] == "whitened"
     for key in ("eer", "auroc", "misses", "false_accepts"):
         assert made.figures["verification"][key] == pytest.approx(getattr(pairs, key), abs=1e-6), key
@@ -230,7 +230,7 @@ def test_every_method_gets_a_page(method: str) -> None:
     made = report(trained(method), pictures(method), ReportSettings(examples=1))
     page = Page(made.html)
     check_alone(page)
-    closed = evaluate_closed(Tested.of(trained(method), pictures(method).split("test"), pictures(method).labels))
+    closed = evaluate_closed(Evaluation.of(trained(method), pictures(method).split("test"), pictures(method).labels))
     assert made.figures["closed"]["accuracy"] == pytest.approx(closed.accuracy)
     assert made.figures["closed"]["ece"] == pytest.approx(closed.ece, abs=1e-5)
     assert made.figures["closed"]["kept"] == pytest.approx(closed.kept)
@@ -256,7 +256,7 @@ def test_several_labels() -> None:
     made = report(classifier, data, ReportSettings(examples=2))
     page = Page(made.html)
     check_alone(page)
-    found = evaluate_multilabel(Tested.of(classifier, data.split("test"), data.labels))
+    found = evaluate_multilabel(Evaluation.of(classifier, data.split("test"), data.labels))
     for key in ("mean_average_precision", "micro_f1", "macro_f1", "exact", "answer_ece", "kept"):
         assert made.figures["several"][key] == pytest.approx(getattr(found, key), abs=1e-6), key
     assert f"(mean average precision) {shown(found.mean_average_precision)}" in page.words
@@ -276,7 +276,7 @@ def test_unseen_labels_of_features() -> None:
     made = report(classifier, data)
     page = Page(made.html)
     check_alone(page)
-    found = evaluate_zero_shot(Tested.of(classifier, data.split("test"), data.labels))
+    found = evaluate_zero_shot(Evaluation.of(classifier, data.split("test"), data.labels))
     for key in ("unseen", "seen", "harmonic", "zero_shot", "area"):
         assert made.figures["zero_shot"][key] == pytest.approx(getattr(found, key), abs=1e-6)
     rows = {row[0]: row[1:] for row in page.table("right, averaged over labels")}
@@ -297,7 +297,7 @@ def test_ordered_labels() -> None:
     data = Dataset(name="grades", labels=labels, splits={"test": split})
     made = report(told(labels), data)
     page = Page(made.html)
-    found = evaluate_ordinal(Tested.of(told(labels), split, labels))
+    found = evaluate_ordinal(Evaluation.of(told(labels), split, labels))
     assert made.figures["ordinal"]["median"]["mean_absolute_error"] == pytest.approx(found.median.mean_absolute_error)
     rows = {row[0]: row[1:] for row in page.table("what is said")}
     assert rows["right (accuracy)"] == [shown(found.best.accuracy), shown(found.median.accuracy)]

@@ -11,9 +11,9 @@ import torch
 import labelwise as lw
 from labelwise.core.classifier import NONE, UNKNOWN, Classifier
 from labelwise.core.ranking import average_precisions
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.tested import Tested
 from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError
@@ -161,7 +161,7 @@ def test_a_saved_classifier_remembers_that_several_may_be_true(tmp_path: Path) -
     images = part_to_test().images
     assert lw.classify(loaded, images) == lw.classify(trained(), images)
     data = squares()
-    assert evaluate_multilabel(Tested.of(loaded, data.split("test"), data.labels)).mean_average_precision > 0.9
+    assert evaluate_multilabel(Evaluation.of(loaded, data.split("test"), data.labels)).mean_average_precision > 0.9
     about = description(tmp_path / "model.lw")
     del about["multilabel"]  # as an older version wrote it
     (tmp_path / "model.lw" / "classifier.json").write_text(json.dumps(about))

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.classifier import bind
 from labelwise.core.model import as_float
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax, Supcon
@@ -190,7 +190,7 @@ def test_it_makes_a_classifier_robust() -> None:
     assert isinstance(method, Softmax)
     ways = RobustSettings(epsilon=0.05, attacks=(Apgd(steps=20), Square(queries=50)))
     plain, hard = (
-        evaluate_robust(Tested.of(fit(data, each, CPU), data.split("test"), data.labels), ways)
+        evaluate_robust(Evaluation.of(fit(data, each, CPU), data.split("test"), data.labels), ways)
         for each in (method, replace(method, adversarial=Adversarial(epsilon=0.05, steps=4)))
     )
     assert hard.clean > 0.9

@@ -1,6 +1,6 @@
 """The verb calibrate: probabilities and thresholds from images of one's own."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -9,6 +9,9 @@ from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
 from labelwise.cli.output import calibration_line, show, styled, unbroken
 from labelwise.support.errors import DataError
+
+if TYPE_CHECKING:
+    from labelwise.evaluation.test_set import TestSet
 
 SPLIT_HELP = (
     "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
@@ -30,7 +33,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
     from labelwise.core.store import check_free
-    from labelwise.evaluation.tested import align_targets
+    from labelwise.evaluation.evaluation import align_targets
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 
@@ -49,13 +52,15 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     show(None, unbroken(part.words), styled((str(out_folder), "bold"), about), json=False)
 
 
-def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "lw.evaluate.Part":
+def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":
     """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
-    part = lw.evaluate.choose_part(classifier, data, split or "all")
+    from labelwise.evaluation.test_set import select_test_set
+
+    part = select_test_set(classifier, data, split or "all")
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
     if split is None and trained and not data.own_splits and getattr(classifier.origin.method, "leaves_out", False):
         raise DataError(
             f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these pictures, each left out. '
             "Give others, or say which with --split."
         )
-    return lw.evaluate.choose_part(classifier, data, "val") if split is None and trained else part
+    return select_test_set(classifier, data, "val") if split is None and trained else part

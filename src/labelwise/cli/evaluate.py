@@ -15,7 +15,7 @@ from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
     import labelwise as lw
-    from labelwise.evaluation.tested import Tested
+    from labelwise.evaluation.evaluation import Evaluation
 
 # A key of the JSON document, its value, and the lines that say it to people.
 Figures = tuple[str, Any, list[RenderableType]]
@@ -65,24 +65,24 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     strange = None if unknown is None else open_unknown(classifier, unknown, root)
     about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
     lines: list[RenderableType] = [unbroken(part.words)]
-    tested = part.tested(classifier)
-    if _all_new(tested) and not (unknown or curve):
+    evaluation = part.evaluate(classifier)
+    if _all_new(evaluation) and not (unknown or curve):
         note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
         about["pairs"] = None
-        more = [_pairs(tested), _episodes(tested)]
+        more = [_pairs(evaluation), _episodes(evaluation)]
     else:
-        figures = asdict(evaluate_multilabel(tested) if tested.multilabel else evaluate_closed(tested))
-        if curve and tested.multilabel:
+        figures = asdict(evaluate_multilabel(evaluation) if evaluation.multilabel else evaluate_closed(evaluation))
+        if curve and evaluation.multilabel:
             raise UsageError(
                 f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.'
             )
-        more = [_zero_shot(tested, curve), _ordinal(tested)]
-        learnt = isinstance(classifier.model, Compares) and not tested.multilabel
-        more += [_pairs(tested)] if learnt else []
+        more = [_zero_shot(evaluation, curve), _ordinal(evaluation)]
+        learnt = isinstance(classifier.model, Compares) and not evaluation.multilabel
+        more += [_pairs(evaluation)] if learnt else []
         if strange is not None:
             lines.append(unbroken(f"As unknown: {strange.words}"))
             about["measured_unknown"] = strange.figures()
-            result = evaluate_outliers(tested.scores, classifier.scores(strange.split.images))
+            result = evaluate_outliers(evaluation.scores, classifier.scores(strange.split.images))
             figures |= {f"unknown_{key}": value for key, value in asdict(result).items()}
         warn_leaked(figures["leaked"], ADVICE)
         about |= figures
@@ -109,10 +109,10 @@ def _show_folds(
     show({"model": model, "data": name, **asdict(result)}, *lines, json=json)
 
 
-def _all_new(tested: "Tested") -> bool:
+def _all_new(evaluation: "Evaluation") -> bool:
     """Return whether the classifier knows not one label of these pictures, each of which has one."""
-    used = [] if tested.multilabel else [tested.labels.names[i] for i in tested.split.present]
-    known = tested.classifier.labels.names + tested.classifier.model.spec.labels.names
+    used = [] if evaluation.multilabel else [evaluation.labels.names[i] for i in evaluation.split.present]
+    known = evaluation.classifier.labels.names + evaluation.classifier.model.spec.labels.names
     return bool(used) and not set(used) & set(known)
 
 
@@ -143,15 +143,15 @@ def _table(title: str, figures: dict[str, Any], interval: tuple[float, float] | 
     return table
 
 
-def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
+def _zero_shot(evaluation: "Evaluation", curve: Path | None) -> Figures | None:
     """Return the figures of labels without training images, None where there are none, or an error if a curve is to be drawn."""
     from labelwise.evaluation.zero_shot import draw_curve, evaluate_zero_shot
 
-    used = {tested.labels.names[i] for i in tested.split.present}
-    unseen = tested.classifier.unseen
-    if tested.multilabel or (curve is None and not (used & unseen and used - unseen)):
+    used = {evaluation.labels.names[i] for i in evaluation.split.present}
+    unseen = evaluation.classifier.unseen
+    if evaluation.multilabel or (curve is None and not (used & unseen and used - unseen)):
         return None
-    result = evaluate_zero_shot(tested)
+    result = evaluate_zero_shot(evaluation)
     if curve is not None:
         curve.parent.mkdir(parents=True, exist_ok=True)
         draw_curve(result).savefig(curve, dpi=120)
@@ -166,14 +166,14 @@ def _zero_shot(tested: "Tested", curve: Path | None) -> Figures | None:
     return "zero_shot", values, ["", table, f"{FIGURES['area']}: {result.area:.3f}"]
 
 
-def _ordinal(tested: "Tested") -> Figures | None:
+def _ordinal(evaluation: "Evaluation") -> Figures | None:
     """Return the figures of ordered labels, or None where they do not apply."""
     from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
 
-    several = tested.multilabel or tested.classifier.calibration.multilabel
-    if several or find_order(tested.classifier, tested.labels) is None:
+    several = evaluation.multilabel or evaluation.classifier.calibration.multilabel
+    if several or find_order(evaluation.classifier, evaluation.labels) is None:
         return None
-    result = evaluate_ordinal(tested)
+    result = evaluate_ordinal(evaluation)
     about = f"ordered labels: {result.levels[0]} to {result.levels[-1]}"
     table = plain_table("what is said", ">most probable level", ">median level", title=about)
     for key in ("accuracy", "mean_absolute_error", "kappa", "within_one"):
@@ -187,14 +187,14 @@ def _ordinal(tested: "Tested") -> Figures | None:
     return "ordinal", asdict(result), [*lines, FIGURES["covered"].format(**shares, width=result.width)]
 
 
-def _pairs(tested: "Tested") -> Figures | None:
+def _pairs(evaluation: "Evaluation") -> Figures | None:
     """Return how well pairs of one label are told from others, by each score; None where pairs are of one kind."""
     from labelwise.evaluation.pairs import evaluate_pairs
     from labelwise.tasks.verify import can_verify
 
-    if not can_verify(tested.split.targets):
+    if not can_verify(evaluation.split.targets):
         return None
-    result = evaluate_pairs(tested, most=MOST)
+    result = evaluate_pairs(evaluation, most=MOST)
     about = f"pairs of {result.images} pictures: do they show the same label, by how alike they are?"
     values: dict[str, Any] = {"images": result.images, "labels": result.labels, "verification": {}, "retrieval": {}}
     columns = []
@@ -211,19 +211,19 @@ def _pairs(tested: "Tested") -> Figures | None:
     return "pairs", values, ["", table]
 
 
-def _episodes(tested: "Tested") -> Figures:
+def _episodes(evaluation: "Evaluation") -> Figures:
     """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
     import torch
 
     from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 
-    targets = tested.split.targets
+    targets = evaluation.split.targets
     sizes = torch.bincount(targets[targets >= 0])
     ways = {shots: min(MOST_WAYS, int((sizes >= shots + QUERIES).sum())) for shots in (1, 5)}
     settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]
     if not settings:
         return "episodes", [], []
-    results = [evaluate_episodes(tested, each) for each in settings]
+    results = [evaluate_episodes(evaluation, each) for each in settings]
     about = "new labels, learnt from a few pictures (few-shot): " + FIGURES["accuracy"]
     table = plain_table("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy), title=about)
     values = []

@@ -17,6 +17,7 @@ from labelwise.support.display import as_file_name, to_cell
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from labelwise.evaluation.test_set import TestSet
     from labelwise.tasks.imagine import Imagined
 
 Projection = Literal["pca", "umap", "tsne"]
@@ -68,7 +69,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
 
 
-def _targets(classifier: "lw.Classifier", part: "lw.evaluate.Part") -> "Tensor":
+def _targets(classifier: "lw.Classifier", part: "TestSet") -> "Tensor":
     """Return where the label of each image stands among the classifier's, -1 where it is none of them ``[n]``."""
     import torch
 
@@ -92,7 +93,7 @@ def _figures(
 
 
 def _rows(
-    classifier: "lw.Classifier", part: "lw.evaluate.Part", imagined: "Imagined", figures: dict[str, dict[str, Any]]
+    classifier: "lw.Classifier", part: "TestSet", imagined: "Imagined", figures: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return one entry for each imagined label, as plain values."""
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))
@@ -135,7 +136,7 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
             writer.writerow({**row, "label": to_cell(row["label"]), "nearest": nearest})
 
 
-def _draw_sheets(folder: Path, part: "lw.evaluate.Part", rows: list[dict[str, Any]]) -> list[str]:
+def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> list[str]:
     """Draw a sheet for each label and return where; none without pictures."""
     import torch
 

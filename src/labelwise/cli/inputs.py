@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from labelwise.core.quick import QuickClassifier
+    from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
     from labelwise.images.sources.shards import Packed
     from labelwise.images.split.grouping import Grouping
@@ -85,17 +86,20 @@ def open_part(
     splits: Path | None = None,
     *,
     labelled: bool = True,
-) -> "lw.evaluate.Part":
-    """Return the images of data that a classifier is measured on, see ``choose_part``; those without a label where told."""
+) -> "TestSet":
+    """Return the images of data that a classifier is measured on, see ``select_test_set``; those without a label where told."""
+    from labelwise.evaluation.test_set import select_test_set
+
     dataset = open_data_for(classifier, data, root, splits)
-    return lw.evaluate.choose_part(classifier, dataset, split, unknown=not labelled)
+    return select_test_set(classifier, dataset, split, unknown=not labelled)
 
 
-def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -> "lw.evaluate.Part":
+def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -> "TestSet":
     """Return images of none of the labels, of data or of a folder of pictures."""
+    from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
-    return lw.evaluate.choose_part(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
+    return select_test_set(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
 
 
 def list_files(paths: Sequence[Path]) -> "list[File]":

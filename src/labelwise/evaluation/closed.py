@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from labelwise.core.metrics import accuracy, per_class_accuracy
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.calibrate import calibration_errors
 
 
@@ -11,7 +11,7 @@ from labelwise.tasks.calibrate import calibration_errors
 class ClosedResult:
     """Figures on test images of known labels."""
 
-    images: int  # how many were tested
+    images: int  # how many were evaluation
     accuracy: float  # share of images whose best label is the true one, whatever the unknown threshold
     class_accuracy: float  # the same averaged over labels
     ece: float  # expected calibration error of the best label's probability
@@ -21,9 +21,9 @@ class ClosedResult:
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
-def evaluate_closed(tested: Tested) -> ClosedResult:
+def evaluate_closed(evaluation: Evaluation) -> ClosedResult:
     """Return the closed-protocol figures of test images that have one label each."""
-    scores, targets = tested.labelled()
+    scores, targets = evaluation.labelled()
     known, right = ~scores.unknown, scores.best == targets
     return ClosedResult(
         images=len(scores),
@@ -32,5 +32,5 @@ def evaluate_closed(tested: Tested) -> ClosedResult:
         **calibration_errors(scores, targets),
         kept=float(known.double().mean()),
         kept_accuracy=float(right[known].double().mean()) if bool(known.any()) else 0.0,
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
     )

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from labelwise.core.capabilities import LEARN
 from labelwise.core.model import LabelModel, LearnsFromExamples, cannot
 from labelwise.evaluation.episode import episodes
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import UsageError
 
 CHUNK = 2**22  # numbers of embeddings held at a time
@@ -55,17 +55,17 @@ class EpisodeResult:
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
-def evaluate_episodes(tested: Tested, settings: EpisodeSettings | None = None) -> EpisodeResult:
+def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None = None) -> EpisodeResult:
     """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
-    settings, tested = settings or EpisodeSettings(), tested.own_labelled()
-    targets = tested.split.targets
-    hits = episode_accuracies(tested.classifier.model, tested.scores.embeddings, targets, settings)
+    settings, evaluation = settings or EpisodeSettings(), evaluation.own_labelled()
+    targets = evaluation.split.targets
+    hits = episode_accuracies(evaluation.classifier.model, evaluation.scores.embeddings, targets, settings)
     return EpisodeResult(
         settings=settings,
         labels=int((torch.bincount(targets.cpu()) >= settings.shots + settings.queries).sum()),
-        images=len(tested),
+        images=len(evaluation),
         accuracy={name: estimate(values) for name, values in hits.items()},
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
     )
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import accuracy, expected_calibration_error, per_class_accuracy, wilson
 from labelwise.core.model import prepared
-from labelwise.evaluation.part import ALL, Part, choose_part
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
+from labelwise.evaluation.test_set import ALL, TestSet, select_test_set
 from labelwise.fitting.choice import encoder_of
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
@@ -52,7 +52,7 @@ def evaluate_folds(
     ``run`` has seed and device of each fit; ``tell`` is called with a line of progress before each.
     """
     method = _refittable(classifier)
-    part = choose_part(classifier, data, ALL)
+    part = select_test_set(classifier, data, ALL)
     if part.split.multilabel:
         raise UnsupportedError(f'Several labels may be true of one image of "{data.name}"; folds count one for each.')
     groups = part.split.groups or lookalike_groups(part.split.images)
@@ -96,12 +96,12 @@ def _on_features(classifier: Classifier, method: Method, split: Split) -> tuple[
 Answers = tuple[Tensor, Tensor, Tensor, Tensor]  # rows, the best label of each, its probability, whether it is unknown
 
 
-def _answers(classifier: Classifier, whole: Split, rows: Tensor, part: Part) -> Answers:
+def _answers(classifier: Classifier, whole: Split, rows: Tensor, part: TestSet) -> Answers:
     """Return what a classifier says of some rows, as far as it knows their labels; labels are positions in those of the data."""
     names = classifier.labels.names
     known = torch.tensor([i for i, name in enumerate(part.labels.names) if name in names])
     rows = rows[torch.isin(whole.targets[rows].cpu(), known)]
-    scores = Tested.of(classifier, whole.select(rows), part.labels).scores
+    scores = Evaluation.of(classifier, whole.select(rows), part.labels).scores
     places = torch.tensor([part.labels.index(name) for name in names])
     best = places[scores.best.cpu()] if len(rows) else rows
     return rows, best, scores.probabilities.amax(1).cpu() if len(rows) else rows.float(), scores.unknown.cpu()

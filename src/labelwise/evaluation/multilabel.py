@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from labelwise.core.ranking import average_precisions, f1_scores
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.calibrate import calibration_errors
 
 
@@ -11,7 +11,7 @@ from labelwise.tasks.calibrate import calibration_errors
 class MultilabelResult:
     """Figures on test images of which several labels may be true. A yes is a probability of one half or more."""
 
-    images: int  # how many were tested
+    images: int  # how many were evaluation
     asked: int  # how many labels each was asked about: those that both the classifier and the data know
     mean_average_precision: float  # mean over the labels that are true of a test image; needs no threshold
     micro_f1: float  # F1 of yes answers over all pairs of image and label
@@ -23,23 +23,23 @@ class MultilabelResult:
     average_precision: dict[str, float | None]  # of each label; None where it is true of no test image
 
 
-def evaluate_multilabel(tested: Tested) -> MultilabelResult:
+def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
     """Return the figures of test images of which several labels may be true."""
-    scores, truths = tested.asked()
+    scores, truths = evaluation.asked()
     yes = scores.yes >= 0.5
     there = truths.any(0)
     each = average_precisions(scores.log_odds, truths)
     micro, f1 = f1_scores(yes, truths)
     return MultilabelResult(
-        images=len(tested),
+        images=len(evaluation),
         asked=len(scores.classifier.labels),
         mean_average_precision=float(each.nanmean()),
         micro_f1=micro,
         macro_f1=float(f1[there].mean()),
         exact=float((yes == truths).all(1).double().mean()),
         **calibration_errors(scores, truths),
-        kept=float((~tested.scores.unknown).double().mean()),
-        leaked=tested.leaked,
+        kept=float((~evaluation.scores.unknown).double().mean()),
+        leaked=evaluation.leaked,
         average_precision={
             name: value if found else None
             for name, value, found in zip(scores.classifier.labels.names, each.tolist(), there.tolist(), strict=True)

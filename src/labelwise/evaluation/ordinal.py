@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.describe.labels import Labels
 from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, level_probabilities, median_levels
 
@@ -26,7 +26,7 @@ class LevelFigures:
 class OrdinalResult:
     """Figures on test images of ordered labels."""
 
-    images: int  # how many were tested
+    images: int  # how many were evaluation
     levels: tuple[str, ...]  # the labels from the lowest to the highest
     best: LevelFigures  # the most probable level is said, which is best for accuracy
     median: LevelFigures  # the median of the probabilities is said, which is best for the absolute error
@@ -39,7 +39,9 @@ class OrdinalResult:
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
-def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> OrdinalResult:
+def evaluate_ordinal(
+    evaluation: Evaluation, *, order: Sequence[str] | None = None, coverage: float = 0.8
+) -> OrdinalResult:
     """Return the figures of test images that have one label each, of ordered ones.
 
     ``order`` is the classifier's labels from the lowest to the highest, None as ``find_order`` says; an interval of levels
@@ -47,9 +49,9 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
     """
     from scipy.stats import spearmanr
 
-    classifier = tested.classifier
-    columns = level_columns(classifier, order or find_order(classifier, tested.labels))
-    scores, targets = tested.labelled()
+    classifier = evaluation.classifier
+    columns = level_columns(classifier, order or find_order(classifier, evaluation.labels))
+    scores, targets = evaluation.labelled()
     truth = torch.tensor(columns).argsort()[targets.cpu()]
     levels = level_probabilities(scores, columns)
     ranks = expected_ranks(levels)
@@ -64,7 +66,7 @@ def evaluate_ordinal(tested: Tested, *, order: Sequence[str] | None = None, cove
         coverage=coverage,
         covered=float(((first <= truth) & (truth <= last)).double().mean()),
         width=float((last - first + 1).double().mean()),
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
     )
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from labelwise.core.rows import drawn_rows
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import RetrievalResult, evaluate_retrieval
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.verification import VerificationResult, evaluate_verification
 from labelwise.tasks.similarity import By, known_scores
 
@@ -24,19 +24,19 @@ class PairsResult:
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
-def evaluate_pairs(tested: Tested, *, most: int | None = None, seed: int = 0) -> PairsResult:
+def evaluate_pairs(evaluation: Evaluation, *, most: int | None = None, seed: int = 0) -> PairsResult:
     """Return how well the classifier tells pairs of one label from others and finds images of a label, by every score.
 
     Labels may be ones that the classifier does not know. Where there are more images than ``most``, so many are drawn.
     """
-    tested = tested.own_labelled()
-    if most is not None and len(tested) > most:
-        tested = tested[drawn_rows(len(tested), most, seed)]
-    scores = known_scores(tested.classifier.model)
+    evaluation = evaluation.own_labelled()
+    if most is not None and len(evaluation) > most:
+        evaluation = evaluation[drawn_rows(len(evaluation), most, seed)]
+    scores = known_scores(evaluation.classifier.model)
     return PairsResult(
-        images=len(tested),
-        labels=len(torch.unique(tested.split.targets)),
-        verification={by: evaluate_verification(tested, by=by) for by in scores},
-        retrieval={by: evaluate_retrieval(tested, by=by) for by in scores},
-        leaked=tested.leaked,
+        images=len(evaluation),
+        labels=len(torch.unique(evaluation.split.targets)),
+        verification={by: evaluate_verification(evaluation, by=by) for by in scores},
+        retrieval={by: evaluate_retrieval(evaluation, by=by) for by in scores},
+        leaked=evaluation.leaked,
     )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By, all_alike, compared
 
@@ -26,18 +26,20 @@ class RetrievalResult:
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
 
 
-def evaluate_retrieval(tested: Tested, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:
+def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:
     """Return how well images find others of their label, known or not, among the first ``ks``."""
-    tested = tested.own_labelled()
-    first, precision = query_figures(tested.classifier.model, tested.scores.embeddings, tested.split.targets, by)
+    evaluation = evaluation.own_labelled()
+    first, precision = query_figures(
+        evaluation.classifier.model, evaluation.scores.embeddings, evaluation.split.targets, by
+    )
     if not ks or min(ks) < 1:
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
     return RetrievalResult(
-        images=len(tested),
+        images=len(evaluation),
         queries=len(first),
         recall={k: float((first < k).double().mean()) for k in ks},
         precision_at_r=float(precision.mean()),
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from labelwise.core.detection import DetCurve, det_curve, min_dcf, misses_at
 from labelwise.core.metrics import auroc, equal_error
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import scored_pairs
 
@@ -34,21 +34,21 @@ class VerificationResult:
 
 
 def evaluate_verification(
-    tested: Tested, *, by: By | None = None, most: int = PAIRS, seed: int = 0
+    evaluation: Evaluation, *, by: By | None = None, most: int = PAIRS, seed: int = 0
 ) -> VerificationResult:
     """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
 
     The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
     Where there are more than ``most`` pairs of a kind, so many are drawn.
     """
-    tested = tested.own_labelled()
-    model, rule, targets = tested.classifier.model, tested.classifier.verifier, tested.split.targets.cpu()
+    evaluation = evaluation.own_labelled()
+    model, rule, targets = evaluation.classifier.model, evaluation.classifier.verifier, evaluation.split.targets.cpu()
     score = by or (rule.by if rule else "similarity")
-    same, different = scored_pairs(model, tested.scores.embeddings, targets, score, (most, seed))
+    same, different = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
     return VerificationResult(
-        images=len(tested),
+        images=len(evaluation),
         same=len(same),
         different=len(different),
         by=score,
@@ -58,6 +58,6 @@ def evaluate_verification(
         det=tuple((share, misses_at(curve, share)) for share in POINTS),
         misses=None if own is None else float((same < own.threshold).double().mean()),
         false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
         curve=curve,
     )

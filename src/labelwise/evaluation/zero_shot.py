@@ -7,7 +7,7 @@ import torch
 
 from labelwise.core.balance import BalanceCurve, balance_curve
 from labelwise.core.metrics import harmonic_mean, per_class_accuracy
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError
 
 
@@ -15,7 +15,7 @@ from labelwise.support.errors import DataError
 class ZeroShotResult:
     """Figures on test images of seen and unseen labels; every accuracy is averaged over labels."""
 
-    images: int  # how many were tested
+    images: int  # how many were evaluation
     seen_labels: int  # how many labels of the test had training images
     unseen_labels: int  # how many had a description alone
     zero_shot: float  # accuracy on images of unseen labels where only those may be answered
@@ -31,9 +31,9 @@ class ZeroShotResult:
     curve: BalanceCurve  # u and s for every gap
 
 
-def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
+def evaluate_zero_shot(evaluation: Evaluation) -> ZeroShotResult:
     """Return the zero-shot figures of test images that have one label each."""
-    scores, targets = tested.labelled()
+    scores, targets = evaluation.labelled()
     calibration, right = scores.classifier.calibration, targets.cpu()
     seen = ~calibration.unseen
     of_seen = seen[right]
@@ -59,7 +59,7 @@ def evaluate_zero_shot(tested: Tested) -> ZeroShotResult:
         harmonic_without_gap=harmonic_mean(unseen_raw, known_raw),
         area=curve.area,
         gap=calibration.seen_penalty,
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
         curve=curve,
     )
 

@@ -19,10 +19,10 @@ from labelwise.core.metrics import confusion_matrix
 from labelwise.core.rows import drawn_rows
 from labelwise.core.scores import Scores
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
-from labelwise.evaluation.part import Part
 from labelwise.evaluation.retrieval import evaluate_retrieval
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.test_set import TestSet
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
@@ -47,7 +47,7 @@ class Saved:
 class Case:
     """One classifier, the images it was asked about, and all figures; None where one does not apply, and ``left_out`` says why."""
 
-    def __init__(self, name: str, saved: Saved, part: Part, strange: Part | None, seed: int, tell: Tell) -> None:
+    def __init__(self, name: str, saved: Saved, part: TestSet, strange: TestSet | None, seed: int, tell: Tell) -> None:
         self.name, self.part, self.log = name, part, saved.log
         self.classifier = classifier = saved.classifier
         self.names = classifier.labels.names
@@ -57,39 +57,39 @@ class Case:
         tell(f"{name}: timing")
         self.speed = measure_speed(classifier, split.images)
         scores = encode(classifier, split.images, f"{name}: encoding", tell)
-        self.tested = tested = Tested(scores=scores, split=split, labels=part.labels, leaks=part.leaked)
+        self.evaluation = evaluation = Evaluation(scores=scores, split=split, labels=part.labels, leaks=part.leaked)
         try:
-            _ = tested.asked() if tested.multilabel else tested.targets
+            _ = evaluation.asked() if evaluation.multilabel else evaluation.targets
         except DataError as error:
             raise DataError(f"{name} and {part.data} do not fit. {error}") from None
         other = None if strange is None else encode(classifier, strange.split.images, f"{name}: encoding strange", tell)
         tell(f"{name}: measuring")
-        self.right, self.sure = findings.answered(tested)
+        self.right, self.sure = findings.answered(evaluation)
         self.accuracy = float(self.right.double().mean())
-        several = tested.multilabel
-        self.several = evaluate_multilabel(tested) if several else None
-        self.closed = None if several else evaluate_closed(tested)
-        self.errors = findings.answer_errors(tested) if several else None  # [n, k]
-        self.calibration = findings.calibration(tested, self.closed or self.several)
+        several = evaluation.multilabel
+        self.several = evaluate_multilabel(evaluation) if several else None
+        self.closed = None if several else evaluate_closed(evaluation)
+        self.errors = findings.answer_errors(evaluation) if several else None  # [n, k]
+        self.calibration = findings.calibration(evaluation, self.closed or self.several)
         answers = None if several else scores.best.cpu()
-        self.confusion = None if answers is None else confusion_matrix(answers, tested.targets, len(self.names))
-        self.each = findings.each_label(tested, self.several, self.confusion)
+        self.confusion = None if answers is None else confusion_matrix(answers, evaluation.targets, len(self.names))
+        self.each = findings.each_label(evaluation, self.several, self.confusion)
         self.unknown = findings.unknown(scores, other)
         self.left_out: dict[str, str] = {}
-        some = tested[drawn_rows(len(tested), COMPARED, seed)] if len(tested) > COMPARED else tested
+        some = evaluation[drawn_rows(len(evaluation), COMPARED, seed)] if len(evaluation) > COMPARED else evaluation
         self.compared = len(some)
         self.verification = self._attempt(
             "Same or different", partial(evaluate_verification, most=PAIRS, seed=seed), some
         )
-        self.zero_shot = self._attempt("Seen and unseen labels", findings.zero_shot, tested)
-        self.ordinal = self._attempt("Ordered labels", findings.ordinal, tested)
+        self.zero_shot = self._attempt("Seen and unseen labels", findings.zero_shot, evaluation)
+        self.ordinal = self._attempt("Ordered labels", findings.ordinal, evaluation)
         self.retrieval = self._attempt("Retrieval", evaluate_retrieval, some)
-        self.plane = self._attempt("Map of labels", findings.plane, tested)
+        self.plane = self._attempt("Map of labels", findings.plane, evaluation)
 
     def __len__(self) -> int:
-        return len(self.tested)
+        return len(self.evaluation)
 
-    def _attempt(self, what: str, run: Callable[[Tested], T], images: Tested) -> T | None:
+    def _attempt(self, what: str, run: Callable[[Evaluation], T], images: Evaluation) -> T | None:
         try:
             return run(images)
         except (DataError, UnsupportedError, UsageError) as error:

@@ -18,9 +18,9 @@ def cautions(case: Case) -> list[str]:
 
 def _about_images(case: Case) -> Iterator[str]:
     n, origin = len(case), case.classifier.origin
-    if case.tested.leaked:
+    if case.evaluation.leaked:
         yield (
-            f"{round(case.tested.leaked * n)} of these {n} images ({percent(case.tested.leaked)}) were used to train "
+            f"{round(case.evaluation.leaked * n)} of these {n} images ({percent(case.evaluation.leaked)}) were used to train "
             "or calibrate the classifier, so the figures on this page are too good. Report on images of their own."
         )
     elif origin.train_hashes is None:

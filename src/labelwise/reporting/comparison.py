@@ -16,7 +16,7 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
 
     ``seed`` draws test images again, ``most`` is half of the images to show.
     """
-    kind = "answer_ece" if cases[0].tested.multilabel else "ece"
+    kind = "answer_ece" if cases[0].evaluation.multilabel else "ece"
     right = torch.stack([case.right for case in cases])
     mixed = right.any(0) & ~right.all(0)
     sure = torch.stack([case.sure for case in cases]).double().mean(0)
@@ -39,7 +39,7 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
 
 
 def _disagreement(cases: Sequence[Case], row: int) -> dict[str, Any]:
-    split = cases[0].tested.split
+    split = cases[0].evaluation.split
     return {
         "picture": small(split.images[row], split.files[row]),
         "answers": [(case.name, bool(case.right[row]), answer_words(case, row)) for case in cases],

@@ -37,7 +37,7 @@ def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
 
 
 def _example(case: Case, row: int) -> Example:
-    file = case.tested.split.files[row]
+    file = case.evaluation.split.files[row]
     return Example(_pictures(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
 
 
@@ -46,16 +46,16 @@ def _asked(case: Case, row: int) -> list[str]:
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
-    best = int(case.tested.scores.best[row])
+    best = int(case.evaluation.scores.best[row])
     if case.errors is not None:
         return [case.names[best if case.right[row] else int(case.errors[row].argmax())]]
-    return list(dict.fromkeys([case.names[best], case.names[int(case.tested.targets[row])]]))
+    return list(dict.fromkeys([case.names[best], case.names[int(case.evaluation.targets[row])]]))
 
 
 def answer_words(case: Case, row: int) -> str:
     """Return what was said of an image, in words."""
-    scores = case.tested.scores
-    if not case.tested.multilabel:
+    scores = case.evaluation.scores
+    if not case.evaluation.multilabel:
         return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
     answers = zip(case.names, scores.yes[row].tolist(), strict=True)
     return ", ".join(name for name, p in answers if p >= 0.5) or "none"
@@ -63,7 +63,7 @@ def answer_words(case: Case, row: int) -> str:
 
 def truth(case: Case, row: int) -> str:
     """Return what is true of an image, in words."""
-    return case.tested.split.select([row]).words(case.tested.labels.names)[0].replace(";", ", ") or "none"
+    return case.evaluation.split.select([row]).words(case.evaluation.labels.names)[0].replace(";", ", ") or "none"
 
 
 def small(image: Tensor, file: str) -> Picture | None:
@@ -75,8 +75,8 @@ def small(image: Tensor, file: str) -> Picture | None:
 
 def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
     """Return the picture and a heat map of what it was taken for, and not for the truth, if the model has one; nothing of features."""
-    scores = case.tested.scores[[row]]
-    plain = small(case.tested.split.images[row], file)
+    scores = case.evaluation.scores[[row]]
+    plain = small(case.evaluation.split.images[row], file)
     if plain is None:
         return []
     try:

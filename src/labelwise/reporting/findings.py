@@ -11,11 +11,11 @@ from labelwise.core.metrics import Reliability, reliability
 from labelwise.core.ranking import f1_scores
 from labelwise.core.scores import Scores
 from labelwise.evaluation.closed import ClosedResult
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import MultilabelResult
 from labelwise.evaluation.ordinal import OrdinalResult, evaluate_ordinal, find_order
 from labelwise.evaluation.outliers import OutlierResult, evaluate_outliers
 from labelwise.evaluation.plane import find_plane
-from labelwise.evaluation.tested import Tested
 from labelwise.evaluation.zero_shot import ZeroShotResult, evaluate_zero_shot
 from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibration_errors, uncalibrated
@@ -59,34 +59,34 @@ class UnknownFigures:
         return 0.0 if self.limit is None else float((self.known > self.limit).double().mean())
 
 
-def answered(tested: Tested) -> tuple[Tensor, Tensor]:
+def answered(evaluation: Evaluation) -> tuple[Tensor, Tensor]:
     """Return of each image whether its answer is right, all of them where several labels may be true; and how sure it was ``[n]``.
 
     Where several labels may be true, an image is as sure as the least sure of its answers.
     """
-    if not tested.multilabel:
-        return tested.scores.best.cpu() == tested.targets, tested.scores.probabilities.amax(1).cpu()
-    scores, truths = tested.asked()
+    if not evaluation.multilabel:
+        return evaluation.scores.best.cpu() == evaluation.targets, evaluation.scores.probabilities.amax(1).cpu()
+    scores, truths = evaluation.asked()
     right = ((scores.yes >= 0.5) == truths).all(1).cpu()
     return right, torch.maximum(scores.yes, 1 - scores.yes).amin(1).cpu()
 
 
-def answer_errors(tested: Tested) -> Tensor:
+def answer_errors(evaluation: Evaluation) -> Tensor:
     """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
-    scores, truths = tested.asked()
-    columns = [tested.classifier.labels.index(name) for name in scores.classifier.labels.names]
-    errors = torch.zeros_like(tested.scores.yes)
+    scores, truths = evaluation.asked()
+    columns = [evaluation.classifier.labels.index(name) for name in scores.classifier.labels.names]
+    errors = torch.zeros_like(evaluation.scores.yes)
     errors[:, columns] = (scores.yes - truths.float()).abs()
     return errors.cpu()
 
 
-def calibration(tested: Tested, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
+def calibration(evaluation: Evaluation, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
     """Return probabilities beside the truth; the result holds the errors after calibration."""
-    after, truth = tested.asked() if tested.multilabel else tested.labelled()
+    after, truth = evaluation.asked() if evaluation.multilabel else evaluation.labelled()
     before = uncalibrated(after)
 
     def bins(scores: Scores) -> Reliability:
-        if tested.multilabel:
+        if evaluation.multilabel:
             return reliability(scores.yes.flatten().cpu(), truth.flatten().cpu())
         sure, chosen = scores.probabilities.max(1)
         return reliability(sure.cpu(), (chosen == truth).cpu())
@@ -98,17 +98,19 @@ def calibration(tested: Tested, result: ClosedResult | MultilabelResult | None) 
     )
 
 
-def each_label(tested: Tested, several: MultilabelResult | None, counts: Tensor | None) -> tuple[LabelFigures, ...]:
+def each_label(
+    evaluation: Evaluation, several: MultilabelResult | None, counts: Tensor | None
+) -> tuple[LabelFigures, ...]:
     """Return the figures of each label, from the result of all where several may be true, else from the confusion ``[k, k]``."""
     names: tuple[str, ...]
     more: list[dict[str, Any]]
     if counts is not None:
-        names, totals = tested.classifier.labels.names, (counts.sum(1), counts.sum(0), counts.diagonal())
+        names, totals = evaluation.classifier.labels.names, (counts.sum(1), counts.sum(0), counts.diagonal())
         often, others = (piece.tolist() for piece in counts.clone().fill_diagonal_(0).max(1))
         more = [{"mistaken": (names[i], n) if n else None} for i, n in zip(others, often, strict=True)]
     else:
         assert several is not None
-        scores, truths = tested.asked()
+        scores, truths = evaluation.asked()
         names, yes = scores.classifier.labels.names, scores.yes >= 0.5
         totals, f1 = (truths.sum(0), yes.sum(0), (yes & truths).sum(0)), f1_scores(yes, truths)[1].tolist()
         present = truths.any(0).tolist()
@@ -139,27 +141,27 @@ def unknown(known: Scores, strange: Scores | None) -> UnknownFigures:
     )
 
 
-def zero_shot(tested: Tested) -> ZeroShotResult:
+def zero_shot(evaluation: Evaluation) -> ZeroShotResult:
     """Return the figures of seen and unseen labels, or raise why there are none."""
-    if tested.multilabel:
+    if evaluation.multilabel:
         raise DataError("Several labels may be true of one image, so seen and unseen labels do not compete.")
-    if not tested.classifier.unseen:
+    if not evaluation.classifier.unseen:
         raise DataError("Every label of this classifier had images; none is known from a description alone.")
-    return evaluate_zero_shot(tested)
+    return evaluate_zero_shot(evaluation)
 
 
-def ordinal(tested: Tested) -> OrdinalResult:
+def ordinal(evaluation: Evaluation) -> OrdinalResult:
     """Return the figures of ordered labels, or raise why there are none."""
-    if tested.multilabel or tested.classifier.calibration.multilabel:
+    if evaluation.multilabel or evaluation.classifier.calibration.multilabel:
         raise DataError("Several labels may be true of one image, so there is no level to be off by.")
-    if find_order(tested.classifier, tested.labels) is None:
+    if find_order(evaluation.classifier, evaluation.labels) is None:
         raise DataError("The labels have no order.")
-    return evaluate_ordinal(tested)
+    return evaluate_ordinal(evaluation)
 
 
-def plane(tested: Tested) -> Tensor:
+def plane(evaluation: Evaluation) -> Tensor:
     """Return where labels lie ``[k, 2]``: the two directions in which their embeddings differ most."""
-    points = tested.classifier.label_embeddings.detach().double().cpu().flatten(1)
+    points = evaluation.classifier.label_embeddings.detach().double().cpu().flatten(1)
     if len(points) < 3 or points.shape[1] < 2:
         raise DataError(f"{len(points)} labels with embeddings of {points.shape[1]} numbers do not span a plane.")
     if float(points.std(0).max()) < 1e-12:

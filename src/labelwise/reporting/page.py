@@ -15,7 +15,7 @@ from labelwise import __version__
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import Reliability, wilson
 from labelwise.core.store import LOG, load
-from labelwise.evaluation.part import Part, choose_parts
+from labelwise.evaluation.test_set import TestSet, select_test_sets
 from labelwise.images.catalogue import load as load_data
 from labelwise.images.catalogue import load_unlabelled, size_for
 from labelwise.images.dataset import UNLABELLED, Dataset, Split
@@ -80,7 +80,7 @@ class Report:
 
 
 def report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
-    """Return a report on a classifier and the images of a data set that ``evaluate.choose_part`` chooses.
+    """Return a report on a classifier and the images of a data set that ``evaluate.select_test_set`` chooses.
 
     A classifier may be the folder it was saved in, beside whose weights lies the log of its training. Data may be a path or a
     name, then read for each classifier at the size of its images; or a function that reads them, given the shape of an image.
@@ -91,7 +91,7 @@ def report(classifier: Model, data: Source, settings: ReportSettings | None = No
     settings.tell("reading data")
     classifiers = [one.classifier for one in saved.values()]
     parts = _parts(classifiers, lambda shape: _read(data, shape), settings.split)
-    other: Sequence[Part | None] = [None] * len(parts)
+    other: Sequence[TestSet | None] = [None] * len(parts)
     if (unknown := settings.unknown) is not None:
         other = _parts(classifiers, lambda shape: _read_unknown(unknown, shape), None, unknown=True)
     cases = [
@@ -134,12 +134,14 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
     }
 
 
-def _parts(classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False) -> list[Part]:
+def _parts(
+    classifiers: Sequence[Classifier], read: Reader, split: str | None, *, unknown: bool = False
+) -> list[TestSet]:
     """Return the images for each classifier, read once for each shape that their models take."""
     shapes = [classifier.model.spec.shape for classifier in classifiers]
     readings = {shape: read(shape) for shape in dict.fromkeys(shapes)}
     pairs = [(classifier, readings[shape]) for classifier, shape in zip(classifiers, shapes, strict=True)]
-    return choose_parts(pairs, split, unknown=unknown)
+    return select_test_sets(pairs, split, unknown=unknown)
 
 
 def _read(data: Source, shape: tuple[int, ...]) -> Dataset:
@@ -190,7 +192,7 @@ def case_figures(case: Case) -> dict[str, Any]:
     }
     figures["confusion"] = None if case.confusion is None else _counts(case.confusion, case.names)
     figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
-    figures |= {"compared_images": case.compared, "leaked": case.tested.leaked, "warnings": cautions(case)}
+    figures |= {"compared_images": case.compared, "leaked": case.evaluation.leaked, "warnings": cautions(case)}
     plain: dict[str, Any] = to_json(figures)
     return plain
 

@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from labelwise.core.metrics import expected_calibration_error, reliability
 from labelwise.core.scores import Scores
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.support.errors import UsageError
 from labelwise.tasks.calibrate import uncalibrated
@@ -17,15 +17,15 @@ from labelwise.tasks.calibrate import uncalibrated
 Figures = dict[str, Any]
 
 
-def yes_rates(tested: Tested, *, seed: int = 0) -> Figures:
+def yes_rates(evaluation: Evaluation, *, seed: int = 0) -> Figures:
     """Return the share of questions answered yes, by the model's own scores (``raw``) and as ``ask`` does (``calibrated``).
 
     Asked are the true labels (``right``), a ``wrong`` one that the seed draws for each image, ``every_wrong`` one, and label inputs
     of ``ones`` and ``zeros``; None where the model takes no label inputs.
     """
-    scores, pairs = asked_pairs(tested, seed)
+    scores, pairs = asked_pairs(evaluation, seed)
     raw, calibrated = (_rates(each, pairs) for each in (uncalibrated(scores), scores))
-    return {"images": len(scores), "raw": raw, "calibrated": calibrated, "leaked": tested.leaked}
+    return {"images": len(scores), "raw": raw, "calibrated": calibrated, "leaked": evaluation.leaked}
 
 
 def _rates(scores: Scores, pairs: "Pairs") -> dict[str, float | None]:
@@ -36,19 +36,19 @@ def _rates(scores: Scores, pairs: "Pairs") -> dict[str, float | None]:
     return {**rates, "ones": ones, "zeros": zeros}
 
 
-def answer_calibration(tested: Tested, *, seed: int = 0, bins: int = 15) -> Figures:
+def answer_calibration(evaluation: Evaluation, *, seed: int = 0, bins: int = 15) -> Figures:
     """Return how far probabilities of a yes are from the truth, before and after calibration: error, Brier score, full bins.
 
     ``every``: each image is asked about each label, so that most answers are no. ``balanced``: about a true label and a wrong one
     that the seed draws, as many yes as no, but for images without a true or without a wrong label.
     """
-    scores, pairs = asked_pairs(tested, seed)
+    scores, pairs = asked_pairs(evaluation, seed)
     answers = [each.classifier.calibration.yes(each.log_odds.double()) for each in (uncalibrated(scores), scores)]
     yes, no = (torch.full_like(places[0], value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
     balanced = [torch.cat([table[pairs.right], table[pairs.wrong]]) for table in answers]
     return {
         "images": len(scores),
-        "leaked": tested.leaked,
+        "leaked": evaluation.leaked,
         "every": _pair_figures([table.flatten() for table in answers], pairs.truths.flatten(), bins),
         "balanced": _pair_figures(balanced, torch.cat([yes, no]), bins),
     }
@@ -62,21 +62,21 @@ class Pairs(NamedTuple):
     wrong: tuple[Tensor, Tensor]  # and of one wrong label
 
 
-def asked_pairs(tested: Tested, seed: int) -> tuple[Scores, Pairs]:
+def asked_pairs(evaluation: Evaluation, seed: int) -> tuple[Scores, Pairs]:
     """Return the scores of images to ask about, those with a label or all where several may be true, and the labels."""
-    k, device = len(tested.classifier.labels), tested.scores.embeddings.device
-    if not tested.multilabel:
-        scores, targets = tested.labelled()
+    k, device = len(evaluation.classifier.labels), evaluation.scores.embeddings.device
+    if not evaluation.multilabel:
+        scores, targets = evaluation.labelled()
         rows = torch.arange(len(scores), device=device)
         return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
-    truths = tested.targets
+    truths = evaluation.targets
     rng = torch.Generator().manual_seed(seed)
     questions = []
     for banned in (~truths, truths):
         places = sample_wrong_labels(torch.rand(truths.shape, generator=rng), banned.cpu(), 1)[:, 0]
         rows = (places >= 0).nonzero()[:, 0]
         questions.append((rows.to(device), places[rows].to(device)))
-    return tested.scores, Pairs(truths.to(device), questions[0], questions[1])
+    return evaluation.scores, Pairs(truths.to(device), questions[0], questions[1])
 
 
 def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:

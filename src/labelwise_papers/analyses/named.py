@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.metrics import confusion_matrix
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.zero_label.assignment import best_matching
@@ -16,15 +16,15 @@ Order = Literal["uncertain first", "fixed"]
 
 
 @torch.no_grad()
-def evaluate_named(tested: Tested) -> dict[str, Any]:
+def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     """Return how right the names of clusters are on labelled test images: of the restart that was chosen without labels.
 
     Also of every restart, the chosen one first, with their mean and deviation; and of the chosen ``clusters`` under the best
     naming there is, which labels were read to find.
     """
-    model = named_model(tested.classifier)
-    scores, targets = tested.labelled()
-    table = confusion_matrix(scores.best, targets, len(tested.classifier.labels)).float().T
+    model = named_model(evaluation.classifier)
+    scores, targets = evaluation.labelled()
+    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).float().T
     opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
     restarts = [_share(answers == targets) for answers in opinions]
     return {
@@ -37,7 +37,7 @@ def evaluate_named(tested: Tested) -> dict[str, Any]:
     }
 
 
-def answer_curve(train: Tested, test: Tested, order: Order = "uncertain first") -> list[float]:
+def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain first") -> list[float]:
     """Return the accuracy on ``test`` after 0, 1, 2 ... clusters were named by someone who sees the labels of ``train``.
 
     ``order`` says which of the clusters left is asked about next: the least certain, or that of the least number.
@@ -57,11 +57,11 @@ def answer_curve(train: Tested, test: Tested, order: Order = "uncertain first") 
     return accuracies
 
 
-def _true_names(tested: Tested) -> Tensor:
+def _true_names(evaluation: Evaluation) -> Tensor:
     """Return what a person would call each cluster ``[k]``, each label once."""
-    model = named_model(tested.classifier)
-    scores, targets = tested.labelled()
-    table = confusion_matrix(scores.best, targets, len(tested.classifier.labels)).float().T
+    model = named_model(evaluation.classifier)
+    scores, targets = evaluation.labelled()
+    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).float().T
     return best_matching(table)[model.names.cpu()]
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 
 from labelwise.core.metrics import accuracy
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UnsupportedError
 
 
-def probe_embeddings(train: Tested, test: Tested, *, seed: int = 0) -> dict[str, Any]:
+def probe_embeddings(train: Evaluation, test: Evaluation, *, seed: int = 0) -> dict[str, Any]:
     """Return how well a logistic regression on the embeddings of ``train`` names the images of ``test`` (``probe``).
 
     It is trained by SGD, visits embeddings in an order that the seed draws, and takes them as they come, not standardised, with

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel, prepared
-from labelwise.evaluation.tested import align_targets
+from labelwise.evaluation.evaluation import align_targets
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.files import read_tensors, under

@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise_papers.attacks.attack import AttackSettings, attack
 
 SIDE = 192  # of each picture that is written, at least
 
 
-def write_fooled(folder: Path, tested: Tested, epsilon: float, most: int) -> list[dict[str, Any]]:
+def write_fooled(folder: Path, evaluation: Evaluation, epsilon: float, most: int) -> list[dict[str, Any]]:
     """Write at most so many fooled pictures into a folder, and return the file, the label and the answer of each."""
-    result = attack(tested.classifier, tested.split.images, tested.targets, AttackSettings(epsilon=epsilon))
+    result = attack(evaluation.classifier, evaluation.split.images, evaluation.targets, AttackSettings(epsilon=epsilon))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, row in enumerate((result.fooled & ~result.wrong).nonzero()[:most, 0].tolist()):
         file = folder / f"{number:03d}.png"
         Image.fromarray(strip(result.clean[row], result.images[row], epsilon)).save(file)
-        label = tested.labels.names[int(tested.split.targets[row])]
+        label = evaluation.labels.names[int(evaluation.split.targets[row])]
         written.append({"file": str(file), "label": label, "answer": result.answers[row]})
     return written
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import UsageError
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.attack import BATCH, STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
@@ -54,7 +54,7 @@ class Check:
 class RobustResult:
     """Accuracy under attack."""
 
-    images: int  # how many were tested
+    images: int  # how many were evaluation
     epsilon: float  # how far a pixel could move
     clean: float  # accuracy on the pictures as they are
     attacks: dict[str, float]  # accuracy under each attack alone, by its name
@@ -75,11 +75,11 @@ class _Trial:
     single: bool = False
 
 
-def evaluate_robust(tested: Tested, settings: RobustSettings | None = None) -> RobustResult:
+def evaluate_robust(evaluation: Evaluation, settings: RobustSettings | None = None) -> RobustResult:
     """Return accuracy under attack on test images that have one label each, with sanity checks."""
-    settings, classifier = settings or RobustSettings(), tested.classifier
+    settings, classifier = settings or RobustSettings(), evaluation.classifier
     attacked = scores_of(classifier)
-    scores, targets = tested.labelled()
+    scores, targets = evaluation.labelled()
     assert scores.images is not None
     images = as_float(scores.images.to(classifier.model.device))
     count, epsilon = len(images), torch.full((len(images),), settings.epsilon, device=images.device)
@@ -101,7 +101,7 @@ def evaluate_robust(tested: Tested, settings: RobustSettings | None = None) -> R
         error=1.96 * sqrt(worst * (1 - worst) / count),
         checks=tuple(checks),
         warnings=tuple(f"{check.name}: {check.words}" for check in checks if not check.passed),
-        leaked=tested.leaked,
+        leaked=evaluation.leaked,
     )
 
 

@@ -54,14 +54,14 @@ def attack(  # noqa: PLR0913 - the options of the verb
         surrogate=None if surrogate is None else open_model(surrogate, device),
         seed=seed,
     )
-    tested = part.tested(classifier)
-    result = evaluate_robust(tested, settings)
+    evaluation = part.evaluate(classifier)
+    result = evaluate_robust(evaluation, settings)
     warn_leaked(result.leaked)
     about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
     title = f"{data}, {part.name}: {result.images} pictures, each pixel moved by at most {epsilon} (epsilon)"
     lines = [unbroken(part.words), *_lines(result, title)]
     if out_folder is not None:
-        about["pictures"] = write_fooled(out_folder, tested, radius, pictures)
+        about["pictures"] = write_fooled(out_folder, evaluation, radius, pictures)
         lines.append(styled(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
     show(about, *lines, json=json)
 

@@ -22,10 +22,10 @@ from labelwise.core.classifier import bind
 from labelwise.core.metrics import confusion_matrix, harmonic_mean
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
+from labelwise.evaluation.evaluation import align_targets
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import KS, evaluate_retrieval
-from labelwise.evaluation.tested import align_targets
 from labelwise.evaluation.verification import PAIRS, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.images import load
@@ -63,7 +63,7 @@ UNSEEN = tuple(step / 100 for step in range(101))  # unseen accuracies at which 
 
 def closed(subject: Subject) -> Figures:
     """Return accuracy over images and over labels, and how far probabilities of the best label are off."""
-    result = evaluate_closed(subject.tested)
+    result = evaluate_closed(subject.evaluation)
     rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.class_accuracy}
     return {**rates, "ece": result.ece, "leaked": result.leaked}
 
@@ -78,13 +78,13 @@ def best_epoch(subject: Subject) -> Figures:
         epochs: 100 * accuracy(bind(model, classifier.labels), test, labels)
         for epochs in through_snapshots(model, subject.run.folder)
     }
-    best = max([*kept.values(), 100 * evaluate_closed(subject.tested).accuracy])
+    best = max([*kept.values(), 100 * evaluate_closed(subject.evaluation).accuracy])
     return {"best_epoch": best, "epochs": list(kept), "accuracy_after": list(kept.values())}
 
 
 def calibration(subject: Subject) -> Figures:
     """Return how far probabilities of a yes are off, from raw scores and after calibration."""
-    every = answer_calibration(subject.tested)["every"]
+    every = answer_calibration(subject.evaluation)["every"]
     return {f"ece_{when}": every[when]["ece"] for when in ("before", "after")}
 
 
@@ -101,7 +101,7 @@ def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False
             continue
         scores = subject.classifier.scores(strange)
         for sign, words in (("confidence", name), ("both", f"{name} (both signs)")):
-            result = evaluate_outliers(subject.tested.scores, scores, sign=sign)  # type: ignore[arg-type]
+            result = evaluate_outliers(subject.evaluation.scores, scores, sign=sign)  # type: ignore[arg-type]
             figures[words] = 100 * result.auroc
     return figures
 
@@ -131,7 +131,7 @@ def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figu
 
 def probe(subject: Subject) -> Figures:
     """Return the accuracy of a logistic regression on image embeddings."""
-    return {"probe": 100 * probe_embeddings(subject.trained_on, subject.tested)["probe"]}
+    return {"probe": 100 * probe_embeddings(subject.trained_on, subject.evaluation)["probe"]}
 
 
 def neighbours(subject: Subject) -> Figures:
@@ -141,7 +141,7 @@ def neighbours(subject: Subject) -> Figures:
 
 def answers(subject: Subject) -> Figures:
     """Return how often the raw answer is yes: to the true label, a wrong one, and label inputs of ones and zeros."""
-    rates = yes_rates(subject.tested)["raw"]
+    rates = yes_rates(subject.evaluation)["raw"]
     return {f"yes_{kind}": 100 * rate for kind, rate in rates.items() if rate is not None and kind != "every_wrong"}
 
 
@@ -152,8 +152,8 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
     """
     classifier, train = subject.classifier, subject.dataset.split("train")
     targets = align_targets(classifier, train, subject.dataset.labels)[:images]
-    scores = subject.tested.scores
-    right = (scores.best.cpu() == subject.tested.targets).nonzero()[:, 0].tolist()
+    scores = subject.evaluation.scores
+    right = (scores.best.cpu() == subject.evaluation.targets).nonzero()[:, 0].tolist()
     if not right:
         raise UsageError("No test image is answered rightly, so there is none to draw. Train longer.")
     image, truth = scores[right[0] : right[0] + 1], classifier.labels.names[int(scores.best[right[0]])]
@@ -168,7 +168,7 @@ def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] 
     """Return recall at each k as ``R@k``, and the mean average precision at R; by scores after the first as ``R@k score``."""
     figures: Figures = {}
     for place, score in enumerate(by):
-        result, words = evaluate_retrieval(subject.tested, by=score, ks=ks), f" {score}" if place else ""
+        result, words = evaluate_retrieval(subject.evaluation, by=score, ks=ks), f" {score}" if place else ""
         figures |= {f"R@{k}{words}": 100 * share for k, share in result.recall.items()}
         figures[f"MAP@R{words}"] = 100 * result.precision_at_r
     return figures
@@ -180,7 +180,7 @@ def verification(
     """Return the equal error rate of at most so many pairs of either kind by each score, as ``EER score``."""
     figures: Figures = {}
     for score in by:
-        result = evaluate_verification(subject.tested, by=score, most=pairs)
+        result = evaluate_verification(subject.evaluation, by=score, most=pairs)
         figures |= {f"EER {score}": 100 * result.eer, f"AUROC {score}": 100 * result.auroc}
     return figures
 
@@ -192,7 +192,7 @@ def episodes(
     figures: Figures = {}
     for each in shots:
         settings = EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed)
-        for way, estimate in evaluate_episodes(subject.tested, settings).accuracy.items():
+        for way, estimate in evaluate_episodes(subject.evaluation, settings).accuracy.items():
             words = f"{each}-shot" + ("" if way == "taught" else f", {way}")
             figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
     return figures
@@ -233,17 +233,17 @@ def robustness(  # noqa: PLR0913 - the options of the measure
     trials |= {f"PGD {count}": Pgd(steps=count, step_size=step_size) for count in steps}
     final = (Apgd(steps=adaptive_steps), Apgd(loss="ratio", steps=adaptive_steps), Square(queries=queries))
     settings = RobustSettings(epsilon=epsilon, attacks=(*trials.values(), *final), seed=subject.run.seed)
-    tested = subject.tested[torch.arange(len(subject.tested))[:images]]
-    result = evaluate_robust(tested, settings)
+    evaluation = subject.evaluation[torch.arange(len(subject.evaluation))[:images]]
+    result = evaluate_robust(evaluation, settings)
     alone = {name: 100 * result.attacks.get(attack.name, 0.0) for name, attack in trials.items()}
     if weak_step is not None:
-        alone |= under_weak_attacks(tested, settings, steps, weak_step)
+        alone |= under_weak_attacks(evaluation, settings, steps, weak_step)
     return {"clean": 100 * result.clean, **alone, "worst": 100 * result.worst, "warnings": list(result.warnings)}
 
 
 def zero_shot(subject: Subject) -> Figures:
     """Return accuracies on seen and unseen labels in per cent, H for every gap, and the curve of seen over unseen accuracy."""
-    result = evaluate_zero_shot(subject.tested)
+    result = evaluate_zero_shot(subject.evaluation)
     rates = (*RATES, *(f"{name}_without_gap" for name in RATES[1:]), "area")
     gaps = list(GAPS) if subject.classifier.calibration.penalty == "scale" else []
     return {
@@ -269,7 +269,7 @@ def named(subject: Subject) -> Figures:
 
     Also what can be told without labels: how far mean scores agree with the prior, and which part of a cluster gets one label.
     """
-    result, report = evaluate_named(subject.tested), subject.classifier.origin.summary["naming"]
+    result, report = evaluate_named(subject.evaluation), subject.classifier.origin.summary["naming"]
     return {
         **{name: 100 * result[name] for name in ("accuracy", "mean", "deviation", "clusters")},
         "restarts": [100 * share for share in result["restarts"]],
@@ -304,13 +304,13 @@ def objective(
 
 def asked(subject: Subject, *, order: Order = "uncertain first") -> Figures:
     """Return the accuracy after 0, 1, 2 ... clusters were named by a person, and the least number that names all rightly."""
-    curve = [100 * share for share in answer_curve(subject.trained_on, subject.tested, order)]
+    curve = [100 * share for share in answer_curve(subject.trained_on, subject.evaluation, order)]
     return {"answers": list(range(len(curve))), "after_answers": curve, "needed": float(curve.index(max(curve)))}
 
 
 def ordinal(subject: Subject) -> Figures:
     """Return accuracy, mean absolute error in levels and quadratic kappa, where the most probable level is said."""
-    result = evaluate_ordinal(subject.tested).best
+    result = evaluate_ordinal(subject.evaluation).best
     figures: Figures = {"accuracy": 100 * result.accuracy, "error": result.mean_absolute_error}
     return figures | ({} if result.kappa is None else {"kappa": result.kappa})
 

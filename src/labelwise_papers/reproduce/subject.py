@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.support.errors import UsageError
@@ -38,14 +38,14 @@ class Subject:
         return fit(self.dataset, self.method, replace(self.run, resume=self.run.folder is not None))
 
     @cached_property
-    def tested(self) -> Tested:
+    def evaluation(self) -> Evaluation:
         """The test images, encoded once for every measure."""
-        return Tested.of(self.classifier, self.dataset.split("test"), self.dataset.labels)
+        return Evaluation.of(self.classifier, self.dataset.split("test"), self.dataset.labels)
 
     @property
-    def trained_on(self) -> Tested:
+    def trained_on(self) -> Evaluation:
         """The training images."""
-        return Tested.of(self.classifier, self.dataset.split("train"), self.dataset.labels)
+        return Evaluation.of(self.classifier, self.dataset.split("train"), self.dataset.labels)
 
     def draw(self, figure: Any, dpi: int) -> None:
         """Write a figure of matplotlib as the picture of this cell."""

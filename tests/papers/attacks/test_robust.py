@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.tested import Tested
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.attacks.apgd import Apgd
@@ -27,7 +27,7 @@ def measured(classifier: Classifier, n: int = 60, settings: RobustSettings | Non
     targets = torch.where(torch.arange(n) % 6 == 0, (targets + 1) % 3, targets)
     split = Split(images=images, targets=targets)
     return evaluate_robust(
-        Tested.of(classifier, split, classifier.labels), settings or RobustSettings(epsilon=0.04, attacks=WAYS)
+        Evaluation.of(classifier, split, classifier.labels), settings or RobustSettings(epsilon=0.04, attacks=WAYS)
     )
 
 
@@ -80,7 +80,7 @@ def test_longer_attacks_are_compared() -> None:
 def test_nothing_is_attacked_where_nothing_is_right() -> None:
     classifier, images = pixels(), pictures(5)
     targets = classifier.scores(images).log_odds.argmin(1)
-    found = evaluate_robust(Tested.of(classifier, Split(images=images, targets=targets), classifier.labels))
+    found = evaluate_robust(Evaluation.of(classifier, Split(images=images, targets=targets), classifier.labels))
     assert (found.clean, found.worst, found.attacks, found.checks) == (0.0, 0.0, {}, ())
 
 
@@ -93,4 +93,4 @@ def test_what_cannot_be_measured_says_why() -> None:
     classifier = pixels()
     split = replace(several.split("test"), images=pictures(len(several.split("test"))))
     with pytest.raises(DataError, match="Several labels"):
-        evaluate_robust(Tested.of(classifier, split, several.labels))
+        evaluate_robust(Evaluation.of(classifier, split, several.labels))

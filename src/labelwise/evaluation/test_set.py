@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.rows import drawn_rows
-from labelwise.evaluation.tested import Tested, leaked_rows
+from labelwise.evaluation.evaluation import Evaluation, leaked_rows
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.files import at_side
@@ -30,7 +30,7 @@ STRANGE = "It was trained on as many images under this name, and knows none of t
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class TestSet:
     """The images of a data set that a classifier is measured on."""
 
     data: str  # the name of the data
@@ -79,11 +79,11 @@ class Part:
             "skipped": [asdict(one) for one in self.skipped],
         }
 
-    def tested(self, classifier: Classifier) -> Tested:
+    def evaluate(self, classifier: Classifier) -> Evaluation:
         """Return the images encoded by the classifier that they were chosen for, once for every protocol."""
-        return Tested.of(classifier, self.split, self.labels, self.leaked)
+        return Evaluation.of(classifier, self.split, self.labels, self.leaked)
 
-    def draw(self, most: int | None, seed: int) -> "Part":
+    def draw(self, most: int | None, seed: int) -> "TestSet":
         """Return the part cut to so many images, drawn at random; all of them where there are no more, or for None."""
         count = len(self.split)
         if most is None or most >= count:
@@ -98,21 +98,23 @@ class Part:
         )
 
 
-def choose_part(classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False) -> Part:
+def select_test_set(
+    classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False
+) -> TestSet:
     """Return the images that a classifier is measured on, by the rule at the top of this file, resized where needed.
 
     ``split`` is train, val, test or all; None is test where the data name splits, and all of other data. ``unknown`` images are
     of none of the labels, so they need no label, and where there is no test split, any will do.
     """
-    return choose_parts([(classifier, data)], split, unknown=unknown)[0]
+    return select_test_sets([(classifier, data)], split, unknown=unknown)[0]
 
 
-def choose_parts(
+def select_test_sets(
     pairs: Sequence[tuple[Classifier, Dataset]], split: str | None = None, *, unknown: bool = False
-) -> list[Part]:
+) -> list[TestSet]:
     """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
 
-    Each classifier comes with the same data, read as its model takes them; the rest is as in ``choose_part``.
+    Each classifier comes with the same data, read as its model takes them; the rest is as in ``select_test_set``.
     """
     name, names, leaves = _choose(pairs[0][1], split, unknown=unknown)
     # of all images of data without splits most are left out, and need not be encoded
@@ -136,7 +138,7 @@ def choose_parts(
     if not len(rows):
         raise DataError(_nothing_left(first, name, trained_on, unlabelled))
     return [
-        Part(
+        TestSet(
             data=data.name,
             name=name,
             own_splits=data.own_splits,

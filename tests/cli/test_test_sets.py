@@ -12,8 +12,8 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.tested import Tested
 from labelwise.images import load
 from labelwise.methods import Multilabel
 from labelwise_papers.attacks.pgd import Fgsm, Pgd
@@ -100,7 +100,7 @@ def test_images_of_training_are_told_and_left_out(run: Any, root: Path, verb: st
 
 def test_figures_are_those_of_the_images_that_fit_held_out(run: Any, root: Path) -> None:
     data = lw.data.folder(root / "my birds", size=8)
-    held = evaluate_closed(Tested.of(lw.load(root / "m.lw"), data.split("test"), data.labels))
+    held = evaluate_closed(Evaluation.of(lw.load(root / "m.lw"), data.split("test"), data.labels))
     _, found = measured(run, "evaluate", root / "m.lw", root / "my birds")
     for key in ("images", "accuracy", "ece", "answer_ece", "kept", "leaked"):
         assert found[key] == pytest.approx(getattr(held, key)), key
@@ -219,7 +219,7 @@ def test_features_of_which_several_labels_may_be_true(run: Any, tmp_path: Path) 
 def test_pictures_of_a_pack_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:
     tall = write_tall(tmp_path / "tall.npz")
     lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
-    held = evaluate_closed(Tested.of(lw.load(tmp_path / "m.lw"), tall.split("test"), tall.labels))
+    held = evaluate_closed(Evaluation.of(lw.load(tmp_path / "m.lw"), tall.split("test"), tall.labels))
     _, found = measured(run, "evaluate", tmp_path / "m.lw", tmp_path / "tall.npz")
     assert (found["images"], found["ece"]) == (16, pytest.approx(held.ece))
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.part import choose_part, choose_parts
-from labelwise.evaluation.tested import leaked_rows
+from labelwise.evaluation.evaluation import leaked_rows
+from labelwise.evaluation.test_set import select_test_set, select_test_sets
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -49,7 +49,7 @@ def test_hashes_cover_training_and_validation_images_and_no_others(method: str) 
 
 def test_what_fit_divided_is_measured_on_what_it_held_out(classifier: Classifier) -> None:
     data = plain()
-    part, test = choose_part(classifier, data), data.split("test")
+    part, test = select_test_set(classifier, data), data.split("test")
     assert torch.equal(part.split.images, test.images)
     assert torch.equal(part.split.targets, test.targets)
     assert part.words == "16 images of arrays, which names no split; left out: 64 used to train or calibrate."
@@ -57,26 +57,26 @@ def test_what_fit_divided_is_measured_on_what_it_held_out(classifier: Classifier
 
 
 def test_data_without_a_split_are_measured_whole(classifier: Classifier) -> None:
-    part = choose_part(classifier, plain(seed=1))
+    part = select_test_set(classifier, plain(seed=1))
     assert len(part.split) == 80
     assert part.words.startswith("80 images of arrays, which names no split; left out: none.")
 
 
 def test_a_split_that_the_data_name_is_kept(classifier: Classifier) -> None:
     data = blobs(per_label=30, seed=1)
-    part = choose_part(classifier, data)
+    part = select_test_set(classifier, data)
     assert part.split.images is data.split("test").images or torch.equal(part.split.images, data.split("test").images)
     assert part.words == "40 images of blobs, test split; left out: none."
     assert digits().own_splits
     alone = replace(data, splits={"test": data.split("test")})
-    assert len(choose_part(classifier, alone).split) == 40
+    assert len(select_test_set(classifier, alone).split) == 40
 
 
 def test_a_split_that_is_asked_for_counts_images_of_training(classifier: Classifier) -> None:
     data = plain()
-    counts = {name: len(choose_part(classifier, data, name).split) for name in ("train", "val", "test", "all")}
+    counts = {name: len(select_test_set(classifier, data, name).split) for name in ("train", "val", "test", "all")}
     assert counts == {**{name: len(part) for name, part in data.splits.items()}, "all": 80}
-    part = choose_part(classifier, data, "all")
+    part = select_test_set(classifier, data, "all")
     assert int(part.leaked.sum()) == 64
     assert part.words == (
         "80 images of arrays, which names no split; left out: none. 64 of those measured were used to train or "
@@ -88,16 +88,16 @@ def test_a_split_that_is_asked_for_counts_images_of_training(classifier: Classif
 def test_what_cannot_be_measured_says_what_to_do(classifier: Classifier) -> None:
     data = blobs()
     with pytest.raises(UsageError, match=r'Splits are train, val, test, all; given "tset". Did you mean "test"'):
-        choose_part(classifier, data, "tset")
+        select_test_set(classifier, data, "tset")
     with pytest.raises(DataError, match=r'"blobs" has no test split; it has: train. .* with --split: train, all'):
-        choose_part(classifier, replace(data, splits={"train": data.split("train")}))
+        select_test_set(classifier, replace(data, splits={"train": data.split("train")}))
     leaky = replace(data, splits={"test": plain().split("train")})
     with pytest.raises(DataError, match=r"test split: no image is left to measure: 56 were used .* --split all"):
-        choose_part(classifier, leaky)
+        select_test_set(classifier, leaky)
     with pytest.raises(DataError, match=r"there is no labelled image to measure"):
-        choose_part(classifier, replace(data, splits={"test": data.split("test").select([])}))
+        select_test_set(classifier, replace(data, splits={"test": data.split("test").select([])}))
     with pytest.raises(DataError, match=r'takes pictures \[3, 8, 8\], and "by vector" holds features of 20 numbers'):
-        choose_part(classifier, by_vector())
+        select_test_set(classifier, by_vector())
 
 
 def test_images_without_a_label_are_left_out_but_where_none_is_needed(classifier: Classifier) -> None:
@@ -105,18 +105,18 @@ def test_images_without_a_label_are_left_out_but_where_none_is_needed(classifier
     train = data.split("train")
     half = replace(train, targets=torch.where(torch.arange(len(train)) % 2 == 0, train.targets, -1))
     data = replace(data, splits={**data.splits, "train": half})
-    part = choose_part(classifier, data)
+    part = select_test_set(classifier, data)
     assert (len(part.split), part.unlabelled) == (52, 28)
     assert part.rows.tolist()[:3] == [0, 2, 4]
     assert "left out: 28 without a label." in part.words
-    assert len(choose_part(classifier, data, unknown=True).split) == 80
+    assert len(select_test_set(classifier, data, unknown=True).split) == 80
 
 
 def test_images_to_be_unknown_may_lie_in_any_split(classifier: Classifier) -> None:
     data = blobs(seed=1)
     only = replace(data, splits={name: data.split(name) for name in ("train", "val")})
-    assert len(choose_part(classifier, only, unknown=True).split) == 160
-    assert len(choose_part(classifier, data, unknown=True).split) == 80, "test, where there is one"
+    assert len(select_test_set(classifier, only, unknown=True).split) == 160
+    assert len(select_test_set(classifier, data, unknown=True).split) == 80, "test, where there is one"
 
 
 def test_images_of_which_no_label_is_true_are_measured() -> None:
@@ -124,18 +124,18 @@ def test_images_of_which_no_label_is_true_are_measured() -> None:
     assert not bool(data.split("test").labelled.all())
     many = told(data.labels, multilabel=True)
     split = Split(images=torch.randn(20, 3), targets=data.split("test").targets)
-    assert len(choose_part(many, Dataset(name="told", labels=data.labels, splits={"test": split})).split) == 20
+    assert len(select_test_set(many, Dataset(name="told", labels=data.labels, splits={"test": split})).split) == 20
 
 
 def test_features_and_labels_without_images() -> None:
     data = by_vector()
-    part = choose_part(fit(data, METHODS["eszsl"](), Run(device="cpu")), data)
+    part = select_test_set(fit(data, METHODS["eszsl"](), Run(device="cpu")), data)
     assert torch.equal(part.split.images, data.split("test").images)
     assert part.trained_on == 0
 
 
 def test_a_draw_is_told(classifier: Classifier) -> None:
-    part = choose_part(classifier, plain(seed=1)).draw(30, 0)
+    part = select_test_set(classifier, plain(seed=1)).draw(30, 0)
     assert len(part.split) == len(part.rows) == len(part.leaked) == 30
     assert part.words.startswith("30 images of arrays, which names no split; left out: 50 not drawn.")
     assert part.draw(None, 0) is part.draw(30, 0) is part
@@ -151,9 +151,9 @@ def test_what_another_classifier_was_trained_on_is_left_out_for_both(classifier:
         ),
         names=whole.labels.names,
     )
-    alone = [choose_part(one, mixed) for one in (classifier, other)]
+    alone = [select_test_set(one, mixed) for one in (classifier, other)]
     assert [part.trained_on for part in alone] == [0, 56]
-    first, second = choose_parts([(classifier, mixed), (other, mixed)])
+    first, second = select_test_sets([(classifier, mixed), (other, mixed)])
     assert torch.equal(first.split.images, second.split.images)
     assert first.trained_on == second.trained_on == 56
     assert first.rows.tolist() == alone[1].rows.tolist()
@@ -163,17 +163,17 @@ def test_other_readings_must_hold_the_same_images(classifier: Classifier) -> Non
     data = blobs(seed=1)
     fewer = replace(data, splits={**data.splits, "test": data.split("test").select(range(10))})
     with pytest.raises(DataError, match=r"readings of \"blobs\" at different sizes differ in test"):
-        choose_parts([(classifier, data), (classifier, fewer)])
+        select_test_sets([(classifier, data), (classifier, fewer)])
 
 
 def test_a_classifier_that_cannot_tell_its_images_is_measured_on_what_fit_holds_out(classifier: Classifier) -> None:
-    part = choose_part(changed(classifier, train_hashes=None), plain())
+    part = select_test_set(changed(classifier, train_hashes=None), plain())
     assert (part.name, len(part.split)) == ("test", 16)
     assert "keeps no hashes of what it was trained on, so those images are measured that fit holds out" in part.words
-    decoded_otherwise = choose_part(changed(classifier, train_hashes=torch.zeros(3, dtype=torch.int64)), plain())
+    decoded_otherwise = select_test_set(changed(classifier, train_hashes=torch.zeros(3, dtype=torch.int64)), plain())
     assert len(decoded_otherwise.split) == 80
     assert "knows none of these: if they are the same, --folds 5 of evaluate" in decoded_otherwise.words
-    stranger = choose_part(changed(classifier, train_hashes=None), plain(seed=1, per_label=30))
+    stranger = select_test_set(changed(classifier, train_hashes=None), plain(seed=1, per_label=30))
     assert (stranger.name, len(stranger.split)) == ("all", 120)
     assert "so none could be looked for" in stranger.words
 
@@ -186,7 +186,7 @@ def test_whole_data_are_not_copied() -> None:
     splits = {
         name: Split(images=whole[at], targets=torch.zeros(40, dtype=torch.int64)[at]) for name, at in parts.items()
     }
-    part = choose_part(told(labels), Dataset(name="d", labels=labels, splits=splits, own_splits=False))
+    part = select_test_set(told(labels), Dataset(name="d", labels=labels, splits=splits, own_splits=False))
     assert torch.equal(part.split.images, whole)
     assert part.split.images.data_ptr() == whole.data_ptr()
 
@@ -207,9 +207,9 @@ def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     streamed = shards(tmp_path / "shards", size=classifier.shape[1])
     monkeypatch.setattr(ShardPictures, "read", counted)
-    part = choose_part(classifier, streamed, "test")
-    tested = part.tested(classifier)
+    part = select_test_set(classifier, streamed, "test")
+    evaluation = part.evaluate(classifier)
     assert len(rows) == len(set(rows)) == len(streamed.splits["test"])
-    plain = choose_part(classifier, data, "test").tested(classifier)
-    near, far = (each.scores.embeddings.sort(0).values for each in (plain, tested))
+    plain = select_test_set(classifier, data, "test").evaluate(classifier)
+    near, far = (each.scores.embeddings.sort(0).values for each in (plain, evaluation))
     torch.testing.assert_close(far, near, atol=1e-5, rtol=1e-5)

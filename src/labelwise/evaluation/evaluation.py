@@ -19,7 +19,7 @@ from labelwise.support.settings import brief
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tested:
+class Evaluation:
     """What every protocol works with: the scores of test images, and the truth."""
 
     scores: Scores
