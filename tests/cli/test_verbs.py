@@ -24,32 +24,6 @@ def alone(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [
-        ("print('all of it')", 0, "all of it"),
-        ("print('no'); sys.exit(3)", 3, "no"),
-        ("sys.exit('why')", 1, "why"),
-        ("raise ValueError('why')", 1, "ValueError: why"),
-        (
-            "import threading, time; threading.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()",
-            0,
-            "late",
-        ),
-        ("import atexit; atexit.register(print, 'closed')", 0, "closed"),
-    ],
-)
-def test_a_command_ends_with_all_said_and_nothing_taken_apart(code: str, status: int, said: str) -> None:
-    begin = (
-        "import sys\nfrom labelwise import cli\nclass Held:\n def __del__(self): print('taken apart')\nheld = Held()\n"
-    )
-    run = f"def main(): {code}\ncli.main = main\ncli.command()"
-    done = subprocess.run([sys.executable, "-c", begin + run], capture_output=True, text=True, check=False)
-    assert done.returncode == status
-    assert said in done.stdout + done.stderr
-    assert "taken apart" not in done.stdout
-
-
 def test_help_is_quick_because_torch_is_not_imported() -> None:
     printed = alone(
         "import sys; sys.argv = ['labelwise', '--help']\nfrom labelwise.cli import main\ntry: main()\n"

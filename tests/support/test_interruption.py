@@ -21,7 +21,7 @@ from labelwise.fitting.pretraining import fresh_encoder, write_encoder
 from labelwise.images.dataset import Dataset, TrainData
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
-from labelwise.support.interruption import noted
+from labelwise.support.interruption import deferred_signals
 from labelwise.train.loop import train
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.stages import Run, Stage
@@ -164,7 +164,7 @@ def test_while_worker_processes_decode_to_disk(large: Path, tmp_path: Path) -> N
 
     def decoding() -> bool:
         started[:] = children(command.pid)
-        return bool(started)
+        return any(file.endswith(".png") for child in started for file in open_files(child))
 
     wait(command, decoding)
     assert "Stopped." in stop(command)
@@ -222,44 +222,28 @@ def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None
 
 
 SCRIPT = """
-import ctypes, sys, time
-from pathlib import Path
-from labelwise.support.interruption import stopping, unbroken
+import time
+from labelwise.support.interruption import stop_on_signals
 
-def locked():  # for ever, in C, where Python handles no signal
-    lock = ctypes.create_string_buffer(64)
-    ctypes.CDLL(None).pthread_mutex_lock(lock)
-    print("begun", flush=True)
-    ctypes.CDLL(None).pthread_mutex_lock(lock)
-
-def closing():
+with stop_on_signals():
     try:
         print("begun", flush=True)
         time.sleep(60)
     finally:
+        print("closing", flush=True)
         time.sleep(60)
-
-def writing():
-    with unbroken():
-        print("begun", flush=True)
-        time.sleep(1.6)
-        Path("written").write_text("whole")
-    time.sleep(60)
-
-with stopping("Stopped as it was."):
-    globals()[sys.argv[1]]()
 """
 
 
-@pytest.mark.parametrize("what", ["locked", "closing", "writing"])
-def test_a_process_that_cannot_stop_is_ended_but_not_amid_a_write(tmp_path: Path, what: str) -> None:
-    """A long call into C, a way out that does not end; and a write that takes longer than the patience with either."""
-    command = begin((sys.executable, "-c", SCRIPT, what), tmp_path)
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_kills_a_process_that_is_still_closing(tmp_path: Path, kind: signal.Signals) -> None:
+    command = begin((sys.executable, "-c", SCRIPT), tmp_path)
     assert command.stdout
     assert command.stdout.readline() == "begun\n"
-    assert stop(command) == "Stopped as it was.\n"
-    assert command.returncode == 130
-    assert [path.read_text() for path in tmp_path.iterdir()] == (["whole"] if what == "writing" else [])
+    command.send_signal(kind)
+    assert command.stdout.readline() == "closing\n"
+    stop(command, kind)
+    assert command.returncode == -kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,9 +293,9 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     """As in the background of a script, where Ctrl-C is meant for what runs in front."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with noted() as note:
+        with deferred_signals() as note:
             signal.raise_signal(signal.SIGINT)
-        assert note.kind is None
+        assert note.received is None
     finally:
         signal.signal(signal.SIGINT, before)
 

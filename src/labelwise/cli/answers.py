@@ -17,7 +17,6 @@ from typer import Option
 
 from labelwise.support.display import to_cell
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.interruption import unbroken
 from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
@@ -218,14 +217,13 @@ class Sorter:
                 return True
             return False
         part = target.with_name(f".{os.getpid()}.part")
-        with unbroken():
-            try:
-                shutil.copy2(source, part)
-                _name_unused(part, target)
-            except FileExistsError:
-                return False
-            finally:
-                part.unlink(missing_ok=True)
+        try:
+            shutil.copy2(source, part)
+            _name_unused(part, target)
+        except FileExistsError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)
         return True
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import signal
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -35,7 +36,7 @@ from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.support.interruption import stopping
+from labelwise.support.interruption import stop_on_signals
 from labelwise.support.plugins import plugins
 
 RESUME = {
@@ -112,14 +113,14 @@ def main() -> None:
     # Threads that wait for each other sleep instead of turning: beside other programs that took several times the processor time.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # which torch reads when it is imported
     write_all_signs()
-    with show_warnings(), stopping(stopped_words(next(iter(sys.argv[1:]), None))):
+    with show_warnings(), stop_on_signals() as signals:
         try:
             app()
         except UsageError as error:
             sys.exit(fail(error, 2))
         except Interrupted as stop:
             note(f"\n{stop}" if sys.stderr.isatty() else str(stop))  # on a line of its own
-            sys.exit(130)
+            sys.exit(128 + (signals.received or signal.SIGINT))
         except LabelwiseError as error:
             sys.exit(fail(error, 1))
         except BrokenPipeError:

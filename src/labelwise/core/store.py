@@ -26,7 +26,6 @@ from labelwise.support.files import (
     write_atomically,
     write_tensors,
 )
-from labelwise.support.interruption import unbroken
 from labelwise.support.settings import to_plain
 from labelwise.support.writable import check_writable
 from labelwise.train.stages import Method
@@ -159,16 +158,15 @@ def _as_text(about: dict[str, Any]) -> bytes:
         ) from None
 
 
-@unbroken()
 def _put_in_place(part: Path, target: Path) -> None:
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
     try:
+        if target.exists():
+            target.rename(old)
         part.rename(target)
-    except OSError:
-        if old.exists():
+    except BaseException:
+        if old.exists() and not target.exists():
             old.rename(target)
         raise
     sync_folder(target.parent)

@@ -16,7 +16,7 @@ from torch import Tensor
 from labelwise.images.lazy import LazyImages, Source
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 from labelwise.support.processes import ROWS, crowd, of_each, total
 
 PIECE = 64  # images that are read at a time
@@ -112,7 +112,7 @@ class Stream(Source):
         order = torch.unique(rows)
         parts = order[crowd().own(len(order))].split(PIECE) if len(order) else ()
         fresh, before = order[~self._noted[order]], len(self.faults)
-        with stoppable(ThreadPoolExecutor(1)) as pool:
+        with cancel_on_error(ThreadPoolExecutor(1)) as pool:
             ahead = deque(pool.submit(self._read_some, part.tolist()) for part in parts[:1])
             for following in (*parts[1:], None):
                 if not ahead:
@@ -182,7 +182,7 @@ def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
 
 def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
     """Yield the same items, made by another thread up to ``depth`` in advance."""
-    with stoppable(ThreadPoolExecutor(1)) as pool:
+    with cancel_on_error(ThreadPoolExecutor(1)) as pool:
         futures = deque(pool.submit(next, items, None) for _ in range(depth))
         while (item := futures.popleft().result()) is not None:
             futures.append(pool.submit(next, items, None))

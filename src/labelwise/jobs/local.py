@@ -7,7 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
-from labelwise.support.interruption import leave_to_parent, stoppable
+from labelwise.support.interruption import cancel_on_error, leave_to_parent
 
 
 def run_here(job: Parts, workers: int, done: Done) -> None:
@@ -29,7 +29,7 @@ def _run(job: Parts, workers: int, blocks: list[int], done: Done) -> list[int]:
     running: dict[Future[None], int] = {}
     waiting = iter(blocks)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_open, initargs=(job, threads))
-    with stoppable(pool):
+    with cancel_on_error(pool):
         try:
             for block in waiting:
                 running[pool.submit(_answer, block)] = block

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from labelwise.support.errors import StoreError
-from labelwise.support.interruption import unbroken
 from labelwise.support.limits import check_size
 
 if TYPE_CHECKING:  # a file of bytes is written without torch
@@ -36,18 +35,17 @@ def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None
     ``content`` is written one piece after another; ``keep`` is where the file that is replaced goes.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with unbroken():
-        try:
-            with part.open("wb") as file:
-                file.writelines(content)
-                file.flush()
-                os.fsync(file.fileno())
-            if keep is not None and path.exists():
-                os.replace(path, keep)
-            os.replace(part, path)
-            sync_folder(path.parent)
-        finally:
-            part.unlink(missing_ok=True)
+    try:
+        with part.open("wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            os.replace(path, keep)
+        os.replace(part, path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -66,12 +64,11 @@ def write_tensors(
     """Write tensors and a JSON document in one safetensors file with a checksum; ``keep`` as in ``write_atomically``."""
     from safetensors.torch import save
 
-    with unbroken():
-        plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-        content = memoryview(save(plain, metadata={"about": json.dumps({"checksum": BLANK, **about})}))
-        head, rest = content[: PLACE.start], content[PLACE.stop :]
-        assert head[8:] == MARK, "safetensors writes its head in another way"
-        write_atomically(path, head, _checksum((head, rest)), rest, keep=keep)
+    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    content = memoryview(save(plain, metadata={"about": json.dumps({"checksum": BLANK, **about})}))
+    head, rest = content[: PLACE.start], content[PLACE.stop :]
+    assert head[8:] == MARK, "safetensors writes its head in another way"
+    write_atomically(path, head, _checksum((head, rest)), rest, keep=keep)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:

@@ -15,7 +15,7 @@ from labelwise.images.dataset import TrainData
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
 from labelwise.support.finite import first_not_finite
-from labelwise.support.interruption import noted
+from labelwise.support.interruption import deferred_signals
 from labelwise.support.writable import check_room
 from labelwise.train.batches import Shard, mix
 from labelwise.train.checkpoint import (
@@ -129,7 +129,7 @@ class _Loop:
 
     def train_stage(self, stage: Stage, number: int) -> None:
         """Train the model, from the checkpoint on where the run is resumed within this stage."""
-        with noted(active=self.folder is not None) as self.signals, _threads(stage.threads):
+        with deferred_signals(active=self.folder is not None) as self.signals, _threads(stage.threads):
             self._begin(stage, number)
             now, steps = self.now, len(stage.batches)
             visible = self.run.progress and self.shard.rank == 0
@@ -222,7 +222,7 @@ class _Loop:
             bar(stage.minimised(sums), now.step, self.lr(number))
             if self.folder is None or not ended:  # gradients are not kept
                 continue
-            stop = any_process(self.signals.kind is not None, self.device)
+            stop = any_process(self.signals.received is not None, self.device)
             if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:
                 now.sums = {name: value.item() for name, value in sums.items()}
                 if stop:
@@ -256,7 +256,7 @@ class _Loop:
         if self.stage.validate is None:
             return None
         self.model.eval()
-        with torch.no_grad(), self.signals.let_through():
+        with torch.no_grad(), self.signals.interruptible():
             merit = of_main_process(self.stage.validate(), self.device)
         if self.now.best is None or merit > self.now.best:
             self.now.best, self.now.best_epoch = merit, epoch

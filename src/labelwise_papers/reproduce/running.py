@@ -27,7 +27,7 @@ import torch
 
 import labelwise
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.support.interruption import end_with_parent, stopping, unbroken
+from labelwise.support.interruption import end_with_parent, stop_on_signals
 from labelwise.support.writable import sole_writer
 from labelwise.train.distribution import choose_device
 from labelwise.train.stages import Run
@@ -186,14 +186,10 @@ def run_in_workers(cells: Sequence[Cell], place: Place, workers: int) -> list[st
 def _work(cells: Sequence[Cell], place: Place) -> None:
     """Run cells in a worker process."""
     end_with_parent()
-    with stopping(""):
-        try:
-            run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
-        except (Interrupted, KeyboardInterrupt):
-            os._exit(1)  # its checkpoint is written
+    with stop_on_signals(), suppress(Interrupted, KeyboardInterrupt):  # its checkpoint is written
+        run_cells(cells, place, lambda text: print(text, file=sys.stderr, flush=True))
 
 
-@unbroken()
 def _stop(workers: Sequence[Any]) -> None:
     """Tell the workers to stop, and wait until they have written their checkpoints."""
     started = [worker for worker in workers if worker.pid is not None]

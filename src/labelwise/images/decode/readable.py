@@ -18,7 +18,7 @@ from labelwise.images.decode.decoding import OTHER_SUFFIXES, QUIET, RAW_SUFFIXES
 from labelwise.images.decode.workers import decode_safely
 from labelwise.images.skipped import Skipped
 from labelwise.support.errors import DataError, LabelwiseWarning
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 
 if TYPE_CHECKING:
     from labelwise.images.view import Fit
@@ -57,7 +57,7 @@ def read_pixels(
     console = Console(stderr=True)
     hide = not progress or not console.is_terminal or len(paths) < 500
     threads = min(8, threads or os.cpu_count() or 1)
-    with QUIET, stoppable(ThreadPoolExecutor(threads)) as pool:
+    with QUIET, cancel_on_error(ThreadPoolExecutor(threads)) as pool:
         first, seconds = _timed(read, min(FIRST, len(paths)))
         alone = threads == 1 or seconds < QUICK
         reading = chain(first, (map if alone else pool.map)(read, range(len(first), len(paths))))

@@ -35,7 +35,7 @@ from labelwise.images.decode.workers import decode_safely
 from labelwise.images.view import Fit
 from labelwise.support.cache import VARIABLE, is_on, user_folder
 from labelwise.support.errors import DataError
-from labelwise.support.interruption import leave_to_parent, stoppable
+from labelwise.support.interruption import cancel_on_error, leave_to_parent
 from labelwise.support.limits import memory
 
 CHUNK = 64  # pictures that a worker decodes in one go
@@ -183,7 +183,7 @@ def _decode_all(paths: Sequence[Path], frame: Frame, pixels: Path, workers: int)
     # A forked worker starts at once, a spawned one imports torch first; but what CUDA holds must not be forked.
     forkable = "fork" in get_all_start_methods() and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     how = get_context("fork" if forkable else "spawn")
-    with stoppable(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
+    with cancel_on_error(ProcessPoolExecutor(min(workers, len(parts)), how, leave_to_parent)) as pool:
         faults = pool.map(_decode_part, parts, starts, repeat(frame), repeat(pixels))
         bar = track(faults, "Decoding pictures", len(parts), console=console, disable=not console.is_terminal)
         return [fault for part in bar for fault in part]

@@ -25,7 +25,7 @@ from labelwise.images.split.hashes import image_hashes
 from labelwise.images.view import Fit
 from labelwise.support.cache import PICTURES, Cache, digest, is_on, pixel_digests
 from labelwise.support.errors import DataError
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 
 FORM = 1  # of what is kept; another one where pictures are decoded otherwise
 FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
@@ -118,7 +118,7 @@ def _entry(image: Tensor) -> bytes:
 
 def _side_by_side(work: Callable[[Any], bytes], items: Iterable[Any]) -> list[bytes]:
     """Return what work makes of each item, several at once."""
-    with stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
+    with cancel_on_error(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
         return list(pool.map(work, items))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labelwise.images.split.lookalikes import lookalike_groups, name_groups
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 
 Grouping = Literal["column", "exif", "lookalike", "folder", "none"]
 BURST = 3.0  # seconds between two pictures of a burst, at most
@@ -52,7 +52,7 @@ def check_grouping(by: str) -> None:
 
 def moments(files: Sequence[str]) -> tuple[str, ...]:
     """Return when each picture was taken and by which camera, "2026-05-01T10:20:30.5 Maker Model"; blank where EXIF does not say."""
-    with stoppable(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
+    with cancel_on_error(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
         return tuple(pool.map(_moment, files))
 
 
