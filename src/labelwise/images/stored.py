@@ -19,7 +19,7 @@ from labelwise.images.decode.workers import decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
 from labelwise.support.cache import PICTURES, Cache, digest
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import memory
 from labelwise.support.regular import open_regular
 
@@ -224,5 +224,5 @@ def parallel_map(work: Callable[[T], U], items: Sequence[T]) -> list[U]:
     """Return what work makes of each item, several at a time."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with stoppable(ThreadPoolExecutor(THREADS)) as pool:
+    with cancel_on_error(ThreadPoolExecutor(THREADS)) as pool:
         return list(pool.map(work, items))
