@@ -86,7 +86,7 @@ def measure_taught(method: ImageMethod, seed: int) -> dict[str, float]:
     drawn = having[torch.randperm(len(having), generator=torch.Generator().manual_seed(seed))[:5]]
     taught = teach(classifier, TAUGHT, examples=train.images[drawn])
     scores = taught.scores(test.images)
-    precision = float(average_precisions(scores.log_odds[:, -1:], test.targets[:, [column]]))
+    precision = float(average_precisions(scores.log_odds[:, -1:], test.targets[:, [column]])[0])
     yes = scores.yes[:, -1] >= 0.5
     right = (yes == test.targets[:, column]).double().mean()
     return {

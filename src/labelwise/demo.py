@@ -141,7 +141,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    pairs = confusion_matrix(named.scores(test.images).best.cpu(), test.targets, k).float()
+    pairs = torch.from_numpy(confusion_matrix(named.scores(test.images).best, test.targets, k)).float()
     right, best = (float(pairs[range(k), order].sum() / len(test)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(

@@ -32,7 +32,6 @@ OPEN = {
     "labelwise.images.sources.files imports labelwise.train.networks.encoder",
     "labelwise.images.sources.folders imports labelwise.train.networks.encoder",
     "labelwise.images.sources.shards imports labelwise.train.networks.encoder",
-    "labelwise.images.split.lookalikes imports labelwise.core.segments",
     "labelwise.images.survey imports labelwise.core.model",
     "labelwise.images.survey imports labelwise.train.networks.image_encoder",
     "labelwise.tasks.imagine imports labelwise.methods.clarel.retrieval",

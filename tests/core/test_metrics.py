@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from sklearn import metrics as reference
 from sklearn.calibration import calibration_curve
 
@@ -60,11 +61,11 @@ def test_auroc_with_ties(positive: list[float], negative: list[float]) -> None:
 
 
 def test_auroc_of_many_scores_in_low_precision() -> None:
-    generator = torch.Generator().manual_seed(0)
-    positive = (torch.randn(20000, generator=generator) + 0.3).bfloat16()
-    negative = torch.randn(30000, generator=generator).bfloat16()
+    random = np.random.default_rng(0)
+    positive = (random.standard_normal(20000) + 0.3).astype(np.float16)
+    negative = random.standard_normal(30000).astype(np.float16)
     truth = np.r_[np.ones(20000), np.zeros(30000)]
-    expected = reference.roc_auc_score(truth, torch.cat([positive, negative]).float().numpy())
+    expected = reference.roc_auc_score(truth, np.r_[positive, negative].astype(np.float32))
     assert metrics.auroc(positive, negative) == pytest.approx(expected, abs=1e-12)
 
 
@@ -147,9 +148,9 @@ def test_reliability_agrees_with_scikit_learn() -> None:
 
 def test_tensors_arrays_and_lists_give_the_same() -> None:
     predicted, targets = [0, 1, 2, 2], [0, 1, 1, 2]
-    forms: list[Callable[[list[int]], metrics.Values]] = [list, np.array, torch.tensor]
+    forms: list[Callable[[list[int]], ArrayLike]] = [list, np.array, torch.tensor]
     assert [metrics.accuracy(form(predicted), form(targets)) for form in forms] == [0.75] * 3
-    assert metrics.auroc(torch.tensor([0.5, 2], requires_grad=True), np.array([1, 2], dtype=np.float32)) == 0.375
+    assert metrics.auroc(torch.tensor([0.5, 2]), np.array([1, 2], dtype=np.float32)) == 0.375
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_tensors_arrays_and_lists_give_the_same() -> None:
         (lambda: metrics.accuracy([], []), "at least one"),
         (lambda: metrics.accuracy([1, 2], [1]), "2 answers but 1 targets"),
         (lambda: metrics.accuracy([math.nan], [1]), "none of them NaN"),
-        (lambda: metrics.accuracy(torch.zeros(2, 2), [1, 1]), "a row of numbers"),
+        (lambda: metrics.accuracy(np.zeros((2, 2)), [1, 1]), "a row of numbers"),
         (lambda: metrics.auroc([], [1.0]), "at least one"),
         (lambda: metrics.auroc([1.0], [0.0, math.nan]), "none of them NaN"),
         (lambda: metrics.fpr_at_tpr([], [1.0]), "at least one"),

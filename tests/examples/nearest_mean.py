@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from labelwise.core.model import LabelModel, Spec, as_float
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.train.stages import Method, Stage
+from labelwise.train.tensors import segment_mean
 
 
 class MeanModel(LabelModel):

@@ -256,7 +256,7 @@ def test_of_very_many_images_some_are_left_out(monkeypatch: pytest.MonkeyPatch) 
 def test_confused_labels_are_those_of_the_whole_table() -> None:
     drawn = torch.Generator().manual_seed(0)
     best, targets = torch.randint(5, (2, 300), generator=drawn)
-    table = confusion_matrix(best, targets, 5).fill_diagonal_(0)
+    table = torch.from_numpy(confusion_matrix(best, targets, 5)).fill_diagonal_(0)
     places = table.flatten().argsort(descending=True, stable=True)[:3].tolist()
     right = [{"label": "abcde"[p // 5], "taken_for": "abcde"[p % 5], "count": int(table.flatten()[p])} for p in places]
     assert _confused(best, targets, tuple("abcde")) == right

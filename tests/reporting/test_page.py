@@ -115,7 +115,7 @@ def test_confusions_are_counted() -> None:
     test, names = data.split("test"), data.labels.names
     counts = confusion_matrix(classifier.scores(test.images).best, test.targets, 4)
     listed = {(one["true"], one["said"]): one["count"] for one in made.figures["confusion"]}
-    assert listed == {(names[i], names[j]): int(counts[i, j]) for i, j in counts.nonzero().tolist()}
+    assert listed == {(names[i], names[j]): int(counts[i, j]) for i, j in zip(*counts.nonzero(), strict=True)}
     for (true, said), count in listed.items():
         total = int(counts[names.index(true)].sum())
         assert f"{true} → {said}: {count} of {total}" in page.titles

@@ -85,7 +85,13 @@ def sigmoid(log_odds: Array) -> Array:
     """Return the probabilities that log-odds stand for."""
     if not isinstance(log_odds, np.ndarray):
         return log_odds.sigmoid()
-    return 0.5 * (1 + np.tanh(0.5 * log_odds))
+    small = np.exp(-abs(log_odds))  # never overflows, and keeps the digits of small probabilities
+    return np.where(log_odds >= 0, 1, small) / (1 + small)
+
+
+def softplus(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return log(1 + exp(x)) of numbers x."""
+    return np.maximum(numbers, 0) + np.log1p(np.exp(-abs(numbers)))
 
 
 def logit(probabilities: Array, eps: float) -> Array:

@@ -1,4 +1,4 @@
-"""Balance: how far to hold back seen labels, so that unseen labels, known from descriptions, get their due.
+"""Balance: how far to hold back seen labels against unseen labels, which are known from descriptions alone.
 
 A model favours the labels it was trained on. A seen penalty takes something from their scores (or multiplies their
 distances by 1 + penalty). Each image has one penalty, its flip, at which its answer changes from the best seen label to
@@ -7,9 +7,10 @@ the best unseen one, so one sort of the flips gives the accuracies on both kinds
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.calibration import Penalty
 from labelwise.support.errors import DataError
@@ -19,24 +20,24 @@ from labelwise.support.errors import DataError
 class BalanceCurve:
     """Accuracies, averaged over labels, on images of unseen and of seen labels for every seen penalty."""
 
-    flips: Tensor  # the penalties at which an image's answer changes [m], each once, rising
+    flips: NDArray[Any]  # the distinct penalties at which an image's answer changes [m], rising
     # accuracy on images of unseen labels [m + 1], never falling; entry i holds between flips i - 1 and i
-    unseen: Tensor
-    seen: Tensor  # accuracy on images of seen labels [m + 1], never rising
+    unseen: NDArray[Any]
+    seen: NDArray[Any]  # accuracy on images of seen labels [m + 1], never rising
 
     @property
-    def harmonic(self) -> Tensor:
+    def harmonic(self) -> NDArray[Any]:
         """The harmonic mean of both accuracies ``[m + 1]``."""
-        return 2 * self.unseen * self.seen / (self.unseen + self.seen).clamp_min(1e-12)
+        return np.asarray(2 * self.unseen * self.seen / np.maximum(self.unseen + self.seen, 1e-12))
 
     @property
     def area(self) -> float:
         """The area under seen accuracy over unseen accuracy (AUSUC)."""
-        return float(torch.trapezoid(self.seen, self.unseen))
+        return float(np.trapezoid(self.seen, self.unseen))
 
     def at(self, penalty: float) -> tuple[float, float]:
         """Return the accuracies on unseen and on seen labels at a seen penalty."""
-        row = int(torch.searchsorted(self.flips, torch.tensor(penalty, dtype=self.flips.dtype)))
+        row = np.searchsorted(self.flips, penalty)
         return float(self.unseen[row]), float(self.seen[row])
 
     def best(self) -> float:
@@ -49,52 +50,53 @@ class BalanceCurve:
 
 
 def best_of_all(curves: Sequence[BalanceCurve]) -> float:
-    """Return the penalty with the largest harmonic mean over several curves on average, halfway between the flips around it."""
-    flips = torch.unique(torch.cat([curve.flips for curve in curves]))
+    """Return the penalty with the largest mean harmonic mean over several curves, halfway between the flips around it."""
+    flips = np.unique(np.concatenate([curve.flips for curve in curves]))
     middles = (flips[:-1] + flips[1:]) / 2
-    rows = [torch.searchsorted(curve.flips, middles) for curve in curves]
-    harmonic = torch.stack([curve.harmonic[row] for curve, row in zip(curves, rows, strict=True)]).mean(0)
+    harmonic = np.mean([curve.harmonic[np.searchsorted(curve.flips, middles)] for curve in curves], 0)
     return float(middles[harmonic.argmax()])
 
 
-def seen_spread(scores: Tensor, seen: Tensor) -> float:
+def seen_spread(scores: ArrayLike, seen: ArrayLike) -> float:
     """Return the standard deviation of an image's scores ``[n, k]`` of the seen labels ``[k]``, the mean over images."""
-    return max(float(scores[:, seen.to(scores.device)].std(1, correction=0).mean()), 1e-12)
+    return max(float(np.asarray(scores)[:, np.asarray(seen)].std(1, dtype=np.float64).mean()), 1e-12)
 
 
-def balance_curve(scores: Tensor, targets: Tensor, seen: Tensor, kind: Penalty = "offset") -> BalanceCurve:
+def balance_curve(scores: ArrayLike, targets: ArrayLike, seen: ArrayLike, kind: Penalty = "offset") -> BalanceCurve:
     """Return the accuracies for every seen penalty, from raw scores ``[n, k]`` and targets ``[n]``.
 
     ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``LabelModel.penalty``.
     """
-    scores, targets, seen = scores.detach().double().cpu(), targets.cpu(), seen.cpu()
-    of_seen = seen[targets]
-    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+    table, right, known = np.asarray(scores, np.float64), np.asarray(targets), np.asarray(seen)
+    of_seen = known[right]
+    if not (of_seen.any() and (~of_seen).any()):
         raise DataError("Seen and unseen labels can only be balanced on images of both.")
-    best_seen, first = scores.masked_fill(~seen, -torch.inf).max(1)
-    best_unseen, second = scores.masked_fill(seen, -torch.inf).max(1)
+    (best_seen, first), (best_unseen, second) = _best(table, known), _best(table, ~known)
     flips = _flips(best_seen, best_unseen, kind)
-    counts = torch.bincount(targets, minlength=len(seen)).double()
-    weight = 1 / counts[targets]
-    right_seen = weight * (of_seen & (first == targets)) / (counts[seen] > 0).sum()
-    right_unseen = weight * (~of_seen & (second == targets)) / (counts[~seen] > 0).sum()
-    order, none = flips.argsort(), torch.zeros(1, dtype=torch.float64)
+    counts = np.bincount(right, minlength=len(known))
+    right_seen = (of_seen & (first == right)) / counts[right] / (counts[known] > 0).sum()
+    right_unseen = (~of_seen & (second == right)) / counts[right] / (counts[~known] > 0).sum()
+    order = flips.argsort()
     flips = flips[order]
-    first_of_equals = torch.cat(
-        [torch.ones(1, dtype=torch.bool), flips[1:] > flips[:-1]]
-    )  # equal flips change together
-    entries = torch.cat([first_of_equals, torch.tensor([True])])
+    first_of_equals = np.append(True, flips[1:] > flips[:-1])  # equal flips change together
+    entries = np.append(first_of_equals, True)
     return BalanceCurve(
         flips=flips[first_of_equals],
-        unseen=torch.cat([none, right_unseen[order].cumsum(0)])[entries],
-        seen=torch.cat([right_seen[order].flip(0).cumsum(0).flip(0), none])[entries],
+        unseen=np.append(0.0, right_unseen[order].cumsum())[entries],
+        seen=np.append(right_seen[order][::-1].cumsum()[::-1], 0.0)[entries],
     )
 
 
-def _flips(best_seen: Tensor, best_unseen: Tensor, kind: Penalty) -> Tensor:
+def _best(scores: NDArray[Any], of: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the largest score of each image among some labels ``[n]``, and which label has it ``[n]``."""
+    among = np.where(of, scores, -np.inf)
+    return among.max(1), among.argmax(1)
+
+
+def _flips(best_seen: NDArray[Any], best_unseen: NDArray[Any], kind: Penalty) -> NDArray[Any]:
     """Return the penalty of each image at which its best seen label no longer wins ``[n]``."""
     if kind == "offset":
-        return best_seen - best_unseen
-    if float(torch.cat([best_seen, best_unseen]).max()) > 0:
+        return np.asarray(best_seen - best_unseen)
+    if max(best_seen.max(), best_unseen.max()) > 0:
         raise DataError("A seen penalty can only scale scores that are not above zero, such as minus a distance.")
-    return best_unseen / best_seen.clamp_max(-1e-12) - 1
+    return np.asarray(best_unseen / np.minimum(best_seen, -1e-12) - 1)

@@ -1,6 +1,6 @@
 """Figures that say how good answers are: plain functions of predictions or scores.
 
-Inputs are rows of numbers: tensors, arrays or lists. Predictions and targets are positions of labels; a larger score means yes.
+Inputs are rows of numbers. Predictions and targets are positions of labels; a larger score means yes.
 """
 
 import math
@@ -9,20 +9,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.detection import DetCurve, det_curve
 from labelwise.support.errors import UsageError
 
-Values = Tensor | NDArray[Any] | Sequence[float]
 
-
-def accuracy(predicted: Values, targets: Values) -> float:
+def accuracy(predicted: ArrayLike, targets: ArrayLike) -> float:
     """Return the share of predictions ``[n]`` that equal their target ``[n]``."""
     answers, right = _rows(predicted, targets)
-    return float((answers == right).double().mean())
+    return float((answers == right).mean())
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
@@ -34,41 +30,40 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
 
 
-def per_class_accuracy(predicted: Values, targets: Values) -> float:
-    """Return the mean of the accuracies within each class that has a target."""
+def per_class_accuracy(predicted: ArrayLike, targets: ArrayLike) -> float:
+    """Return the mean of the accuracies within each label that has a target."""
     answers, right = _rows(predicted, targets)
-    counts = torch.bincount(right)
-    hits = torch.bincount(right[answers == right], minlength=len(counts)).double()
-    return float((hits / counts).nanmean())
+    counts = np.bincount(right)
+    hits = np.bincount(right[answers == right], minlength=len(counts))
+    return float((hits[counts > 0] / counts[counts > 0]).mean())
 
 
 def harmonic_mean(unseen: float, seen: float) -> float:
-    """Return the harmonic mean of two accuracies (generalised zero-shot: of unseen and of seen classes)."""
+    """Return the harmonic mean of two accuracies (generalised zero-shot: of unseen and of seen labels)."""
     return 2 * unseen * seen / (unseen + seen) if unseen + seen > 0 else 0.0
 
 
-def confusion_matrix(predicted: Values, targets: Values, classes: int) -> Tensor:
-    """Return counts ``[classes, classes]``: row is the target, column the prediction."""
+def confusion_matrix(predicted: ArrayLike, targets: ArrayLike, labels: int) -> NDArray[Any]:
+    """Return counts ``[labels, labels]``: row is the target, column the prediction."""
     answers, right = _rows(predicted, targets)
-    return torch.bincount(right * classes + answers, minlength=classes * classes).view(classes, classes)
+    return np.bincount(right * labels + answers, minlength=labels * labels).reshape(labels, labels)
 
 
-def auroc(positive: Values, negative: Values) -> float:
+def auroc(positive: ArrayLike, negative: ArrayLike) -> float:
     """Return the probability that a positive scores above a negative ``[p], [q]``; a tie counts one half."""
-    up, down = _row(positive).double().contiguous(), _row(negative).double().sort().values
-    twice = torch.searchsorted(down, up).sum() + torch.searchsorted(down, up, right=True).sum()
+    up, down = _row(positive), np.sort(_row(negative))
+    twice = np.searchsorted(down, up).sum() + np.searchsorted(down, up, side="right").sum()
     return int(twice) / (2 * len(up) * len(down))
 
 
-def fpr_at_tpr(positive: Values, negative: Values, tpr: float = 0.95) -> float:
+def fpr_at_tpr(positive: ArrayLike, negative: ArrayLike, tpr: float = 0.95) -> float:
     """Return the share of negatives accepted at the strictest threshold that accepts a share ``tpr`` of positives.
 
     A score equal to the threshold is accepted.
     """
-    up, down = _row(positive), _row(negative)
-    needed = math.ceil(tpr * len(up) - 1e-9)
-    threshold = up.sort(descending=True).values[max(needed, 1) - 1]
-    return float((down >= threshold).double().mean())
+    up, down = np.sort(_row(positive)), _row(negative)
+    needed = max(math.ceil(tpr * len(up) - 1e-9), 1)
+    return float((down >= up[-needed]).mean())
 
 
 class EqualError(NamedTuple):
@@ -78,7 +73,7 @@ class EqualError(NamedTuple):
     threshold: float  # the one where both shares are nearest; a score at least as large is accepted
 
 
-def equal_error_rate(positive: Values, negative: Values) -> EqualError:
+def equal_error_rate(positive: ArrayLike, negative: ArrayLike) -> EqualError:
     """Return the equal error rate of scores of positives ``[p]`` and negatives ``[q]``, and its threshold."""
     return equal_error(det_curve(_row(positive), _row(negative)))
 
@@ -86,67 +81,70 @@ def equal_error_rate(positive: Values, negative: Values) -> EqualError:
 def equal_error(curve: DetCurve) -> EqualError:
     """Return the equal error rate of a detection error trade-off, and its threshold."""
     gap = curve.misses - curve.false_accepts  # from -1 to 1, never decreasing
-    after = int((gap >= 0).nonzero()[0])
+    after = int((gap >= 0).argmax())
     low, high = gap[after - 1], gap[after]
-    rate = torch.lerp(curve.misses[after - 1], curve.misses[after], low / (low - high))
-    best = int(gap[:-1].abs().argmin())  # the last threshold is infinite
-    below, at = curve.thresholds[max(best - 1, 0)].item(), curve.thresholds[best].item()
+    before, behind = curve.misses[after - 1], curve.misses[after]
+    rate = float(before + (behind - before) * low / (low - high))
+    best = int(abs(gap[:-1]).argmin())  # the last threshold is infinite
+    below, at = float(curve.thresholds[max(best - 1, 0)]), float(curve.thresholds[best])
     middle = below / 2 + at / 2
-    return EqualError(rate=float(rate), threshold=middle if below < middle else at)
+    return EqualError(rate=rate, threshold=middle if below < middle else at)
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """How often answers of a given confidence are right; bins of equal width over [0, 1]."""
 
-    confidence: Tensor  # mean confidence in each bin [b]; NaN where it is empty
-    accuracy: Tensor  # share of correct answers in each bin [b]; NaN where it is empty
-    count: Tensor  # answers in each bin [b]
+    confidence: NDArray[Any]  # mean confidence in each bin [b]; NaN where it is empty
+    accuracy: NDArray[Any]  # share of correct answers in each bin [b]; NaN where it is empty
+    count: NDArray[Any]  # answers in each bin [b]
 
     @property
     def error(self) -> float:
         """The mean distance between confidence and accuracy, over bins weighted by count."""
-        gaps = (self.confidence - self.accuracy).abs().nan_to_num(0)
+        gaps = np.nan_to_num(abs(self.confidence - self.accuracy))
         return float((gaps * self.count).sum() / self.count.sum())
 
 
-def pooled(tables: Sequence[Reliability]) -> Reliability:
-    """Return the reliability of answers in several tables together, whose bins are the same."""
-    if len(tables) == 1:
-        return tables[0]
-    count = torch.stack([table.count for table in tables]).sum(0)
-    sure, right = (
-        torch.stack([getattr(table, name).nan_to_num(0) * table.count for table in tables]).sum(0) / count
+def pool_reliabilities(tables: Sequence[Reliability]) -> Reliability:
+    """Return the reliability of the answers of several tables with the same bins."""
+    sums = [
+        sum(np.nan_to_num(getattr(table, name)) * table.count for table in tables)
         for name in ("confidence", "accuracy")
-    )
-    return Reliability(confidence=sure, accuracy=right, count=count)
+    ]
+    return _reliability(sums, np.sum([table.count for table in tables], 0))
 
 
-def reliability(confidence: Values, correct: Values, bins: int = 15) -> Reliability:
+def reliability(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Reliability:
     """Return mean confidence, accuracy and count of each bin, from the probability of each answer and whether it was right ``[n]``.
 
     A bin contains its upper edge.
     """
-    sure, right = (values.double() for values in _rows(confidence, correct))
-    places = torch.bucketize(sure, torch.arange(1, bins, dtype=torch.float64) / bins)
-    count = torch.bincount(places, minlength=bins)
-    totals = [torch.bincount(places, weights=values, minlength=bins) for values in (sure, right)]
-    return Reliability(confidence=totals[0] / count, accuracy=totals[1] / count, count=count)
+    sure, right = _rows(confidence, correct)
+    places = np.searchsorted(np.arange(1, bins) / bins, sure.astype(np.float64))
+    sums = [np.bincount(places, weights=values, minlength=bins) for values in (sure, right)]
+    return _reliability(sums, np.bincount(places, minlength=bins))
 
 
-def expected_calibration_error(confidence: Values, correct: Values, bins: int = 15) -> float:
+def _reliability(sums: Sequence[Any], count: NDArray[Any]) -> Reliability:
+    """Return the reliability of bins from the sums over their answers ``[b]``."""
+    with np.errstate(invalid="ignore"):
+        return Reliability(confidence=sums[0] / count, accuracy=sums[1] / count, count=count)
+
+
+def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float:
     """Return the mean distance between confidence and accuracy, over bins of equal width weighted by count."""
     return reliability(confidence, correct, bins).error
 
 
-def _row(values: Values) -> Tensor:
-    row = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-    if row.ndim != 1 or not len(row) or bool(row.isnan().any()):
-        raise UsageError(f"A figure needs a row of numbers [n], at least one and none of them NaN; given {values}.")
+def _row(values: ArrayLike) -> NDArray[Any]:
+    row = np.asarray(values)
+    if row.ndim != 1 or not len(row) or bool(np.isnan(row).any()):
+        raise UsageError(f"A figure needs a row of numbers [n], at least one and none of them NaN; given {values!r}.")
     return row
 
 
-def _rows(first: Values, second: Values) -> tuple[Tensor, Tensor]:
+def _rows(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     one, other = _row(first), _row(second)
     if len(one) != len(other):
         raise UsageError(f"There are {len(one)} answers but {len(other)} targets; give one for each image.")

@@ -1,29 +1,29 @@
-"""How well scores put true labels before others, and yes and no answers agree with the truth, label by label."""
+"""How well scores rank true labels first, and how well yes/no answers agree with the truth, label by label."""
 
 import math
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
-def average_precisions(scores: Tensor, truths: Tensor) -> Tensor:
+def average_precisions(scores: ArrayLike, truths: ArrayLike) -> NDArray[Any]:
     """Return the average precision of each label ``[k]``, from scores and truths ``[n, k]``; NaN where it is true of no image.
 
-    Images are ranked by their score for the label: at each true one, what share of the images down to it is true? The
-    mean of these shares. Images with equal scores are taken together, so their order does not matter.
+    Images are ranked by their score for the label; the precision at each true image, averaged. Images with equal scores
+    are taken together, so their order does not matter.
     """
     from sklearn.metrics import average_precision_score
 
-    columns = zip(truths.T.cpu().numpy(), scores.double().T.cpu().numpy(), strict=True)
-    values = [average_precision_score(true, own) if true.any() else math.nan for true, own in columns]
-    return torch.tensor(values, dtype=torch.float64, device=scores.device)
+    columns = zip(np.asarray(truths).T, np.asarray(scores, np.float64).T, strict=True)
+    return np.array([average_precision_score(true, own) if true.any() else math.nan for true, own in columns])
 
 
-def f1_scores(yes: Tensor, truths: Tensor) -> tuple[float, Tensor]:
+def f1_scores(yes: ArrayLike, truths: ArrayLike) -> tuple[float, NDArray[Any]]:
     """Return F1 over all pairs of image and label (micro), and of each label ``[k]``, from answers and truths ``[n, k]`` (bool).
 
     It is 0 where nothing is true or yes.
     """
-    both, either = (yes & truths).sum(0).double(), yes.sum(0).double() + truths.sum(0)
-    micro = 2 * both.sum() / either.sum().clamp_min(1)
-    return float(micro), 2 * both / either.clamp_min(1)
+    answers, true = np.asarray(yes), np.asarray(truths)
+    both, either = (answers & true).sum(0), answers.sum(0) + true.sum(0)
+    return float(2 * both.sum() / max(either.sum(), 1)), 2 * both / np.maximum(either, 1)

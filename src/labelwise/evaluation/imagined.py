@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.segments import segment_mean
 from labelwise.evaluation.plane import find_plane
 from labelwise.methods.clarel.retrieval import distances
 from labelwise.support.display import caption
 from labelwise.tasks.imagine import Imagined, generated
+from labelwise.train.tensors import segment_mean
 
 Projection = Literal["pca", "umap", "tsne"]
 COLOURED = 10  # labels that one can tell apart in a plane

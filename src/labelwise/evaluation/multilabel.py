@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from labelwise.core.ranking import average_precisions, f1_scores
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.calibrate import calibration_errors
@@ -27,13 +29,13 @@ def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
     """Return the figures of test images of which several labels may be true."""
     scores, truths = evaluation.asked()
     yes = scores.yes >= 0.5
-    there = truths.any(0)
+    there = np.asarray(truths.any(0))
     each = average_precisions(scores.log_odds, truths)
     micro, f1 = f1_scores(yes, truths)
     return MultilabelResult(
         images=len(evaluation),
         asked=len(scores.classifier.labels),
-        mean_average_precision=float(each.nanmean()),
+        mean_average_precision=float(np.nanmean(each)),
         micro_f1=micro,
         macro_f1=float(f1[there].mean()),
         exact=float((yes == truths).all(1).double().mean()),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from labelwise.core.classifier import Classifier, bind
@@ -187,7 +188,7 @@ def _check_method(data: Dataset, method: Method) -> None:
 def _merit(scores: Scores, val: Split) -> dict[str, float]:
     """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
     if val.multilabel:
-        return {"validation_precision": float(average_precisions(scores.log_odds.cpu(), val.targets).nanmean())}
+        return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds.cpu(), val.targets)))}
     return {"validation_accuracy": float((scores.best.cpu() == val.targets).double().mean())}
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,8 +47,8 @@ def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
     targets = train.targets[tells].cpu()
     if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
         return done
-    pairs = draw_pairs(targets, MOST_PAIRS, 0)
-    rows = tells[torch.cat([pairs.same, pairs.different])]
+    pairs = draw_pairs(targets, MOST_PAIRS)
+    rows = tells[torch.from_numpy(np.concatenate(pairs))]
     alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
     same, different = alike[: len(pairs.same)], alike[len(pairs.same) :]
     return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))

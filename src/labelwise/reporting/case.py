@@ -72,7 +72,11 @@ class Case:
         self.errors = findings.answer_errors(evaluation) if several else None  # [n, k]
         self.calibration = findings.calibration(evaluation, self.closed or self.several)
         answers = None if several else scores.best.cpu()
-        self.confusion = None if answers is None else confusion_matrix(answers, evaluation.targets, len(self.names))
+        self.confusion = (
+            None
+            if answers is None
+            else torch.from_numpy(confusion_matrix(answers, evaluation.targets, len(self.names)))
+        )
         self.each = findings.each_label(evaluation, self.several, self.confusion)
         self.unknown = findings.unknown(scores, other)
         self.left_out: dict[str, str] = {}

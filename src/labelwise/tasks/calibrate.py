@@ -8,12 +8,12 @@ from torch import Tensor
 
 from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier
-from labelwise.core.metrics import Reliability, expected_calibration_error, pooled, reliability
+from labelwise.core.metrics import Reliability, expected_calibration_error, pool_reliabilities, reliability
 from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
-from labelwise.core.rows import drawn_rows
 from labelwise.core.scores import Scores
 from labelwise.images.targets import several_true, truth_table
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.rows import draw_rows
 
 FOLDS, MANY = 5, 2_000  # that calibration is tried on; from so many images on two are enough
 
@@ -32,7 +32,7 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
         rows = (targets >= 0).nonzero()[:, 0]
         scores, targets = scores[rows], targets[rows]
     if len(targets) > (most := most_rows(len(classifier.labels))):
-        rows = drawn_rows(len(targets), most)
+        rows = torch.from_numpy(draw_rows(len(targets), most))
         scores, targets = scores[rows], targets[rows.to(targets.device)]
     if len(targets) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
@@ -81,9 +81,9 @@ Map = tuple[float | Tensor, float | Tensor, float]
 def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Any:
     """Return scale, offset and temperature under which these log-odds ``[n, k]`` are most probable."""
     if bare.multilabel:
-        return (*fit_platt_each(log_odds, targets), 1.0)
-    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
-    return scale, offset, fit_temperature(log_odds * scale + offset, targets)
+        return (*map(torch.as_tensor, fit_platt_each(log_odds.cpu(), targets.cpu())), 1.0)
+    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds.cpu(), targets.cpu())
+    return scale, offset, fit_temperature((log_odds * scale + offset).cpu(), targets.cpu())
 
 
 def _said(log_odds: Tensor, by: Map) -> tuple[Tensor, Tensor]:
@@ -115,10 +115,10 @@ def _worth(probabilities: Tensor, truth: Tensor) -> tuple[float, float]:
     """Return the log loss and the calibration error of probabilities, as in ``_helps``."""
     if probabilities.ndim == 1:
         told = torch.where(truth, probabilities, 1 - probabilities)
-        return -float(told.clamp_min(1e-12).log().mean()), expected_calibration_error(probabilities, truth)
+        return -float(told.clamp_min(1e-12).log().mean()), expected_calibration_error(probabilities.cpu(), truth.cpu())
     told = probabilities.gather(1, truth[:, None]).clamp_min(1e-12)
     best, chosen = probabilities.max(1)
-    return -float(told.log().mean()), expected_calibration_error(best, chosen == truth)
+    return -float(told.log().mean()), expected_calibration_error(best.cpu(), (chosen == truth).cpu())
 
 
 def _check_targets(classifier: Classifier, targets: Tensor) -> None:
@@ -143,7 +143,7 @@ def calibration_errors(scores: Scores, targets: Tensor) -> dict[str, float]:
     for part in scores.parts():
         tables.append(_reliabilities(part.yes, part.probabilities, targets[begun : begun + len(part)]))
         begun += len(part)
-    return {kind: pooled([table[kind] for table in tables]).error for kind in tables[0]}
+    return {kind: pool_reliabilities([table[kind] for table in tables]).error for kind in tables[0]}
 
 
 def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:
@@ -152,8 +152,8 @@ def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, fl
 
 def _reliabilities(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, Reliability]:
     """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
-    answers = reliability(yes.flatten(), truth_table(targets, yes.shape[1]).flatten())
+    answers = reliability(yes.flatten().cpu(), truth_table(targets, yes.shape[1]).flatten().cpu())
     if several_true(targets):
         return {"answer_ece": answers}
     best, chosen = probabilities.max(1)
-    return {"ece": reliability(best, chosen == targets), "answer_ece": answers}
+    return {"ece": reliability(best.cpu(), (chosen == targets).cpu()), "answer_ece": answers}

@@ -115,19 +115,17 @@ def scored_pairs(
             "Pairs need at least two images of one label and one image of another; "
             f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
         )
-    pairs = draw_pairs(targets, *draw)
+    same, different = map(torch.from_numpy, draw_pairs(targets.cpu(), *draw))
     embeddings, by = compared(model, embeddings, by)
     n, d = embeddings.shape
-    if by != "cosine" and n <= TABLE and n * n <= d * (len(pairs.same) + len(pairs.different)):
+    if by != "cosine" and n <= TABLE and n * n <= d * (len(same) + len(different)):
         # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
         with torch.no_grad():
             alike = all_alike(model, embeddings.float(), embeddings.float(), by)
         table = ((alike + alike.T) / 2).double().cpu()
-        return table[*pairs.same.T], table[*pairs.different.T]
-    same, different = (
-        pair_scores(model, embeddings, embeddings, by, rows).double().cpu() for rows in (pairs.same, pairs.different)
-    )
-    return same, different
+        return table[*same.T], table[*different.T]
+    one, other = (pair_scores(model, embeddings, embeddings, by, rows).double().cpu() for rows in (same, different))
+    return one, other
 
 
 def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     """
     model = named_model(evaluation.classifier)
     scores, targets = evaluation.labelled()
-    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).float().T
+    table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
     opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
     restarts = [_share(answers == targets) for answers in opinions]
     return {
@@ -61,7 +61,7 @@ def _true_names(evaluation: Evaluation) -> Tensor:
     """Return what a person would call each cluster ``[k]``, each label once."""
     model = named_model(evaluation.classifier)
     scores, targets = evaluation.labelled()
-    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).float().T
+    table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
     return best_matching(table)[model.names.cpu()]
 
 

@@ -13,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
@@ -260,7 +261,7 @@ def zero_shot(subject: Subject) -> Figures:
 
 def seen_at(curve: BalanceCurve) -> list[float]:
     """Return the best seen accuracy where unseen accuracy is at least 0, 0.01, ... 1; 0 where that is out of reach."""
-    places = torch.searchsorted(curve.unseen, torch.tensor(UNSEEN, dtype=curve.unseen.dtype)).tolist()
+    places = np.searchsorted(curve.unseen, UNSEEN).tolist()
     return [round(float(curve.seen[place]), 5) if place < len(curve.seen) else 0.0 for place in places]
 
 
@@ -294,7 +295,7 @@ def objective(
     train, k = subject.dataset.split("train"), len(subject.dataset.labels)
     codes, generator = normalize(train.images.float(), dim=1), torch.Generator().manual_seed(subject.run.seed)
     members = train.targets if clusters == "labels" else kmeans(codes, k, generator).members
-    truth = best_matching(confusion_matrix(members, train.targets, k).T)
+    truth = best_matching(torch.from_numpy(confusion_matrix(members, train.targets, k).T))
     codes = pad(codes, (0, int(bias)), value=1.0)
     loss = NamingLoss.of(codes, members, LabelPrior.of(label_similarity(subject.dataset.labels, prior)))
     figures = compare_namings(loss, truth, searches, generator)

@@ -74,11 +74,7 @@ def test_rows_without_a_place_are_levels() -> None:
 
 
 def test_the_curve_of_gaps_is_kept_at_even_unseen_accuracies() -> None:
-    import torch
-
-    curve = BalanceCurve(
-        torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.0, 0.2, 0.2, 0.5]), torch.tensor([0.9, 0.8, 0.6, 0.0])
-    )
+    curve = BalanceCurve(np.array([0.1, 0.2, 0.3]), np.array([0.0, 0.2, 0.2, 0.5]), np.array([0.9, 0.8, 0.6, 0.0]))
     slow = [
         max((float(s) for u, s in zip(curve.unseen, curve.seen, strict=True) if u >= x - 1e-7), default=0.0)
         for x in (step / 100 for step in range(101))

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelwise.core.segments import joined
 from labelwise.images.lazy import LazyImages
 from labelwise.images.streams import own_rows, stream_of
 from labelwise.support.cache import LOOKS, Cache
 from labelwise.support.processes import total
+from labelwise.support.segments import connected_groups
 
 LIKENESS = 0.97
 _SIDE, _CHUNK = 16, 1024
@@ -84,8 +84,7 @@ def lookalike_groups(images: Tensor, likeness: float = LIKENESS) -> tuple[str, .
 
 def join_groups(member: Rows, first: Rows, second: Rows) -> Rows:
     """Return the group of each row ``[n]`` where the groups of each pair of rows are one."""
-    one, other = (torch.from_numpy(member[rows]) for rows in (first, second))
-    return joined(len(member), one, other).numpy()[member]
+    return connected_groups(len(member), member[first], member[second])[member]
 
 
 def name_groups(kind: str, member: Rows) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
@@ -29,6 +28,7 @@ from labelwise.train.distribution import whole_batch
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.tensors import segment_mean
 
 PAIRS = 500  # images whose own texts stand for labels where there are none
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences, word_vectors
@@ -18,6 +17,7 @@ from labelwise.methods.shared.zero_shot import LabelSource, flattened
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.tensors import segment_mean
 
 CHUNK = 512  # sentences read at a time outside training
 

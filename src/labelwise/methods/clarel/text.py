@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from labelwise.core.segments import spans
 from labelwise.support.errors import UsageError
+from labelwise.train.tensors import spans
 
 MOST_BLOCKS = 100
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from labelwise.core.segments import joined, segment_mean
+from labelwise.support.segments import connected_groups
+from labelwise.train.tensors import segment_mean
 
 # Squared distance of lookalikes, relative to the mean one of two pictures of a label. Photos planted a second time (re-encoded, cropped,
 # brighter, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many pictures come that near
@@ -50,7 +51,8 @@ def lookalike_groups(embeddings: Tensor, targets: Tensor, groups: Tensor | None 
         first = torch.full((int(groups.max()) + 1,), n, device=x.device)
         first.scatter_reduce_(0, groups, torch.arange(n, device=x.device), "amin")
         pairs.append(torch.stack([torch.arange(n, device=x.device), first[groups]], 1))
-    return joined(n, *torch.cat(pairs).T)
+    one, other = torch.cat(pairs).T.cpu()
+    return torch.from_numpy(connected_groups(n, one, other)).to(x.device)
 
 
 def _windows(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:

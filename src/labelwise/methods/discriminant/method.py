@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.core.arrays import mean_distances, root_features
 from labelwise.core.model import LabelModel, LeftOut, Spec
 from labelwise.core.platt import fit_temperature, most_rows
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import Beliefs, Spread, as_of_all, expected_means, label_beliefs, narrowing
@@ -31,6 +29,7 @@ from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.networks.kept import Kept
 from labelwise.train.stages import Method, Stage
+from labelwise.train.tensors import mean_distances, root_features, segment_mean
 
 MOST_KEPT = 2**23  # numbers of a sample that is kept
 
@@ -149,7 +148,7 @@ class DiscriminantModel(RowModel):
         """Solve for training images, and how sure scores are for validation images: their mean log-likelihood and accuracy come back."""
         self.solve(data.train.images, data.train.targets, data.train.groups)
         scores, targets = self.score(self.encode_all(data.val.images), self.rows), data.val.targets.to(self.device)
-        factor = 1 / fit_temperature(scores, targets)
+        factor = 1 / fit_temperature(scores.cpu(), targets.cpu())
         self._take(sharpness=self.sharpness * factor, rows=self.rows * factor)
         return -float(cross_entropy(scores * factor, targets)), float((scores.argmax(1) == targets).double().mean())
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.core.arrays import root_features as root_features
 from labelwise.core.platt import fit_temperature
 from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, label_beliefs, spread_size
 from labelwise.methods.discriminant.leave_one_out import Sample, left_out_distances, left_out_products
+from labelwise.train.tensors import root_features as root_features
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
 MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by; of many labels fewer, but not so few as FEWEST
@@ -149,7 +149,7 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     distances = left_out_distances(sample, beliefs.means, beliefs.rest)
     scores = left_out_scores(distances, sample, beliefs.excess, beliefs.rest_excess)[seen][:, told]
     targets = (told.cumsum(0) - 1)[sample.targets[seen]]
-    sharpness = 1 / fit_temperature(scores, targets)
+    sharpness = 1 / fit_temperature(scores.cpu(), targets.cpu())
     return float(cross_entropy(scores * sharpness, targets)), sharpness, noise
 
 

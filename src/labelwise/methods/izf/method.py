@@ -19,7 +19,6 @@ from torch import Tensor
 
 from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.core.model import LabelModel, Spec
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.methods.izf.flow import FlowSettings, Mixing
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
@@ -33,6 +32,7 @@ from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
 from labelwise.train.stages import Method, Stage
+from labelwise.train.tensors import segment_mean
 
 Start = Literal["closed", "labels", "random"]
 Head = Literal["nbc", "softmax"]

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from labelwise.core.balance import BalanceCurve
 from labelwise.core.model import Spec
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
@@ -18,6 +17,7 @@ from labelwise.methods.shared.caption_relevance import Telling
 from labelwise.methods.shared.centring import Centring, Flattening
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
 from labelwise.support.errors import UsageError
+from labelwise.train.tensors import segment_mean
 
 if TYPE_CHECKING:
     from labelwise.methods.izf.method import Izf

@@ -15,7 +15,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from labelwise.core.model import LabelModel, Spec
 from labelwise.core.platt import fit_temperature
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
@@ -27,6 +26,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
 from labelwise.train.grouped_batches import GroupedBatches
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.tensors import segment_mean
 
 Head = Literal["sim", "dol", "mean"]
 SHARES = (
@@ -127,7 +127,9 @@ class PrototypeModel(StartedModel):
         for share in SHARES:
             self.share.fill_(share)
             scores = self.score(embeddings, labels).float()
-            losses[share] = float(cross_entropy(scores / fit_temperature(scores, targets), targets))
+            losses[share] = float(
+                cross_entropy(scores / fit_temperature(scores.detach().cpu(), targets.cpu()), targets)
+            )
         self.share.fill_(min(losses, key=losses.__getitem__))
 
     def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:

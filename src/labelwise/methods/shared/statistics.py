@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.arrays import linear_scores as linear_scores
-from labelwise.core.segments import segment_mean
 from labelwise.images.targets import several_true
+from labelwise.train.tensors import linear_scores as linear_scores
+from labelwise.train.tensors import segment_mean
 
 
 @dataclass(frozen=True, eq=False)

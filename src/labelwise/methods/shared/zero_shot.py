@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.balance import balance_curve
 from labelwise.core.model import Spec
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences
@@ -20,6 +19,7 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
+from labelwise.train.tensors import segment_mean
 
 Source = Literal["auto", "vectors", "texts"]
 FOLD_IMAGES = 5  # one in so many images of a label is validated on

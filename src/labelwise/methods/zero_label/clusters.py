@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.segments import segment_mean
 from labelwise.support.errors import UsageError
+from labelwise.train.tensors import segment_mean
 
 CHUNK = 2**24  # numbers of a block of distances
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel, Spec, as_float
-from labelwise.core.segments import segment_mean
 from labelwise.images.dataset import TrainData
 from labelwise.images.split.looks import looks
 from labelwise.images.streams import by_shares
@@ -41,6 +40,7 @@ from labelwise.methods.zero_label.transport import Clustering, Matching, Restart
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.stages import Method, Stage
+from labelwise.train.tensors import segment_mean
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and pictures it looks at
 LOOKS_AT_ONCE = 256  # pictures

@@ -1,11 +1,28 @@
+"""Formulas on tensors against slow, obvious ones, and against their NumPy twins."""
+
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from labelwise.core.segments import joined, segment_mean, spans
+from labelwise.core import arrays
+from labelwise.support.segments import segment_mean as numpy_segment_mean
+from labelwise.train.tensors import linear_scores, mean_distances, root_features, segment_mean, spans
+
+
+def test_twins_say_the_same() -> None:
+    made = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(7, 5, generator=made), torch.randn(3, 6, generator=made)
+    features[2] = 0
+    scores, root = linear_scores(features, labels), torch.randn(5, 4, generator=made)
+    np.testing.assert_allclose(arrays.linear_scores(features.numpy(), labels.numpy()), scores, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(arrays.root_features(features.numpy()), root_features(features), rtol=1e-5, atol=1e-6)
+    far = mean_distances(features, scores, features.mean(0), root, torch.tensor(2.0))
+    twin = arrays.mean_distances(*(x.numpy() for x in (features, scores, features.mean(0), root, torch.tensor(2.0))))
+    np.testing.assert_allclose(twin, far, rtol=1e-5, atol=1e-5)
+    groups = torch.tensor([0, 3, 3, 0, 1, 1, 1])
+    twin = numpy_segment_mean(features, groups, 5)
+    np.testing.assert_allclose(twin, segment_mean(features, groups, 5), rtol=1e-5, atol=1e-6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=8))
@@ -37,15 +54,3 @@ def test_gradients() -> None:
     values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
     groups = torch.tensor([0, 2, 2, 0, 0])
     assert torch.autograd.gradcheck(lambda x: segment_mean(x, groups, 4), values)
-
-
-@given(st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=30))
-def test_groups_are_those_of_scipy(pairs: list[tuple[int, int]]) -> None:
-    one, other = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
-    edges = coo_array((np.ones(len(one)), (one.numpy(), other.numpy())), shape=(20, 20))
-    assert joined(20, one, other).tolist() == connected_components(edges, directed=False)[1].tolist()
-
-
-def test_a_long_chain_is_one_group() -> None:
-    order = torch.randperm(5000, generator=torch.Generator().manual_seed(0))
-    assert joined(5001, order[:-1], order[1:]).tolist() == [0] * 5000 + [1]

@@ -1,0 +1,76 @@
+"""Rows of an array: appended in amortised constant time, removed in one copy, drawn at random."""
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelwise.support.draws import Draws
+
+LEAST = 64  # rows from which on spare room is reserved
+
+
+class _Memory:
+    """Memory with more rows than are in use. Arrays made of it have it as the base of their base.
+
+    Whoever is first to add rows behind the last one in use may write them there, so no array ever changes.
+    """
+
+    def __init__(self, first: NDArray[Any], second: NDArray[Any]) -> None:
+        self.used, self.lock = len(first) + len(second), Lock()
+        self.rows = np.empty((self.used + self.used // 2, *first.shape[1:]), first.dtype)
+        self.rows[: len(first)], self.rows[len(first) : self.used] = first, second
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.rows.__array_interface__
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> "_Memory | None":
+        """Return the memory whose first rows an array is, if there is one."""
+        memory = getattr(array.base, "base", None)
+        if not isinstance(memory, cls):
+            return None
+        own, other = array.__array_interface__, memory.rows[: len(array)].__array_interface__
+        return memory if own == other else None
+
+    def append(self, begin: int, rows: NDArray[Any]) -> bool:
+        """Write rows behind the first ``begin`` ones; return False where others were written there, or room ends."""
+        with self.lock:
+            end = begin + len(rows)
+            if self.used != begin or end > len(self.rows):
+                return False
+            self.rows[begin:end], self.used = rows, end
+            return True
+
+    def first(self, count: int) -> NDArray[Any]:
+        """Return the first rows, as an array that keeps this memory."""
+        return np.asarray(self)[:count]
+
+
+def append_rows(array: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
+    """Return both ``[n + m, ...]``, as ``np.concatenate`` does, in the dtype of the first; neither changes.
+
+    An array that came from here has room behind it, so its rows are not copied again each time.
+    """
+    more = np.asarray(rows, array.dtype)
+    end = len(array) + len(more)
+    if end < LEAST:
+        return np.concatenate([array, more])
+    memory = _Memory.of(array)
+    if memory is None or not memory.append(len(array), more):
+        memory = _Memory(array, more)
+    return memory.first(end)
+
+
+def drop_rows(array: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
+    """Return an array without the rows from ``begin`` to ``end``, with room behind it; the given one does not change."""
+    before, behind = array[:begin], array[end:]
+    count = len(before) + len(behind)
+    return np.concatenate([before, behind]) if count < LEAST else _Memory(before, behind).first(count)
+
+
+def draw_rows(count: int, most: int, seed: int = 0) -> NDArray[Any]:
+    """Return at most ``most`` rows of ``count``, drawn at random, in their order ``[m]``."""
+    return np.arange(count) if count <= most else np.sort(Draws(seed).permutation(count)[:most])

@@ -1,0 +1,40 @@
+"""Formulas on tensors that training and trained methods share; the NumPy ones are in ``core.arrays`` and ``support``."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from labelwise.core.arrays import FLAT
+
+
+def root_features(features: Tensor) -> Tensor:
+    """Return the signed roots of features ``[n, d]``, each row at unit length; all zeros stay zeros."""
+    even = features / features.abs().mean(1, keepdim=True).clamp_min(FLAT)
+    return normalize(even / ((even.abs() + FLAT) ** 0.5 + FLAT**0.5), dim=1)  # sign(e) (sqrt(|e| + f) - sqrt(f))
+
+
+def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+    """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
+    return label_embeddings[:, -1].addmm(image_embeddings, label_embeddings[:, :-1].T)
+
+
+def mean_distances(rows: Tensor, scores: Tensor, centre: Tensor, root: Tensor, sharpness: Tensor) -> Tensor:
+    """Return squared distances ``[n]`` of embeddings ``[n, d]`` to the nearest label mean, from their scores ``[n, k]``."""
+    return (((rows - centre) @ root) ** 2).sum(1) - 2 / sharpness * scores.amax(-1)
+
+
+def spans(starts: Tensor, lengths: Tensor) -> Tensor:
+    """Return the positions start, start + 1, ... of each of m spans, one span after another ``[sum of lengths]``."""
+    shift = (starts - lengths.cumsum(0) + lengths).repeat_interleave(lengths)
+    return shift + torch.arange(len(shift), device=shift.device)
+
+
+def segment_mean(values: Tensor, groups: Tensor, count: int) -> Tensor:
+    """Return the mean row of each group ``[count, e]``, at least in single precision; zeros for an empty group.
+
+    From values ``[m, e]`` and the group of each ``[m]``, in any order.
+    """
+    x = values.to(torch.promote_types(values.dtype, torch.float32))
+    sums = x.new_zeros(count, x.shape[1]).index_add(0, groups, x)
+    sizes = x.new_zeros(count).index_add(0, groups, x.new_ones(len(x)))
+    return sums / sizes.clamp_min(1)[:, None]

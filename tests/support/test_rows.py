@@ -1,0 +1,96 @@
+"""Rows appended one after another are those of ``np.concatenate``, whoever else appends to the same array."""
+
+import copy
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from labelwise.support.rows import LEAST, append_rows, draw_rows, drop_rows
+
+
+def address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def test_as_concatenate_in_any_order() -> None:
+    random = np.random.default_rng(0)
+    first = random.random((LEAST, 2))
+    known = [(first, first.copy())]
+    for _ in range(400):
+        array, slow = known[random.integers(len(known)) if random.random() < 0.3 else -1]
+        rows = random.random((random.integers(4), 2))
+        known.append((append_rows(array, rows), np.concatenate([slow, rows])))
+        if random.random() < 0.2:
+            begin, end = sorted(random.integers(len(slow) + 1, size=2).tolist())
+            end = min(end, begin + 5)
+            known.append((drop_rows(array, begin, end), np.concatenate([slow[:begin], slow[end:]])))
+    assert all(np.array_equal(fast, slow) for fast, slow in known), "no row was overwritten"
+
+
+def test_most_rows_are_copied_a_few_times_only() -> None:
+    array, places = np.zeros(LEAST), set()
+    for i in range(5_000):
+        array = append_rows(array, [float(i)])
+        places.add(address(array))
+    assert len(places) < 15
+    assert array[LEAST:].tolist() == list(range(5_000))
+
+
+def test_rows_appended_after_some_were_dropped_are_not_copied() -> None:
+    array = drop_rows(np.arange(2.0 * LEAST), 3, 5)
+    longer = append_rows(array, np.ones(1))
+    assert address(longer) == address(array)
+    assert np.array_equal(longer, np.append(array, 1.0))
+
+
+@pytest.mark.parametrize("part", [np.s_[:, :1], np.s_[::-1], np.s_[1:], np.s_[:-1], np.s_[::2], np.s_[:0]])
+def test_parts_of_an_array_are_copied(part: Any) -> None:
+    array = append_rows(np.random.default_rng(0).random((2 * LEAST, 2)), np.ones((1, 2)))
+    before, rows = array.copy(), np.zeros((LEAST, array[part].shape[1]))
+    assert np.array_equal(append_rows(array[part], rows), np.concatenate([array[part], rows]))
+    longer = append_rows(array, np.ones((1, 2)))
+    assert np.array_equal(longer[:-1], before)
+    assert np.array_equal(array, before)
+
+
+def test_dtypes_follow_the_first() -> None:
+    assert append_rows(np.zeros(LEAST, bool), np.ones(1)).dtype == np.bool_
+    assert append_rows(np.zeros(2, np.float32), np.ones(1)).dtype == np.float32
+
+
+def test_copies_have_no_room() -> None:
+    array = append_rows(np.zeros(LEAST), np.ones(1))
+    for twin in (copy.deepcopy(array), pickle.loads(pickle.dumps(array))):
+        assert np.array_equal(append_rows(twin, np.ones(1)), append_rows(array, np.ones(1)))
+
+
+def test_threads_never_share_a_row() -> None:
+    shared = append_rows(np.zeros(LEAST), np.zeros(1))
+    results: dict[int, NDArray[Any]] = {}
+
+    def append(i: int) -> None:
+        mine = shared
+        for _ in range(200):
+            mine = append_rows(mine, [float(i)])
+        results[i] = mine
+
+    threads = [threading.Thread(target=append, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, array in results.items():
+        assert array[LEAST + 1 :].tolist() == [float(i)] * 200
+
+
+def test_drawn_rows_are_in_order_and_the_same_each_time() -> None:
+    assert draw_rows(5, 9).tolist() == [0, 1, 2, 3, 4]
+    rows = draw_rows(100, 10)
+    assert len(set(rows.tolist())) == 10
+    assert np.array_equal(rows, np.sort(rows))
+    assert np.array_equal(rows, draw_rows(100, 10))
+    assert not np.array_equal(rows, draw_rows(100, 10, seed=1))
