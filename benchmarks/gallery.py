@@ -112,8 +112,9 @@ def recall(found: Tensor, right: Tensor, k: int) -> float:
     return float(hits.float().mean())
 
 
-def by_index(model: LabelModel, codes: Tensor) -> Way:
+def by_index(model: LabelModel, tensor: Tensor) -> Way:
     """Return the search by the index of this package."""
+    codes = tensor.numpy()
     begun = time.process_time()
     index = make_index(codes)
     built, before = time.process_time() - begun, resident()
@@ -121,8 +122,8 @@ def by_index(model: LabelModel, codes: Tensor) -> Way:
     lists = Lists(index, codes)
     return Way(
         name="index",
-        ten=lambda queries: search(model, queries, codes, K, lists=lists)[1],
-        hundred=lambda queries: lists.near(queries, 100),
+        ten=lambda queries: torch.from_numpy(search(model, queries.numpy(), codes, K, lists=lists)[1]),
+        hundred=lambda queries: torch.from_numpy(lists.near(queries.numpy(), 100)),
         build_s=built,
         ready_s=time.process_time() - begun,
         memory_mb=resident() - before,
@@ -163,10 +164,14 @@ def ratios(exact: Search, way: Way, queries: Tensor, rounds: int) -> tuple[float
 def rows(count: int, chosen: argparse.Namespace) -> list[Row]:
     codes, queries = clustered(count, chosen.size)
     model = Plain(Spec(shape=(chosen.size,), labels=Labels(names=("any",))))
-    right, out = search(model, queries, codes, 100)[1], []
+    right, out = torch.from_numpy(search(model, queries.numpy(), codes.numpy(), 100)[1]), []
+
+    def exact(asked: Tensor) -> Tensor:
+        return torch.from_numpy(search(model, asked.numpy(), codes.numpy(), K)[1])
+
     for make in (partial(by_index, model), by_graph)[: 1 + chosen.graph]:
         way = make(codes)
-        many, one, saved = ratios(lambda asked: search(model, asked, codes, K)[1], way, queries, chosen.rounds)
+        many, one, saved = ratios(exact, way, queries, chosen.rounds)
         row = Row(
             codes=count,
             way=way.name,

@@ -81,7 +81,7 @@ def name(row: int) -> str:
 def build_memory(folder: Path, count: int, size: int, *, index: bool) -> None:
     codes = torch.cat([codes for _, codes in parts(count, size)])
     probe = probe_embeddings(plain_classifier(size))
-    gallery = Gallery(embeddings=codes, files=tuple(map(name, range(count))), probe=probe)
+    gallery = Gallery(embeddings=codes.numpy(), files=tuple(map(name, range(count))), probe=probe)
     (gallery.with_index() if index else gallery).save(folder / "gallery.safetensors")
 
 
@@ -92,7 +92,9 @@ def build_disk(folder: Path, count: int, size: int) -> None:
     for start, codes in parts(count, size):
         rows = range(start, start + len(codes))
         labels = tuple(f"label {row % SHARES}" for row in rows)
-        gallery.add(classifier, Gallery(embeddings=codes, files=tuple(map(name, rows)), labels=labels, probe=probe))
+        gallery.add(
+            classifier, Gallery(embeddings=codes.numpy(), files=tuple(map(name, rows)), labels=labels, probe=probe)
+        )
         if rows.stop % (10 * STEP) == 0:
             print(f"  {rows.stop:,} codes added after {time.perf_counter() - begun:.0f} s", flush=True)
     gallery.tidy()
@@ -178,7 +180,7 @@ def changed(gallery: StoredGallery, classifier: Classifier, asked: Tensor) -> Fi
     rows, wall, _ = timed(ask, asked)
     assert (rows % SHARES == 3).all(), "a filter let others pass"
     new = clustered(1_000, asked.shape[1], seed=1)[0]
-    part = Gallery(embeddings=new, files=tuple(f"/new/{i}.jpg" for i in range(1_000)), probe=gallery.probe)
+    part = Gallery(embeddings=new.numpy(), files=tuple(f"/new/{i}.jpg" for i in range(1_000)), probe=gallery.probe)
     begun = time.perf_counter()
     gallery.add(classifier, part)
     added = time.perf_counter() - begun

@@ -4,14 +4,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+from numpy.typing import NDArray
 
 from labelwise.api import retrieve
+from labelwise.core.arrays import unit_rows
 from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.files import read_tensors, write_tensors
+from labelwise.support.files import read_arrays, write_arrays
 from labelwise.tasks import gallery_index as module
 from labelwise.tasks import retrieve as retrieving
 from labelwise.tasks.gallery import Gallery, load_gallery
@@ -28,18 +28,22 @@ def no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
 
 
-def random_embeddings(count: int = MANY, method: str = "softmax") -> Tensor:
+def random_embeddings(count: int = MANY, method: str = "softmax") -> NDArray[np.float32]:
     """Return embeddings in clusters, as wide as those of a method."""
-    size, drawn = trained(method).encode(TEST.images[:1]).shape[1], torch.Generator().manual_seed(1)
-    centres = torch.randn(20, size, generator=drawn)
-    labels = torch.randint(20, (count,), generator=drawn)
-    return 3 * (centres[labels] + 0.4 * torch.randn(count, size, generator=drawn))
+    size, drawn = trained(method).encode(TEST.images[:1]).shape[1], np.random.default_rng(1)
+    centres = drawn.standard_normal((20, size), np.float32)
+    labels = drawn.integers(20, size=count)
+    return np.float32(3) * (centres[labels] + np.float32(0.4) * drawn.standard_normal((count, size), np.float32))
 
 
-def by_hand(embeddings: Tensor) -> Index:
+def nearest(embeddings: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.int32]:
+    return np.asarray((unit_rows(embeddings) @ centres.T).argmax(1), np.int32)
+
+
+def by_hand(embeddings: NDArray[np.float32]) -> Index:
     """Return an index whose centres are the first five embeddings; it needs no faiss."""
-    centres = normalize(embeddings[:5], dim=1)
-    regions = (normalize(embeddings, dim=1) @ centres.T).argmax(1).int()
+    centres = unit_rows(embeddings[:5])
+    regions = nearest(embeddings, centres)
     return Index(centres=centres, regions=regions, digest=digest_of(embeddings, centres, regions))
 
 
@@ -68,18 +72,18 @@ def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch
     model, embeddings = trained("softmax").model, random_embeddings()
     index = make_index(embeddings)
     assert len(index.centres) == region_count(MANY) == 50
-    torch.testing.assert_close(index.centres.norm(dim=1), torch.ones(50))
-    unit = normalize(embeddings, dim=1)
-    assert torch.equal(index.regions, (unit @ index.centres.T).argmax(1).int())
+    np.testing.assert_allclose(np.linalg.norm(index.centres, axis=1), 1, rtol=1e-5)
+    unit = unit_rows(embeddings)
+    assert np.array_equal(index.regions, nearest(embeddings, index.centres))
     monkeypatch.setattr(
         retrieving, "SPARE", 200
     )  # more than there are: the rest is none, and no reason to look elsewhere
     monkeypatch.delattr(retrieving, "_nearest")
     _, places = search(model, embeddings[:30], embeddings, 3, lists=Lists(index, embeddings))
     for query, found in zip(unit[:30], places.tolist(), strict=True):
-        nearest = (index.centres @ query).topk(looked_at).indices
-        there = torch.isin(index.regions.long(), nearest).nonzero()[:, 0]
-        assert found == there[(unit[there] @ query).topk(3).indices].tolist()
+        looked_through = np.argsort(-(index.centres @ query))[:looked_at]
+        there = np.flatnonzero(np.isin(index.regions, looked_through))
+        assert found == there[np.argsort(-(unit[there] @ query))[:3]].tolist()
 
 
 def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +93,8 @@ def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     scores, places = search(model, embeddings[:100], embeddings, 10, lists=Lists(make_index(embeddings), embeddings))
     best, right = search(model, embeddings[:100], embeddings, 10)
     hits = (places[:, :, None] == right[:, None]).any(1)
-    assert float(hits.float().mean()) > 0.9
-    torch.testing.assert_close(scores[:, 0], best[:, 0])  # each embedding is its own best
+    assert float(hits.mean()) > 0.9
+    np.testing.assert_allclose(scores[:, 0], best[:, 0], rtol=1e-5)  # each embedding is its own best
 
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
@@ -99,14 +103,14 @@ def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch
     monkeypatch.setattr(module, "LOOKED_AT", 1)
     model, embeddings = trained(method).model, random_embeddings(method=method)
     index = by_hand(embeddings)
-    sizes = torch.bincount(index.regions.long())[index.regions[:60].long()]
-    k = int(sizes.median())
+    sizes = np.bincount(index.regions)[index.regions[:60]]
+    k = int(np.median(sizes))
     scores, places = search(model, embeddings[:60], embeddings, k, k, Lists(index, embeddings))
     exact, _ = search(model, embeddings[:60], embeddings, k, k)
     short = sizes < k
     assert short.any()
     assert not short.all()
-    torch.testing.assert_close(scores[short], exact[short], atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(scores[short], exact[short], atol=1e-5, rtol=1e-5)
     assert int(places.min()) >= 0
     assert all(len(set(row)) == k for row in places.tolist())
 
@@ -114,13 +118,12 @@ def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch
 def test_joined_and_left_over_have_the_index_of_what_is_there(no_faiss: None) -> None:
     joined = indexed(slice(20)).join(gallery(rows=slice(20, 40)))
     assert joined.index is not None
-    unit = normalize(joined.embeddings, dim=1)
-    assert torch.equal(joined.index.regions, (unit @ joined.index.centres.T).argmax(1).int())
+    assert np.array_equal(joined.index.regions, nearest(joined.embeddings, joined.index.centres))
     joined.index.check(joined.embeddings)
     left = joined.remove(joined.files[3:30:2])
     assert left.index is not None
     left.index.check(left.embeddings)
-    assert torch.equal(left.index.regions, (normalize(left.embeddings, dim=1) @ left.index.centres.T).argmax(1).int())
+    assert np.array_equal(left.index.regions, nearest(left.embeddings, left.index.centres))
     assert gallery(rows=slice(2)).join(indexed(slice(2, 20))).index is None
     emptied = joined.remove(joined.files)
     assert emptied.index is not None
@@ -146,7 +149,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     again = load_gallery(tmp_path / "g")
     assert again.index is not None
     assert searched.index is not None
-    assert torch.equal(again.index.centres, searched.index.centres)
+    assert np.array_equal(again.index.centres, searched.index.centres)
     asked = trained("softmax"), TEST.images[:3]
     assert retrieve(*asked, again, approximate=True) == retrieve(*asked, searched, approximate=True)
     gallery().save(tmp_path / "plain")
@@ -157,7 +160,7 @@ def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     searched = gallery().with_index()
     assert searched.index is not None
-    embeddings = searched.embeddings.clone()
+    embeddings = searched.embeddings.copy()
     embeddings[7, 3] += 1e-3
     for wrong in (embeddings, embeddings[:, :-1]):
         changed = replace(searched, embeddings=wrong)
@@ -169,26 +172,28 @@ def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
         replace(searched, embeddings=embeddings, files=tuple(f"other {f}" for f in searched.files)).join(searched)
     assert replace(changed, embeddings=embeddings, index=None).with_index().lists
     searched.save(tmp_path / "g")
-    tensors, about = read_tensors(tmp_path / "g")
-    regions = (tensors["regions"] + 1) % len(tensors["centres"])  # each is there, and none is right
-    assert len(tensors["centres"]) > 1
-    write_tensors(tmp_path / "turned", tensors | {"regions": regions}, about)
+    arrays, about = read_arrays(tmp_path / "g")
+    regions = (arrays["regions"] + 1) % len(arrays["centres"])  # each is there, and none is right
+    assert len(arrays["centres"]) > 1
+    write_arrays(tmp_path / "turned", arrays | {"regions": regions}, about)
     damaged = load_gallery(tmp_path / "turned")
     with pytest.raises(UsageError, match="does not belong"):
         retrieve(trained("softmax"), TEST.images[0], damaged, approximate=True)
     assert retrieve(trained("softmax"), TEST.images[0], damaged, 1)[0][0].file == searched.files[0]
 
 
-@pytest.mark.parametrize("change", [lambda r: r - 1, lambda r: r + 10**6, lambda r: r.float(), lambda r: r[:, None]])
+@pytest.mark.parametrize(
+    "change", [lambda r: r - 1, lambda r: r + 10**6, lambda r: r.astype(np.float32), lambda r: r[:, None]]
+)
 def test_a_damaged_index_is_no_index(change: object, tmp_path: Path, no_faiss: None) -> None:
     assert callable(change)
     indexed().save(tmp_path / "g")
-    tensors, about = read_tensors(tmp_path / "g")
-    write_tensors(tmp_path / "bad", tensors | {"regions": change(tensors["regions"])}, about)
+    arrays, about = read_arrays(tmp_path / "g")
+    write_arrays(tmp_path / "bad", arrays | {"regions": change(arrays["regions"])}, about)
     with pytest.raises(StoreError, match=r"index in .* is damaged"):
         load_gallery(tmp_path / "bad")
-    del tensors["centres"]
-    write_tensors(tmp_path / "bad", tensors, about)
+    del arrays["centres"]
+    write_arrays(tmp_path / "bad", arrays, about)
     with pytest.raises(StoreError, match=r"index in .* is damaged"):
         load_gallery(tmp_path / "bad")
 
@@ -228,4 +233,4 @@ def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="given 0 embeddings"):
         make_index(searched.embeddings[:0])
     with pytest.raises(UsageError, match="finite numbers"):
-        make_index(searched.embeddings / 0)
+        make_index(np.full_like(searched.embeddings, np.nan))

@@ -193,11 +193,11 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_parts_are_whole(tmp_path: Path) -> None:
     disk, classifier, part = create_gallery(tmp_path / "g.lance", trained("softmax")), trained("softmax"), gallery()
-    wrong = part.embeddings.clone()
+    wrong = part.embeddings.copy()
     wrong[3, 0] = float("nan")
     with pytest.raises(UsageError, match="finite numbers"):
         disk.add(classifier, replace(part, embeddings=wrong))
-    with pytest.raises(UsageError, match="A date for each picture or none"):
+    with pytest.raises(UsageError, match="A date for each image or none"):
         disk.add(classifier, part, ["2026-05-01"])
     assert len(disk) == 0
     assert disk.add(classifier, part) == len(part)

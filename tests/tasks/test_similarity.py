@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -56,7 +57,8 @@ def test_whitened_embeddings_are_compared_by_their_cosine() -> None:
 def test_search_by_whitened_embeddings(candidates: int | None) -> None:
     classifier = trained("softmax")
     model, embeddings = classifier.model, classifier.encode(TEST.images)
-    scores, places = search(model, embeddings[:5], embeddings, 4, candidates, by="whitened")
+    queries = np.asarray(embeddings)
+    scores, places = map(torch.from_numpy, search(model, queries[:5], queries, 4, candidates, by="whitened"))
     table = all_alike(model, embeddings[:5], embeddings, "whitened")
     torch.testing.assert_close(table.gather(1, places), scores, atol=1e-5, rtol=1e-5)
     if candidates is None:

@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from labelwise.support.errors import StoreError
@@ -65,19 +67,48 @@ def write_tensors(
     from safetensors.torch import save
 
     plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-    content = memoryview(save(plain, metadata={"about": json.dumps({"checksum": BLANK, **about})}))
+    _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+    """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
+    return _read_safetensors(path, "pt")
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any], *, keep: Path | None = None
+) -> None:
+    """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
+    from safetensors.numpy import save
+
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the JSON document of a file that ``write_arrays`` or ``write_tensors`` wrote."""
+    return _read_safetensors(path, "np")
+
+
+def _metadata(about: Mapping[str, Any]) -> dict[str, str]:
+    return {"about": json.dumps({"checksum": BLANK, **about})}
+
+
+def _write_safetensors(path: Path, whole: bytes, keep: Path | None) -> None:
+    """Write the content of a safetensors file with its checksum."""
+    content = memoryview(whole)
     head, rest = content[: PLACE.start], content[PLACE.stop :]
     assert head[8:] == MARK, "safetensors writes its head in another way"
     write_atomically(path, head, _checksum((head, rest)), rest, keep=keep)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
+def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a safetensors file holds, as tensors ("pt") or arrays ("np"), and its JSON document."""
     try:
         check_size(path, path.stat().st_size, StoreError)
         if _has_checksum(path):
             _verify(path)
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
         if not isinstance(about, dict):

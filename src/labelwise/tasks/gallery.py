@@ -1,4 +1,4 @@
-"""A gallery: embeddings of pictures to search in, made once and kept in one file."""
+"""A gallery: embeddings of images to search in, made once and saved in one file."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -8,31 +8,32 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel
 from labelwise.images.decode.pictures import Pictures
+from labelwise.support.draws import Draws
 from labelwise.support.errors import StoreError, UsageError, listing
-from labelwise.support.files import read_tensors, write_tensors
+from labelwise.support.files import read_arrays, write_arrays
 from labelwise.support.settings import brief
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 
 FORMAT = "labelwise gallery 1"
-# A gallery of another model is told by the embeddings of a few pictures of noise: how many, and how far they may be off.
+# The embeddings of a few images of noise tell a gallery of another model: how many images, and how far they may be off.
 PROBES, DRIFT = 4, 0.02
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gallery:
-    """Embeddings of pictures to search in. Never changes: ``join`` and ``remove`` return new ones."""
+    """Embeddings of images to search in. Immutable: ``join`` and ``remove`` return new galleries."""
 
-    embeddings: Tensor  # [m, d], float32 on the CPU
+    embeddings: NDArray[np.float32]  # [m, d]
     files: tuple[str, ...]  # m unique names
-    labels: tuple[str, ...] = ()  # what is known of each picture, m names, or empty
-    probe: Tensor  # embeddings of fixed pictures of noise [p, d], which tell whether another model made a gallery
-    index: Index | None = None  # what an approximate search goes by, see with_index; None is none
+    labels: tuple[str, ...] = ()  # the label of each image, m names, or empty
+    probe: NDArray[np.float32]  # embeddings of fixed images of noise [p, d], which tell galleries of other models
+    index: Index | None = None  # what an approximate search uses, see with_index; None is none
 
     __repr__ = brief
 
@@ -61,9 +62,9 @@ class Gallery:
         return WeakSet()
 
     def join(self, other: "Gallery") -> "Gallery":
-        """Return the pictures of both; labels are kept if both have them, and an index of this one takes in the others."""
+        """Return the images of both, with labels if both have them, and with the index of this one extended."""
         check_probe(self.probe, other.probe)
-        embeddings = torch.cat([self.embeddings, other.embeddings])
+        embeddings = np.concatenate([self.embeddings, other.embeddings])
         both = bool(self.labels) and bool(other.labels)
         return Gallery(
             embeddings=embeddings,
@@ -74,11 +75,11 @@ class Gallery:
         )
 
     def remove(self, files: Collection[str]) -> "Gallery":
-        """Return the gallery without these pictures."""
+        """Return the gallery without these images."""
         gone = set(files)
         missing = sorted(gone - set(self.files))
         if missing:
-            raise UsageError(f"Not in this gallery of {len(self)} pictures: {listing(missing)}.")
+            raise UsageError(f"Not in this gallery of {len(self)} images: {listing(missing)}.")
         rows = [i for i, name in enumerate(self.files) if name not in gone]
         labels = tuple(self.labels[i] for i in rows) if self.labels else ()
         index = None if self.index is None else self.index.selected(self.embeddings, rows)
@@ -101,33 +102,33 @@ class Gallery:
     def save(self, path: str | Path) -> None:
         """Write the gallery as one safetensors file with JSON in its header, whole or not at all."""
         about = {"format": FORMAT, "files": self.files, "labels": self.labels}
-        tensors = {"codes": self.embeddings, "probe": self.probe}
+        arrays: dict[str, NDArray[Any]] = {"codes": self.embeddings, "probe": self.probe}
         if self.index is not None:
             about["index"] = self.index.digest
-            tensors |= {"centres": self.index.centres, "regions": self.index.regions}
-        write_tensors(Path(path), tensors, about)
+            arrays |= {"centres": self.index.centres, "regions": self.index.regions}
+        write_arrays(Path(path), arrays, about)
 
 
 def load_gallery(path: str | Path) -> Gallery:
     """Return the gallery that ``Gallery.save`` wrote."""
-    tensors, about = read_tensors(Path(path))
+    arrays, about = read_arrays(Path(path))
     if about.get("format") != FORMAT:
         raise StoreError(f"{path} is no saved gallery (or one of another version). Build it again.")
     return Gallery(
-        embeddings=tensors["codes"],
+        embeddings=arrays["codes"],
         files=tuple(about["files"]),
         labels=tuple(about["labels"]),
-        probe=tensors["probe"],
-        index=_read_index(path, tensors, about),
+        probe=arrays["probe"],
+        index=_read_index(path, arrays, about),
     )
 
 
-def _read_index(path: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Index | None:
+def _read_index(path: str | Path, arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> Index | None:
     """Return the index of a gallery that was read; None where it was saved without."""
     if "index" not in about:
         return None
     try:
-        return Index(centres=tensors["centres"], regions=tensors["regions"], digest=about["index"])
+        return Index(centres=arrays["centres"], regions=arrays["regions"], digest=about["index"])
     except (KeyError, UsageError) as error:
         raise StoreError(f"The index in {path} is damaged ({error}). Build the gallery again.") from None
 
@@ -135,28 +136,30 @@ def _read_index(path: str | Path, tensors: dict[str, Tensor], about: dict[str, A
 def make_gallery(
     classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
 ) -> Gallery:
-    """Return a gallery of m pictures under m unique names, with m labels or none.
+    """Return a gallery of m images under m unique names, with m labels or none.
 
     It can be searched with this classifier, and with those that ``teach`` or ``calibrate`` make of it.
     """
     images = classifier.batch(pictures)
     return Gallery(
-        embeddings=classifier.encode(images).cpu(),
+        embeddings=np.asarray(classifier.encode(images)),
         files=tuple(files),
         labels=tuple(labels),
         probe=probe_embeddings(classifier),
     )
 
 
-def probe_embeddings(classifier: Classifier) -> Tensor:
-    """Return the embeddings of fixed pictures of noise ``[p, d]``, float32 on the CPU."""
-    noise = torch.rand(PROBES, *classifier.shape, generator=torch.Generator().manual_seed(0))
-    return classifier.encode(noise).cpu()
+def probe_embeddings(classifier: Classifier) -> NDArray[np.float32]:
+    """Return the embeddings of fixed images of noise ``[p, d]``."""
+    import torch  # a model of torch takes its tensors
+
+    noise = Draws(0).uniform(PROBES, *classifier.shape)
+    return np.asarray(classifier.encode(torch.from_numpy(noise)))
 
 
-def check_probe(known: Tensor, here: Tensor) -> None:
-    """Raise an error where embeddings of the same pictures ``[p, d]`` differ: another model made them."""
-    if known.shape != here.shape or float((known - here).norm()) > DRIFT * float(known.norm()):
+def check_probe(known: NDArray[np.float32], here: NDArray[np.float32]) -> None:
+    """Raise an error where embeddings of the same images ``[p, d]`` differ: another model made them."""
+    if known.shape != here.shape or float(np.linalg.norm(known - here)) > DRIFT * float(np.linalg.norm(known)):
         raise UsageError(
             "This gallery was made by another model, so its embeddings mean something else. Build it again with this one."
         )

@@ -1,4 +1,4 @@
-"""Galleries of picture files, in memory and on disk: read some at a time, so that pictures need not fit in memory together."""
+"""Galleries of image files, in memory and on disk: files are read in blocks, so that images need not fit in memory together."""
 
 import os
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.images.dataset import Skipped
@@ -23,10 +23,10 @@ TIDIED = 64  # parts after which small files of a table are joined
 def gallery_of_files(
     classifier: Classifier, files: Sequence[str | Path], *, known: Gallery | None = None, strict: bool = False
 ) -> tuple[Gallery, tuple[Skipped, ...]]:
-    """Return a gallery of picture files under their own names, and the files that cannot be read.
+    """Return a gallery of image files under their own names, and the files that cannot be read.
 
-    Some are read at a time, so that pictures need not fit in memory together; ``strict`` makes one that cannot be read an
-    error. Of a known gallery, which may hold others, too, only those are read that it lacks; it is returned if it has them all.
+    Files are read in blocks; ``strict`` makes one that cannot be read an error. With a known gallery, only the files that it
+    lacks are read, and files that are not given are dropped from it.
     """
     if known is not None:
         old = set(known.files)
@@ -47,10 +47,10 @@ def gallery_of_files(
                 raise
             skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
             continue
-        parts.append(classifier.encode(images).cpu())
+        parts.append(np.asarray(classifier.encode(images)))
         names += [str(some[i]) for i in rows]
         skipped += bad
-    return Gallery(embeddings=torch.cat(parts), files=tuple(names), probe=probe), tuple(skipped)
+    return Gallery(embeddings=np.concatenate(parts), files=tuple(names), probe=probe), tuple(skipped)
 
 
 def add_files(
@@ -61,9 +61,9 @@ def add_files(
     label: str | None = None,
     strict: bool = False,
 ) -> tuple[Skipped, ...]:
-    """Add picture files that are not in a gallery, some at a time, and return those that cannot be read.
+    """Add image files that are not in a gallery, in blocks, and return those that cannot be read.
 
-    Stopped at any moment, all that was added before stays, and the same call goes on. ``label`` is what is known of all of them.
+    A call that was stopped can be repeated: blocks that were added stay. ``label`` is the label of all of them.
     """
     skipped = list[Skipped]()
     for turn_, start in enumerate(range(0, len(files), READ), 1):
@@ -82,7 +82,7 @@ def add_files(
 
 
 def dates_of(files: Sequence[str]) -> list[str]:
-    """Return when each picture was taken as EXIF says, else when its file was changed, "2026-05-01T10:20:30"."""
+    """Return when each image was taken by EXIF, else when its file was changed, "2026-05-01T10:20:30"."""
     taken = (moment.partition(" ")[0].partition(".")[0] for moment in moments(files))
     return [
         date or datetime.fromtimestamp(os.path.getmtime(file)).isoformat(timespec="seconds")
@@ -91,7 +91,7 @@ def dates_of(files: Sequence[str]) -> list[str]:
 
 
 def _is_text(file: str, skipped: list[Skipped]) -> bool:
-    """Return whether the name of a file can be kept in a table; one that cannot is noted."""
+    """Return whether the name of a file can be kept in a table; one that cannot is listed as skipped."""
     try:
         file.encode()
     except UnicodeEncodeError:

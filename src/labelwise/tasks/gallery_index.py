@@ -1,19 +1,19 @@
-"""An index of a gallery: which embeddings lie together, so that a search looks only where the best are likely to be.
+"""An index of a gallery for approximate search: an inverted file by the package faiss.
 
-Embeddings are divided into regions, each around a centre (k-means on the sphere), and a query looks through the regions whose
-centres are nearest (an inverted file, by the package faiss). What is kept is the centres and the region of each embedding: plain
-tensors, which follow the gallery row by row, so a row that is gone cannot be found. The lists that faiss searches are put
-together from them and the embeddings when they are first needed.
+Spherical k-means divides embeddings into regions, and a query looks through the regions whose centres are nearest. The index is
+the centres and the region of each embedding, arrays that follow the gallery row by row, so a removed row cannot be found. The
+lists that faiss searches are built from them and the embeddings when they are first needed.
 """
 
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
+from numpy.typing import NDArray
 
+from labelwise.core.arrays import unit_rows
+from labelwise.support.draws import Draws
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
 
@@ -26,16 +26,16 @@ OUTGROWN = 2  # an index with so many times fewer regions than a new one would h
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Index:
-    """The regions of a gallery's embeddings. Never changes."""
+    """The regions of a gallery's embeddings. Immutable."""
 
-    centres: Tensor  # of unit length [c, d], float32 on the CPU
-    regions: Tensor  # the row of the nearest centre for each embedding [m], int32
+    centres: NDArray[np.float32]  # of unit length [c, d]
+    regions: NDArray[np.int32]  # the row of the nearest centre for each embedding [m], int32
     digest: str  # what digest_of returned for the embeddings, the centres and the regions
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        shapes = self.centres.ndim == 2 and self.regions.ndim == 1 and self.regions.dtype == torch.int32
+        shapes = self.centres.ndim == 2 and self.regions.ndim == 1 and self.regions.dtype == np.int32
         if not shapes or (len(self.regions) and not 0 <= self.regions.min() <= self.regions.max() < len(self.centres)):
             raise UsageError(
                 "An index needs centres [c, d] and for each embedding a region from 0 to c - 1, int32; given centres "
@@ -47,18 +47,18 @@ class Index:
         """Whether the gallery is now so large that other centres would make searching faster."""
         return region_count(len(self.regions)) >= OUTGROWN * len(self.centres)
 
-    def extended(self, embeddings: Tensor) -> "Index":
+    def extended(self, embeddings: NDArray[np.float32]) -> "Index":
         """Return the index of embeddings ``[m, d]`` of which it knows the first ones; the centres stay."""
         self.check(embeddings[: len(self.regions)])
-        regions = torch.cat([self.regions, _nearest_centre(embeddings[len(self.regions) :], self.centres)])
+        regions = np.concatenate([self.regions, _nearest_centre(embeddings[len(self.regions) :], self.centres)])
         return _index(embeddings, self.centres, regions)
 
-    def selected(self, embeddings: Tensor, rows: list[int]) -> "Index":
+    def selected(self, embeddings: NDArray[np.float32], rows: list[int]) -> "Index":
         """Return the index of some rows of these embeddings ``[m, d]``; the centres stay."""
         self.check(embeddings)
         return _index(embeddings[rows], self.centres, self.regions[rows])
 
-    def check(self, embeddings: Tensor) -> None:
+    def check(self, embeddings: NDArray[np.float32]) -> None:
         """Raise an error unless this is the index of these embeddings ``[m, d]``."""
         shape = (len(self.regions), self.centres.shape[1])
         if embeddings.shape != shape or digest_of(embeddings, self.centres, self.regions) != self.digest:
@@ -71,7 +71,7 @@ class Index:
 class Lists:
     """The embeddings of each region, ready for searching; queries look through the regions nearest to them."""
 
-    def __init__(self, index: Index, embeddings: Tensor) -> None:
+    def __init__(self, index: Index, embeddings: NDArray[np.float32]) -> None:
         faiss = need_faiss()
         from faiss.contrib.ivf_tools import add_preassigned
 
@@ -80,35 +80,36 @@ class Lists:
         near = faiss.IndexFlatIP(size)
         half = faiss.ScalarQuantizer.QT_fp16  # the scores that count are computed from the embeddings themselves
         self._lists = faiss.IndexIVFScalarQuantizer(near, size, count, half, faiss.METRIC_INNER_PRODUCT, False)
-        near.add(index.centres.numpy())
-        self._lists.train(index.centres.numpy())  # the centres are there: nothing is learnt
+        near.add(index.centres)
+        self._lists.train(index.centres)  # the centres are there: nothing is learnt
         self._lists.nprobe = min(LOOKED_AT, count)
         step = max(1, CHUNK // size)
-        for part, regions in zip(torch.split(embeddings, step), torch.split(index.regions, step), strict=True):
-            add_preassigned(self._lists, normalize(part, dim=1).numpy(), regions.long().numpy())
+        for start in range(0, len(embeddings), step):
+            part = slice(start, start + step)
+            add_preassigned(self._lists, unit_rows(embeddings[part]), index.regions[part].astype(np.int64))
 
     def __len__(self) -> int:
         return int(self._lists.ntotal)
 
-    def near(self, queries: Tensor, count: int) -> Tensor:
+    def near(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Return rows of the embeddings ``[n, count]`` for queries ``[n, d]``, best by cosine first; -1 where no more are found."""
-        _, rows = self._lists.search(normalize(queries.float(), dim=1).cpu().numpy(), count)
-        return torch.from_numpy(rows)
+        rows: NDArray[np.int64] = self._lists.search(unit_rows(queries), count)[1]
+        return rows
 
 
-def make_index(embeddings: Tensor, seed: int = 0) -> Index:
-    """Return an index of embeddings ``[m, d]``, float32 on the CPU."""
+def make_index(embeddings: NDArray[np.float32], seed: int = 0) -> Index:
+    """Return an index of embeddings ``[m, d]``."""
     faiss = need_faiss()
-    if not len(embeddings) or not torch.isfinite(embeddings).all():
+    if not len(embeddings) or not np.isfinite(embeddings).all():
         raise UsageError(
             f"An index needs embeddings that are finite numbers; given {len(embeddings)} embeddings, or some that are not."
         )
     count = region_count(len(embeddings))
-    drawn = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(seed))[: DRAWN * count]
+    drawn = Draws(seed).permutation(len(embeddings))[: DRAWN * count]
     settings = {"niter": ROUNDS, "spherical": True, "seed": seed, "min_points_per_centroid": 1}
     means = faiss.Kmeans(embeddings.shape[1], count, max_points_per_centroid=DRAWN, **settings)
-    means.train(normalize(embeddings[drawn], dim=1).numpy())
-    centres = torch.from_numpy(means.centroids).clone()
+    means.train(unit_rows(embeddings[drawn]))
+    centres = means.centroids.copy()
     return _index(embeddings, centres, _nearest_centre(embeddings, centres))
 
 
@@ -117,12 +118,12 @@ def region_count(embeddings: int) -> int:
     return max(1, min(int(4 * embeddings**0.5), embeddings // DRAWN))
 
 
-def digest_of(*tensors: Tensor) -> str:
-    """Return a digest that is another one for other tensors."""
+def digest_of(*arrays: NDArray[Any]) -> str:
+    """Return a digest that differs for other arrays."""
     digest = sha256()
-    for tensor in tensors:
-        digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy().data)
+    for array in arrays:
+        digest.update(f"{array.dtype} {list(array.shape)}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -135,11 +136,14 @@ def need_faiss() -> Any:
     return faiss
 
 
-def _index(embeddings: Tensor, centres: Tensor, regions: Tensor) -> Index:
+def _index(embeddings: NDArray[np.float32], centres: NDArray[np.float32], regions: NDArray[np.int32]) -> Index:
     return Index(centres=centres, regions=regions, digest=digest_of(embeddings, centres, regions))
 
 
-def _nearest_centre(embeddings: Tensor, centres: Tensor) -> Tensor:
-    """Return the row of the nearest centre for each embedding ``[m]``, int32."""
-    parts = torch.split(embeddings, max(1, CHUNK // len(centres)))
-    return torch.cat([(normalize(part, dim=1) @ centres.T).argmax(1) for part in parts]).int()
+def _nearest_centre(embeddings: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Return the row of the nearest centre for each embedding ``[m]``."""
+    step, rows = max(1, CHUNK // len(centres)), np.empty(len(embeddings), np.int32)
+    for start in range(0, len(embeddings), step):
+        part = slice(start, start + step)
+        rows[part] = (unit_rows(embeddings[part]) @ centres.T).argmax(1)
+    return rows

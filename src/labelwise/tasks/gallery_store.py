@@ -1,7 +1,7 @@
-"""A gallery on disk, in a LanceDB table: larger than memory, changed part by part, searched by metadata, opened without loading.
+"""A gallery on disk, in a LanceDB table: larger than memory, searched by metadata, opened without loading.
 
-Each part is one transaction of the table, so what a build that was stopped has written is a whole gallery. Rows hold what is compared:
-embeddings, or whitened ones, as ``by`` says. Writers take turns; readers see the newest version and wait for none.
+Each block that is added is one transaction, so a build that was stopped leaves a whole gallery. Rows hold what is compared:
+embeddings, or whitened ones, see ``StoredGallery.by``. Writers take turns; readers see the newest version and wait for none.
 """
 
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel
@@ -37,18 +37,18 @@ from labelwise.tasks.gallery_rows import (
 from labelwise.tasks.similarity import By, compared
 
 SUFFIX, TABLE = ".lance", "pictures"
-INDEXED = 50_000  # rows from which on there is an index: fewer are searched as fast without
+INDEXED = 50_000  # rows from which on there is an index; fewer are searched as fast without
 OUTGROWN = 4  # times as many rows as when the index was made: it is made anew
 LOOKED_AT = 64  # regions that a query looks through
 NAMED = 1_024  # files in one condition
-KEPT = timedelta(minutes=10)  # how long versions stay that a reader may still have open
+KEPT = timedelta(minutes=10)  # how long old versions stay for readers that have them open
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Pictures of a gallery that may be most like a query."""
+    """Images of a gallery that may be most like a query."""
 
-    embeddings: Tensor  # what is compared [c, d], float32
+    embeddings: NDArray[np.float32]  # what is compared [c, d]
     files: list[str]
     labels: list[str | None]
 
@@ -61,14 +61,14 @@ class StoredGallery:
         about = table_about(path, table)
         self.by: Kind = about["by"]  # what is compared: embeddings as they are, or whitened
         self.made_by: str = about["made_by"]  # which classifier made it, in words
-        self.probe = torch.tensor(about["probe"])
+        self.probe = np.array(about["probe"], np.float32)
 
     def __len__(self) -> int:
         with in_words(self.path):
             return int(self._table.count_rows())
 
     def __repr__(self) -> str:
-        return f"<StoredGallery: {len(self)} pictures in {self.path}, by {self.by}>"
+        return f"<StoredGallery: {len(self)} images in {self.path}, by {self.by}>"
 
     def check(self, classifier: Classifier, by: By | None = None) -> None:
         """Raise an error where another model made the gallery, or it holds something else than what is to be compared."""
@@ -90,33 +90,32 @@ class StoredGallery:
         """Models that have been tried."""
         return WeakSet()
 
-    def near(self, query: Tensor, count: int, *, where: str | None = None, approximate: bool = True) -> Candidates:
-        """Return the ``count`` pictures nearest to a query ``[d]`` by cosine, best first, among those that a filter lets pass.
+    def near(
+        self, query: NDArray[np.float32], count: int, *, where: str | None = None, approximate: bool = True
+    ) -> Candidates:
+        """Return the ``count`` images nearest to a query ``[d]`` by cosine, best first, among those that pass a filter.
 
-        ``where`` is a condition of SQL on file, label, date and folder. An approximate search goes by the index, if there is one.
+        ``where`` is a condition of SQL on file, label, date and folder. An approximate search uses the index, if there is one.
         """
-        search = self._table.search(query.cpu().numpy(), vector_column_name=VECTORS).distance_type("cosine")
+        search = self._table.search(query, vector_column_name=VECTORS).distance_type("cosine")
         near = search.minimum_nprobes(LOOKED_AT).maximum_nprobes(0)  # in more regions where a filter leaves too few
         search = near if approximate else search.bypass_vector_index()
         search = search.where(where, prefilter=True) if where else search
         with in_words(self.path, where):
             rows = search.limit(count).select([*READ_BACK, "_distance"]).to_arrow()
-        vectors = torch.from_numpy(row_vectors(self.path, rows))
+        vectors = row_vectors(self.path, rows)
         return Candidates(embeddings=vectors, files=rows["file"].to_pylist(), labels=rows["label"].to_pylist())
 
     def add(self, classifier: Classifier, part: Gallery, dates: Sequence[str] = ()) -> int:
-        """Add pictures that are not in it and return how many these were; ``dates`` are ISO dates, one for each or none.
+        """Add the images that are not in it and return how many these are; ``dates`` are ISO dates, one for each or none.
 
-        They are in the gallery once this returns, all of them; before, none is.
+        All of them are added in one transaction.
         """
         if dates and len(dates) != len(part):
-            raise UsageError(f"A date for each picture or none; given {len(dates)} for {len(part)}.")
+            raise UsageError(f"A date for each image or none; given {len(dates)} for {len(part)}.")
         self.check(classifier)
         part.check(classifier)
-        with torch.no_grad():
-            embeddings = (
-                compared(classifier.model, part.embeddings.to(classifier.model.device), self.by)[0].float().cpu()
-            )
+        embeddings = _compared(classifier, part.embeddings, self.by)
         labels: Sequence[str | None] = part.labels or (None,) * len(part)
         dates = dates or ("",) * len(part)
         with self._writing():
@@ -124,11 +123,11 @@ class StoredGallery:
             rows = [i for i, file in enumerate(part.files) if file not in known]
             if rows:
                 files, dated = [part.files[i] for i in rows], [dates[i] for i in rows]
-                self._table.add(table_rows(embeddings[rows].numpy(), files, [labels[i] for i in rows], dated))
+                self._table.add(table_rows(embeddings[rows], files, [labels[i] for i in rows], dated))
         return len(rows)
 
     def known(self, files: Sequence[str]) -> dict[str, int]:
-        """Return those of these names that are in the gallery, each with the checksum of its row, by which ``with_checksum`` finds it."""
+        """Return which of these names are in the gallery, each with the checksum of its row, see ``with_checksum``."""
         if not files:
             return {}
         names = ", ".join(map(quoted, files))
@@ -138,12 +137,12 @@ class StoredGallery:
         return dict(zip(table["file"].to_pylist(), table["crc"].to_pylist(), strict=True))
 
     def with_checksum(self, crc: int) -> list[str]:
-        """Return the names of pictures whose row has this checksum: one, or a few by chance; no other column is read."""
+        """Return the names of images whose row has this checksum: one, or a few by chance; no other column is read."""
         with in_words(self.path):
             return list(self._table.search().where(f"crc = {crc}").select(["file"]).to_arrow()["file"].to_pylist())
 
     def below(self, folder: str | Path) -> set[str]:
-        """Return the names of all pictures in a folder and below."""
+        """Return the names of all images in a folder and below."""
         top = os.path.join(os.path.realpath(folder), "")
         after = top[:-1] + chr(ord(top[-1]) + 1)  # the first text behind all that begin so
         with in_words(self.path):
@@ -151,7 +150,7 @@ class StoredGallery:
             return {name for batch in names.to_batches() for name in batch["file"].to_pylist()}
 
     def remove(self, where: str) -> int:
-        """Remove the pictures for which a condition holds, such as ``"label = 'wren'"``, and return how many these were."""
+        """Remove the images that meet a condition, such as ``"label = 'wren'"``, and return how many these were."""
         with self._writing(where):
             count = int(self._table.count_rows(where))
             if count:
@@ -159,12 +158,12 @@ class StoredGallery:
         return count
 
     def remove_files(self, files: Sequence[str]) -> None:
-        """Remove the pictures of these names."""
+        """Remove the images of these names."""
         for start in range(0, len(files), NAMED):
             self.remove(f"file IN ({', '.join(map(quoted, files[start : start + NAMED]))})")
 
     def tidy(self, at_least: int = INDEXED) -> None:
-        """Join small parts and bring the index up to date; it is made from ``at_least`` rows on, anew where outgrown."""
+        """Join small files and update the index, which is made from ``at_least`` rows on and remade where outgrown."""
         with self._writing():
             self._table.optimize(cleanup_older_than=KEPT)
             rows = len(self)
@@ -189,7 +188,7 @@ class StoredGallery:
         write_atomically(self.path / "indexed", str(rows).encode())
 
     def verify(self) -> int:
-        """Return how many rows were read and are as they were written; one that is not is an error."""
+        """Read all rows and return how many there are; one that was changed is an error."""
         count = 0
         with in_words(self.path):
             for batch in self._table.search().select(list(READ_BACK)).to_batches():
@@ -198,19 +197,19 @@ class StoredGallery:
 
     @contextmanager
     def _writing(self, where: str | None = None) -> Iterator[None]:
-        """While open, no other process writes to the gallery, and this one sees what others wrote."""
+        """Keep other processes from writing to the gallery, and see what they wrote."""
         with turn(self.path / ".lock"), in_words(self.path, where):
             self._table.checkout_latest()
             yield
 
 
 def is_stored(path: str | Path) -> bool:
-    """Return whether a gallery of this name lies in a table on disk."""
+    """Return whether a gallery of this name is a table on disk."""
     return Path(path).suffix == SUFFIX
 
 
 def open_gallery(path: str | Path) -> StoredGallery:
-    """Return the gallery that ``create_gallery`` began; nothing of it is loaded."""
+    """Return the gallery that ``create_gallery`` made; nothing of it is loaded."""
     path, lancedb = Path(path), need_lancedb()
     if not (path / f"{TABLE}{SUFFIX}").is_dir():
         raise StoreError(
@@ -221,7 +220,7 @@ def open_gallery(path: str | Path) -> StoredGallery:
 
 
 def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarity") -> StoredGallery:
-    """Return the gallery of this name, new and empty where there is none; one that this classifier cannot search is an error."""
+    """Return the gallery of this name, a new one where there is none; one of another model is an error."""
     path, lancedb = Path(path), need_lancedb()
     if not is_stored(path):
         raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
@@ -246,8 +245,14 @@ def need_lancedb() -> Any:
     return lancedb
 
 
-def _probe(classifier: Classifier, by: Kind) -> Tensor:
-    """Return what fixed pictures of noise become where they are compared ``[p, d]``."""
+def _probe(classifier: Classifier, by: Kind) -> NDArray[np.float32]:
+    """Return the embeddings of fixed images of noise as they are compared ``[p, d]``."""
+    return _compared(classifier, probe_embeddings(classifier), by)
+
+
+def _compared(classifier: Classifier, embeddings: NDArray[np.float32], by: Kind) -> NDArray[np.float32]:
+    """Return embeddings as they are compared ``[n, d]``."""
+    import torch  # a model of torch takes its tensors
+
     with torch.no_grad():
-        probe = probe_embeddings(classifier).to(classifier.model.device)
-        return compared(classifier.model, probe, by)[0].float().cpu()
+        return np.asarray(compared(classifier.model, torch.from_numpy(embeddings), by)[0]).astype(np.float32)
