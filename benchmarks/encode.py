@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import as_float
-from labelwise.encoders import runtime
-from labelwise.encoders.folding import folded
+from labelwise.train.networks import runtime
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.folding import folded
 from labelwise.train.networks.image_encoder import ImageEncoder
 
 

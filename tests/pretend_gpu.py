@@ -145,9 +145,9 @@ class _Generator(torch._C.Generator):
 @contextmanager
 def pretend_gpu() -> Iterator[None]:
     """While open, PyTorch seems to have a GPU; steps of training, and iterations of transport, are taken as they stand."""
-    from labelwise.encoders import runtime
     from labelwise.methods.zero_label import sinkhorn
     from labelwise.train import loop
+    from labelwise.train.networks import runtime
 
     make, take = torch.tensor, torch.as_tensor
     generators = (_Generator(),)

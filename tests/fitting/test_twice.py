@@ -43,7 +43,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     monkeypatch.setattr("labelwise.images.split.lookalikes.F.interpolate", interpolate)
     monkeypatch.setattr("labelwise.train.networks.efficientnet.is_installed", lambda: True)
     monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", Counted)
-    monkeypatch.setattr("labelwise.encoders.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
+    monkeypatch.setattr("labelwise.train.networks.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
     return done
 
 

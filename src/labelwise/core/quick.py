@@ -24,7 +24,7 @@ from labelwise.core.calibration import Calibration
 from labelwise.core.description import ABOUT
 from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.scores import Scores
-from labelwise.encoders.onnx_file import session
+from labelwise.encoders.runtime import session
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
 from labelwise.support.cache import QUICK, Cache, digest, is_on
@@ -126,8 +126,8 @@ def _opened(folder: Path) -> QuickClassifier | None:
 
 def keep_quick(classifier: "Classifier", about: bytes) -> None:
     """Keep in the user's cache what the classifier of this description needs to answer without torch, where it can."""
-    from labelwise.encoders.runtime import graph_file
     from labelwise.methods.discriminant.method import DiscriminantModel
+    from labelwise.train.networks.runtime import graph_file
 
     model = classifier.model
     if not is_on() or find_spec("onnxruntime") is None or type(model) is not DiscriminantModel:

@@ -1,20 +1,22 @@
-"""What was computed of pictures, kept for all later commands of a user: features by encoder, and which pixels a file holds.
+"""What was computed of images, kept for later commands of a user: features by encoder, and the digest of each file.
 
-One SQLite file in the user's cache folder (``LABELWISE_CACHE``; "off" is none) holds features and hashes, never a pixel or a path. Several processes may
-use it at once. It is a help and nothing more: entries whose checksum differs are told and computed again, a damaged
-file is told and begun anew, and where it cannot be written (a full or read-only disk) that is told and all else goes on.
+One SQLite file in the user's cache folder (``LABELWISE_CACHE``; "off" is none), which several processes may use at once. It holds
+no pixel and no path. It only saves time: a damaged file is recreated with a warning, and where it cannot be written (a full or
+read-only disk) one warning says so and everything else goes on.
 """
 
+import atexit
 import os
 import sqlite3
 import sys
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from threading import RLock
+from typing import TypeVar
 from warnings import warn
 
 import numpy as np
@@ -23,27 +25,28 @@ import numpy.typing as npt
 from labelwise.support.errors import LabelwiseWarning
 
 VARIABLE, OFF = "LABELWISE_CACHE", "off"
-FILE = "features.sqlite"
+FILE = "cache.sqlite"
 LIMIT = 2048  # megabytes, unless LABELWISE_CACHE_MB says otherwise
 DAY = 86_400  # seconds; the time of last use is kept to the day
-ASKED = 500  # entries asked for in one query
+KEYS_PER_QUERY = 500
 WAIT = 30.0  # seconds that one process waits for another that writes
 TRIES = 5
-TABLES = (
-    "CREATE TABLE IF NOT EXISTS encoders (key BLOB PRIMARY KEY, name TEXT) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS entries (owner BLOB, key BLOB, content BLOB, checksum INTEGER, used INTEGER,"
-    " PRIMARY KEY (owner, key)) WITHOUT ROWID",
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS names (space BLOB PRIMARY KEY, name TEXT)",
+    "CREATE TABLE IF NOT EXISTS entries (space BLOB, key BLOB, value BLOB, used INTEGER, PRIMARY KEY (space, key))",
     "CREATE INDEX IF NOT EXISTS age ON entries (used)",
 )
-PICTURES = b"pictures"  # the owner of entries that say which pixels a file holds
-LOOKS = b"looks"  # the owner of fingerprints by which pictures look alike
-QUICK = b"quick"  # the owner of graphs of encoders, and of what says whose they are
+DIGESTS = b"digests"  # by the stamp of a file, the digest of its content
+PICTURES = b"pictures"  # entries that say which pixels a file holds
+LOOKS = b"looks"  # fingerprints by which images look alike
+QUICK = b"quick"  # graphs of encoders, and what says whose they are
 
 Array = npt.NDArray[np.generic]
+T = TypeVar("T")
 
 
 def user_folder() -> Path:
-    """Return where this user's caches lie: ``LABELWISE_CACHE``, or the folder that the system has for them."""
+    """Return the folder of this user's caches: ``LABELWISE_CACHE``, or the one that the system has for them."""
     named = os.environ.get(VARIABLE, "")
     if named and named != OFF:
         return Path(named)
@@ -53,12 +56,12 @@ def user_folder() -> Path:
 
 
 def is_on() -> bool:
-    """Return whether features are kept: unless ``LABELWISE_CACHE`` is off."""
+    """Return whether the cache is used: unless ``LABELWISE_CACHE`` is off."""
     return os.environ.get(VARIABLE) != OFF
 
 
 def turn_off() -> None:
-    """Keep and use no features in this process and those it starts."""
+    """Use no cache in this process and those it starts."""
     os.environ[VARIABLE] = OFF
 
 
@@ -84,131 +87,182 @@ class Contents:
     file: Path
     megabytes: float  # on disk
     limit: float  # megabytes
-    encoders: Mapping[str, int]  # pictures encoded by each
-    pictures: int  # entries that say which pixels a file holds
+    encoders: Mapping[str, int]  # images encoded by each
+    pictures: int  # files whose digest is known
 
 
 class Cache:
-    """Entries of bytes by owner and key; see the top of this file."""
+    """Entries of bytes by space (such as an encoder) and key (such as an image's digest)."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.file = (folder or user_folder()) / FILE
         self.limit = float(os.environ.get("LABELWISE_CACHE_MB") or LIMIT)
 
-    def read(self, owner: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the content of those keys that are known."""
+    def read(self, space: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the values of those keys that are known."""
         if not is_on() or not self.file.exists():
             return {}
-        known: dict[bytes, bytes] = {}
 
-        def ask(db: sqlite3.Connection) -> None:
-            wrong, old, now = [], [], int(time.time())
+        def ask(db: sqlite3.Connection) -> dict[bytes, bytes]:
+            known: dict[bytes, bytes] = {}
+            old, now = [], int(time.time())
             every = list(dict.fromkeys(keys))
-            for some in (every[start : start + ASKED] for start in range(0, len(every), ASKED)):
+            for some in (every[start : start + KEYS_PER_QUERY] for start in range(0, len(every), KEYS_PER_QUERY)):
                 marks = ",".join("?" * len(some))
-                query = f"SELECT key, content, checksum, used FROM entries WHERE owner = ? AND key IN ({marks})"
-                for key, content, checksum, used in db.execute(query, (owner, *some)):
-                    if checksum != zlib.crc32(owner + key + content):
-                        wrong.append((owner, key))
-                        continue
-                    known[key] = content
+                query = f"SELECT key, value, used FROM entries WHERE space = ? AND key IN ({marks})"
+                for key, value, used in db.execute(query, (space, *some)):
+                    known[key] = bytes(value)
                     if used < now - DAY:
-                        old.append((now, owner, key))
-            if wrong:
-                warn(
-                    f"{len(wrong)} entries of {self.file} are damaged; they are computed again.",
-                    LabelwiseWarning,
-                    stacklevel=2,
-                )
-                db.executemany("DELETE FROM entries WHERE owner = ? AND key = ?", wrong)
+                        old.append((now, space, key))
             if old:
-                db.executemany("UPDATE entries SET used = ? WHERE owner = ? AND key = ?", old)
+                db.executemany("UPDATE entries SET used = ? WHERE space = ? AND key = ?", old)
+            return known
 
-        self._do(ask)
-        return known
+        return self._do(ask) or {}
 
-    def holds(self, owner: bytes, key: bytes) -> bool:
-        """Return whether something that is not empty is kept under a key, without reading it: whether it is whole shows when it is read."""
-        sizes: list[tuple[int]] = []
-        query = "SELECT length(content) FROM entries WHERE owner = ? AND key = ?"
-        if is_on() and self.file.exists():
-            self._do(lambda db: sizes.extend(db.execute(query, (owner, key))))
-        return any(size for (size,) in sizes)
+    def holds(self, space: bytes, key: bytes) -> bool:
+        """Return whether something that is not empty is kept under a key, without reading it."""
+        query = "SELECT length(value) FROM entries WHERE space = ? AND key = ?"
+        if not is_on() or not self.file.exists():
+            return False
+        return any(size for (size,) in self._do(lambda db: list(db.execute(query, (space, key)))) or ())
 
-    def write(self, owner: bytes, entries: Mapping[bytes, bytes], name: str = "") -> None:
-        """Keep these entries, and what the owner is called; where they are too many, those used longest ago go."""
+    def write(self, space: bytes, entries: Mapping[bytes, bytes], name: str = "") -> None:
+        """Keep these entries, and what the space is called; where all are too many, those used longest ago go."""
         if not is_on() or not entries:
             return
         now = int(time.time())
-        rows = [(owner, key, content, zlib.crc32(owner + key + content), now) for key, content in entries.items()]
 
         def put(db: sqlite3.Connection) -> None:
             if name:
-                db.execute("INSERT OR REPLACE INTO encoders VALUES (?, ?)", (owner, name))
-            db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+                db.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (space, name))
+            rows = ((space, key, value, now) for key, value in entries.items())
+            db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", rows)
             page, pages, free = (
                 db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_size", "page_count", "freelist_count")
             )
             if (pages - free) * page > self.limit * 1e6:
                 count = db.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
-                oldest = "SELECT owner, key FROM entries ORDER BY used LIMIT ?"
-                db.execute(f"DELETE FROM entries WHERE (owner, key) IN ({oldest})", (max(1, count // 5),))
+                oldest = "SELECT rowid FROM entries ORDER BY used LIMIT ?"
+                db.execute(f"DELETE FROM entries WHERE rowid IN ({oldest})", (max(1, count // 5),))
 
         self._do(put)
 
     def contents(self) -> Contents:
         """Return what there is."""
         encoders: dict[str, int] = {}
-        pictures = [0]
+        files = [0]
 
         def count(db: sqlite3.Connection) -> None:
-            names = dict(db.execute("SELECT key, name FROM encoders"))
-            for owner, number in db.execute("SELECT owner, COUNT(*) FROM entries GROUP BY owner"):
-                if owner == PICTURES:
-                    pictures[0] = number
-                elif owner not in (LOOKS, QUICK):
-                    encoders[f"{names.get(owner, 'unknown')} {owner.hex()[:8]}"] = number
+            names = dict(db.execute("SELECT space, name FROM names"))
+            for space, number in db.execute("SELECT space, COUNT(*) FROM entries GROUP BY space"):
+                if space in (DIGESTS, PICTURES):
+                    files[0] += number
+                elif space not in (LOOKS, QUICK):
+                    encoders[f"{names.get(space, 'unknown')} {space.hex()[:8]}"] = number
 
         if self.file.exists():
             self._do(count)
         size = sum(each.stat().st_size for each in self._files() if each.exists())
-        return Contents(self.file, size / 1e6, self.limit, encoders, pictures[0])
+        return Contents(self.file, size / 1e6, self.limit, encoders, files[0])
+
+    def check(self) -> None:
+        """Recreate the file if it is damaged; to be asked where an entry cannot be what was written."""
+
+        def ask(db: sqlite3.Connection) -> None:
+            result = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if result != "ok":
+                raise sqlite3.DatabaseError(result)
+
+        if is_on() and self.file.exists():
+            self._do(ask)
 
     def clear(self) -> None:
         """Remove everything."""
+        _CONNECTION.close()
         for each in self._files():
             each.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
         return [self.file.with_name(FILE + end) for end in ("", "-wal", "-shm")]
 
-    def _do(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Do something in one transaction; a damaged file is begun anew, and what cannot be done is told."""
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Return what work makes in one transaction; None where it cannot be done, which a warning says once."""
         try:
             for attempt in range(TRIES):
                 try:
-                    with self._open() as db:
-                        return work(db)
-                except (
-                    sqlite3.OperationalError
-                ) as error:  # a file that two processes make at once is locked for a moment
+                    return _CONNECTION.do(self.file, work)
+                except sqlite3.OperationalError as error:  # two processes that create it lock it for a moment
+                    _CONNECTION.close()
                     if "locked" not in str(error) or attempt == TRIES - 1:
                         raise
                     time.sleep(0.1 * (attempt + 1))
                 except sqlite3.DatabaseError as error:
-                    warn(f"{self.file} is damaged ({error}); it is begun anew.", LabelwiseWarning, stacklevel=2)
+                    warn(f"{self.file} is damaged ({error}); it is recreated.", LabelwiseWarning, stacklevel=3)
                     self.clear()
         except (OSError, sqlite3.Error) as error:
-            words = f"Features cannot be kept in {self.file} ({error}), so later commands encode again."
-            warn(f"{words} Set {VARIABLE} to another folder, or to off.", LabelwiseWarning, stacklevel=2)
+            if self.file not in _CONNECTION.failed:
+                _CONNECTION.failed.add(self.file)
+                words = f"Features cannot be kept in {self.file} ({error}), so later commands encode again."
+                warn(f"{words} Set {VARIABLE} to another folder, or to off.", LabelwiseWarning, stacklevel=3)
+        return None
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.file, timeout=WAIT)) as db:
+
+class _Connection:
+    """The one open file of this process; a fork opens its own, and so does whoever finds another file in its place."""
+
+    def __init__(self) -> None:
+        self.failed: set[Path] = set()
+        self._lock = RLock()
+        self._open: tuple[tuple[int, str, int, int], sqlite3.Connection] | None = None
+
+    def do(self, file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what work makes of the file in one transaction."""
+        with self._lock:
+            if self._open is None or self._open[0] != _identity(file):
+                self.close()
+                db = self._opened(file)
+                self._open = _identity(file), db
+            db = self._open[1]
+            with db:
+                return work(db)
+
+    def close(self) -> None:
+        """Close it; that of a parent process is left alone."""
+        with self._lock:
+            if self._open is not None:
+                if self._open[0][0] == os.getpid():
+                    with suppress(sqlite3.Error):
+                        self._open[1].close()
+                else:
+                    _INHERITED.append(self._open[1])
+            self._open = None
+
+    def _opened(self, file: Path) -> sqlite3.Connection:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        db = sqlite3.connect(file, timeout=WAIT, check_same_thread=False)
+        try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
-            for table in TABLES:
-                db.execute(table)
-            with db:
-                yield db
+            for statement in SCHEMA:
+                db.execute(statement)
+            db.commit()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _identity(file: Path) -> tuple[int, str, int, int]:
+    """Return this process and the file that lies at a path now."""
+    try:
+        about = os.stat(file)
+    except OSError:
+        return os.getpid(), str(file), 0, 0
+    return os.getpid(), str(file), about.st_dev, about.st_ino
+
+
+_INHERITED: list[sqlite3.Connection] = []  # to close one that a parent process uses would disturb it
+_CONNECTION = _Connection()
+atexit.register(_CONNECTION.close)

@@ -23,6 +23,7 @@ class Plugin(Protocol):
     ]  # by name: the method that one stands behind in lists, and where it is, "module:Class"
     BACKBONES: Mapping[str, str]  # where each is, likewise
     ON_FEATURES: Sequence[str]  # the backbones that take features or waveforms, not images
+    ENCODERS: Mapping[str, str]  # where each is: a function of shape and view, see ``open_encoder``
 
     def names(self) -> Iterable[str]:
         """Return the names of the data sets that ``load`` knows."""

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from labelwise.core.model import as_float
-from labelwise.encoders.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.images.streams import by_shares, stream_of
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on
@@ -19,6 +18,7 @@ from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.progress import shown
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.kept import Kept, cached_features
+from labelwise.train.networks.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.train.networks.spread import spread
 from labelwise.train.networks.weights import Normalisation, load_weights
 

@@ -1,65 +1,55 @@
-"""An ONNX file written by hand: a few kinds of protobuf messages, so that neither an exporter nor the package onnx is needed.
+"""An ONNX file written by hand: a few kinds of protobuf messages, so that neither an exporter nor the package onnx is needed."""
 
-torch's exporter takes 15 s and two more packages for what is written here in milliseconds.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-IR_VERSION, OPSET = 8, 17
-FLOAT = 1  # the kind of all numbers, as ONNX counts kinds
-INT, INTS, DECIMAL = 2, 7, 1  # kinds of attributes
+IR_VERSION, OPSET = 8, 18
+KINDS: Final = {"f": 1, "u": 2, "i": 7}  # of numbers, as ONNX counts them: float32, bytes, int64
+STORED: Final = {"f": np.float32, "u": np.uint8, "i": np.int64}
+INT, INTS, FLOAT, STRING = 2, 7, 1, 3  # kinds of attributes
 
-Attribute = int | float | Sequence[int]
-Array = npt.NDArray[np.float32]
+Attribute = int | float | str | Sequence[int]
+Array = npt.NDArray[Any]
 
 
 @dataclass
 class Graph:
-    """Operations on ``images [n, *shape]`` that give ``features [n, width]``, in the order they are added."""
+    """Operations on ``images [n, *shape]``, in the order they are added."""
 
     shape: tuple[int, ...]  # of one image
-    width: int
+    outputs: Mapping[str, tuple[int, ...]]  # the shape of each for one image
+    bytes_in: bool = False
     nodes: list[bytes] = field(default_factory=list)
     tensors: list[bytes] = field(default_factory=list)
 
     def add(
         self, kind: str, inputs: Iterable[str], output: str, attributes: Mapping[str, Attribute] | None = None
-    ) -> None:
-        """Add an operation of this kind from named tensors to one."""
+    ) -> str:
+        """Add an operation of this kind from named tensors to one, and return its name."""
         parts = [_text(1, name) for name in inputs] + [_text(2, output), _text(4, kind)]
         parts += [_bytes(5, _attribute(name, value)) for name, value in (attributes or {}).items()]
         self.nodes.append(b"".join(parts))
+        return output
 
     def constant(self, name: str, values: Array) -> str:
         """Add a tensor of fixed numbers and return its name."""
         dims = b"".join(_number(1, size) for size in values.shape)
-        content = np.ascontiguousarray(values, np.float32).tobytes()
-        self.tensors.append(dims + _number(2, FLOAT) + _text(8, name) + _bytes(9, content))
+        content = np.ascontiguousarray(values, STORED[values.dtype.kind]).tobytes()
+        self.tensors.append(dims + _number(2, KINDS[values.dtype.kind]) + _text(8, name) + _bytes(9, content))
         return name
 
     def file(self) -> bytes:
         """Return the content of the file."""
         graph = b"".join(_bytes(1, node) for node in self.nodes) + _text(2, "encoder")
         graph += b"".join(_bytes(5, tensor) for tensor in self.tensors)
-        graph += _bytes(11, _value("images", self.shape)) + _bytes(12, _value("features", (self.width,)))
+        graph += _bytes(11, _value("images", KINDS["u" if self.bytes_in else "f"], self.shape))
+        graph += b"".join(_bytes(12, _value(name, KINDS["f"], shape)) for name, shape in self.outputs.items())
         opset = _bytes(8, _number(2, OPSET))
         return _number(1, IR_VERSION) + _text(2, "labelwise") + _bytes(7, graph) + opset
-
-
-def session(content: bytes, threads: int) -> Callable[[Array], Array]:
-    """Return what a file does to ``images [n, *shape]``, as ONNX Runtime runs it with so many threads."""
-    runtime: Any = import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = threads
-    run = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run
-    return lambda images: run(None, {"images": images})[0]
 
 
 def _varint(value: int) -> bytes:
@@ -88,12 +78,14 @@ def _attribute(name: str, value: Attribute) -> bytes:
     if isinstance(value, int):
         return head + _number(3, value) + _number(20, INT)
     if isinstance(value, float):
-        return head + _varint(2 << 3 | 5) + np.float32(value).tobytes() + _number(20, DECIMAL)
+        return head + _varint(2 << 3 | 5) + np.float32(value).tobytes() + _number(20, FLOAT)
+    if isinstance(value, str):
+        return head + _text(4, value) + _number(20, STRING)
     return head + b"".join(_number(8, each) for each in value) + _number(20, INTS)
 
 
-def _value(name: str, shape: Sequence[int]) -> bytes:
-    """Return the description of floats ``[n, *shape]``."""
+def _value(name: str, kind: int, shape: Sequence[int]) -> bytes:
+    """Return the description of numbers ``[n, *shape]``."""
     sizes = b"".join(_bytes(1, _number(1, size)) for size in shape)
-    tensor = _number(1, FLOAT) + _bytes(2, _bytes(1, _text(2, "n")) + sizes)
+    tensor = _number(1, kind) + _bytes(2, _bytes(1, _text(2, "n")) + sizes)
     return _text(1, name) + _bytes(2, _bytes(1, tensor))

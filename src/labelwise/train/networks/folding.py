@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from labelwise.encoders.onnx_file import Array, Attribute, Graph
+from labelwise.encoders.graph import Array, Attribute, Graph
 from labelwise.support.errors import UnsupportedError
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.efficientnet import SameConvolution
@@ -80,7 +80,7 @@ def onnx_file(module: fx.GraphModule, images: Tensor) -> bytes:
             return result
 
     width = Shapes(module).run(images).shape[1]
-    graph = Graph(tuple(images.shape[1:]), width)
+    graph = Graph(tuple(images.shape[1:]), {"features": (width,)})
     parts = dict(module.named_modules())
     for node in module.graph.nodes:
         _write(graph, node, parts, shapes)

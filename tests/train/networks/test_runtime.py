@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.encoders import runtime
-from labelwise.encoders.folding import folded, onnx_file
 from labelwise.images.streams import on_device
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
+from labelwise.train.networks import runtime
 from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.networks.folding import folded, onnx_file
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.networks import ConvNet
 

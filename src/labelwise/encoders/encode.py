@@ -1,0 +1,142 @@
+"""The only place that calls an encoder outside training.
+
+An image is read, decoded and encoded by one thread, several of them side by side. So its features depend on nothing but the image,
+and they are the same to the bit whether they are computed alone, among others, or read from the cache.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import PIL
+
+from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.features import Features
+from labelwise.images.decode.decoding import QUIET
+from labelwise.images.images import Images, Unreadable
+from labelwise.images.skipped import Skipped
+from labelwise.support.cache import Cache, digest, is_on
+from labelwise.support.interruption import stoppable
+from labelwise.support.progress import shown
+
+FORM: Final = 1  # of features in the cache; another one where images are decoded in another way
+FLUSH: Final = 256  # images whose features go to the cache at a time
+AHEAD: Final = 4096  # pieces of work that are handed to threads at a time
+
+Row = npt.NDArray[np.float32]
+Result = Row | Unreadable
+
+
+def encode(
+    encoder: Encoder, images: Images, *, cache: bool = True, workers: int | None = None, progress: bool = True
+) -> Features:
+    """Return the features of images, those that cannot be read left out.
+
+    Args:
+        encoder: what makes the features.
+        images: any source of images, or of precomputed feature rows, which are returned as they are.
+        cache: take features from the user's cache where it has them, and keep the others there.
+        workers: threads; None is one for each core.
+        progress: show a bar where a person looks at standard error.
+    """
+    digests, ids = images.digests(), images.ids
+    first: dict[bytes, int] = {}
+    for row, key in enumerate(digests):
+        first.setdefault(key, row)
+    store = _Store(encoder, on=cache and is_on() and not isinstance(encoder, Precomputed))
+    known: dict[bytes, Result] = {**store.read(list(first))}
+    missing = [row for key, row in first.items() if key not in known]
+    results = _encoded(encoder, images, missing, workers)
+    try:
+        for row, result in shown(results, len(missing), "Encoding images") if progress else results:
+            known[digests[row]] = result
+            if not isinstance(result, Unreadable):
+                store.add(digests[row], result)
+    finally:  # what was encoded before an interruption is not lost
+        store.flush()
+    good = {key: one for key, one in known.items() if not isinstance(one, Unreadable)}
+    rows = [row for row, key in enumerate(digests) if key in good]
+    values = np.empty((len(rows), encoder.width), np.float32)
+    for place, row in enumerate(rows):
+        values[place] = good[digests[row]]
+    faults = ((ids[row], known[key]) for row, key in enumerate(digests))
+    return Features(
+        values=values,
+        rows=np.array(rows, np.int64),
+        ids=[ids[row] for row in rows],
+        digests=[digests[row] for row in rows],
+        encoder_id=encoder.id,
+        skipped=tuple(Skipped(file=name, reason=one.reason) for name, one in faults if isinstance(one, Unreadable)),
+    )
+
+
+def _encoded(
+    encoder: Encoder, images: Images, rows: Sequence[int], workers: int | None
+) -> Iterator[tuple[int, Result]]:
+    """Yield rows and what is made of each, in order."""
+    size = getattr(encoder, "batch", 1)
+    pieces = [rows[start : start + size] for start in range(0, len(rows), size)]
+    work, threads = partial(_piece, encoder, images), min(workers or _cores(), len(pieces))
+    with QUIET:
+        if threads < 2:
+            for piece in pieces:
+                yield from work(piece)
+            return
+        with stoppable(ThreadPoolExecutor(threads)) as pool:
+            for start in range(0, len(pieces), AHEAD):
+                for results in pool.map(work, pieces[start : start + AHEAD]):
+                    yield from results
+
+
+def _piece(encoder: Encoder, images: Images, rows: Sequence[int]) -> list[tuple[int, Result]]:
+    """Return rows and what is made of each: of one image, unless the encoder takes more at a time."""
+    read = images.read(rows, encoder.shape, encoder.fit)
+    results: dict[int, Result] = {row: one for row, one in zip(rows, read, strict=True) if isinstance(one, Unreadable)}
+    good = [(row, one) for row, one in zip(rows, read, strict=True) if not isinstance(one, Unreadable)]
+    if good:
+        features = encoder(np.stack([one for _, one in good]))
+        results |= {row: each for (row, _), each in zip(good, features, strict=True)}
+    return [(row, results[row]) for row in rows]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Store:
+    """Features of one encoder in the user's cache."""
+
+    def __init__(self, encoder: Encoder, *, on: bool) -> None:
+        form = (FORM, encoder.id, encoder.runtime, encoder.shape, encoder.fit, PIL.__version__)
+        self._space, self._name, self._width, self._on = digest(repr(form).encode()), encoder.name, encoder.width, on
+        self._cache = Cache()
+        self._fresh: dict[bytes, bytes] = {}
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return features by digest; entries that cannot be features are left out, and the file is checked."""
+        if not self._on:
+            return {}
+        rows = {
+            key: np.frombuffer(value, np.float32) if len(value) == 4 * self._width else None
+            for key, value in self._cache.read(self._space, keys).items()
+        }
+        good = {key: row for key, row in rows.items() if row is not None and np.isfinite(row).all()}
+        if len(good) < len(rows):
+            self._cache.check()
+        return good
+
+    def add(self, key: bytes, row: Row) -> None:
+        """Keep the features of an image, some images at a time."""
+        if self._on:
+            self._fresh[key] = row.tobytes()
+            if len(self._fresh) >= FLUSH:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        fresh, self._fresh = self._fresh, {}
+        self._cache.write(self._space, fresh, self._name)

@@ -1,0 +1,190 @@
+"""Any ONNX file with a card beside it is an encoder.
+
+The card is a small JSON file of the same name (``birds.onnx`` and ``birds.json``) with the fields of ``Card``.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+
+from labelwise.encoders.encoder import Array, Features
+from labelwise.encoders.runtime import open_session, runtime_name
+from labelwise.images.view import Fit, View
+from labelwise.support.cache import digest
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.limits import check_size
+from labelwise.support.regular import open_regular
+from labelwise.support.settings import from_plain, to_plain
+
+MOST_BYTES: Final = 2**31 - 1  # of a protobuf message
+MOST_CARD: Final = 2**20
+LARGEST: Final = 2**28  # numbers of one image
+ELSEWHERE: Final = b"\x0a\x08location\x12"  # how an ONNX file begins to name another file that holds its weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What an ONNX file takes and gives."""
+
+    name: str
+    shape: tuple[int, ...]  # (c, h, w): bytes of an image; (a,): float32, a sound or features
+    input: str = "images"
+    output: str = "features"  # [n, d]
+    maps: str | None = None  # the output [n, d, h, w] of which the features are the mean, for heat maps
+    mean: tuple[float, ...] | None = None  # of each channel in [0, 1]; None where the graph takes bytes
+    std: tuple[float, ...] | None = None
+    fit: Fit = "cut"
+    crop: float | None = None  # of the centre, as in ``View``
+    mirror: bool = False  # features are averaged over an image and its mirror image
+    licence: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.shape) not in (1, 3) or min(self.shape) < 1 or prod(self.shape) > LARGEST:
+            raise UsageError(f"The shape of an encoder's input is (c, h, w) or (a,); given {self.shape}.")
+        if (self.mean is None) != (self.std is None) or (self.std is not None and 0 in self.std):
+            raise UsageError("A card has both mean and std, none of it 0, or neither.")
+        self.view.check(self.shape)
+
+    @property
+    def view(self) -> View:
+        """How an image of the shape is seen."""
+        return View(crop=self.crop, fit=self.fit, mirror=self.mirror)
+
+
+class OnnxEncoder:
+    """Runs an ONNX file by ONNX Runtime: one image per run, on the thread that asks.
+
+    So features of an image depend on nothing but the image, and threads that encode different images do not wait for each other.
+    The file is read on first use.
+    """
+
+    def __init__(self, card: Card, id: str, read: Callable[[], bytes], width: int | None = None) -> None:
+        self.card, self.id, self._read, self._width = card, id, read, width
+        self.name, self.shape, self.fit = card.name, card.shape, card.fit
+        self.window = (slice(None), slice(None)) if len(card.shape) == 1 else card.view.window(*card.shape[1:])
+        self._session: Any = None
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OnnxEncoder, (self.card, self.id, self._read, self._width)
+
+    @property
+    def runtime(self) -> str:
+        """The library and version that runs it."""
+        return runtime_name()
+
+    @property
+    def width(self) -> int:
+        """The number of features of an image."""
+        if self._width is None:
+            kind = np.uint8 if len(self.shape) == 3 else np.float32
+            self._width = self._run(np.zeros((1, *self.shape), kind), self.card.output).shape[-1]
+        return self._width
+
+    @property
+    def content(self) -> bytes:
+        """The ONNX file."""
+        return self._read()
+
+    def __call__(self, images: Array) -> Features:
+        """Return the features ``[n, d]`` of images ``[n, *shape]``."""
+        rows = [self._seen(image, self.card.output) for image in self._checked(images)]
+        return np.concatenate(rows) if rows else np.empty((0, self.width), np.float32)
+
+    def maps(self, images: Array) -> Features:
+        """Return the feature maps ``[n, d, h, w]`` of images ``[n, *shape]``, those of mirror images turned back."""
+        if self.card.maps is None:
+            raise UsageError(f"{self.name} has no feature maps.")
+        return np.concatenate([self._seen(image, self.card.maps) for image in self._checked(images)])
+
+    def _checked(self, images: Array) -> Array:
+        kind = np.uint8 if len(self.shape) == 3 else np.float32
+        if tuple(images.shape[1:]) != self.shape or images.dtype != kind:
+            raise UsageError(
+                f"{self.name} takes {np.dtype(kind)} [n, {str(self.shape)[1:-1].strip(',')}]; given {images.dtype} {list(images.shape)}."
+            )
+        return images[(..., *self.window)] if len(self.shape) == 3 else images
+
+    def _seen(self, image: Array, output: str) -> Features:
+        result = self._run(image[None], output)
+        if not self.card.mirror:
+            return result
+        other = self._run(image[None, ..., ::-1], output)
+        mean: Features = (result + (other if other.ndim == 2 else other[..., ::-1])) * np.float32(0.5)
+        return mean
+
+    def _run(self, x: Array, output: str) -> Features:
+        if self.card.mean is not None:
+            mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
+            x = (x.astype(np.float32) / np.float32(255) - mean) / std
+        result: Features = self._opened().run([output], {self.card.input: np.ascontiguousarray(x)})[0]
+        return result
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                content = self._read()
+                if ELSEWHERE in content:
+                    raise StoreError(f"{self.name} keeps its weights in another file. Save it as one ONNX file.")
+                try:
+                    self._session = open_session(content)
+                    self._check_names()
+                except LabelwiseError:
+                    raise
+                except Exception as error:  # ONNX Runtime has no class of errors of its own
+                    raise StoreError(f"ONNX Runtime cannot open {self.name}: {error}") from error
+        return self._session
+
+    def _check_names(self) -> None:
+        inputs = [each.name for each in self._session.get_inputs()]
+        outputs = [each.name for each in self._session.get_outputs()]
+        if inputs != [self.card.input] or not {self.card.output, self.card.maps or self.card.output} <= set(outputs):
+            raise StoreError(
+                f"The card of {self.name} names {self.card.input} and {self.card.output}, and the file has the inputs "
+                f"{', '.join(inputs)} and the outputs {', '.join(outputs)}."
+            )
+
+
+def open_onnx(path: str | Path) -> OnnxEncoder:
+    """Return the encoder of an ONNX file with a card beside it."""
+    path = Path(path)
+    try:
+        with open_regular(path.with_suffix(".json"), MOST_CARD) as file:
+            plain = json.load(file)
+        if not isinstance(plain, dict):
+            raise ValueError("a card is a table")
+        card = from_plain(Card, plain)
+        content = read_file(path)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f'There is no "{error.filename}": an encoder is an .onnx file with a card, a .json file.'
+        ) from None
+    except (OSError, ValueError, RecursionError, TypeError, UsageError) as error:
+        raise StoreError(f'The encoder "{path}" cannot be read: {error}') from None
+    return OnnxEncoder(card, onnx_id(card, content), partial(read_file, path))
+
+
+def onnx_id(card: Card, content: bytes) -> str:
+    """Return what is the same for encoders that make the same features."""
+    plain = to_plain(replace(card, name="", licence="", source="", maps=None))
+    return digest(json.dumps(plain, sort_keys=True).encode(), content).hex()
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of an ONNX file."""
+    with open_regular(path, MOST_BYTES) as file:
+        check_size(path, path.stat().st_size, StoreError)
+        return file.read(MOST_BYTES)
+
+
+def card_file(card: Card) -> bytes:
+    """Return the card as the content of a JSON file."""
+    return json.dumps(to_plain(card), indent=1).encode() + b"\n"
