@@ -25,6 +25,7 @@ BACKBONES = {
     "xvector_mel_16k": "labelwise_papers.sound.xvectors:xvector_mel_16k",
 }
 ON_FEATURES = ("xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k")
+ENCODERS: dict[str, str] = {}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from labelwise.images.decode import readable
 from labelwise.images.decode.decoding import decode as decode_file
 from labelwise.images.sources import known
 from labelwise.reporting import case
+from labelwise.support.cache import _CONNECTION
 from labelwise.train.networks.image_encoder import ImageEncoder
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, colour_weights
@@ -126,12 +127,13 @@ def test_a_damaged_cache_changes_no_answer(run: Any, photos: Path, tmp_path: Pat
     model = tmp_path / "m.lw"
     run(*fit_words(photos, model))
     before = run("classify", model, photos, "--json")[1]
+    _CONNECTION.close()  # each command has its own process
     (file,) = (tmp_path / "user cache").glob("*.sqlite")
     file.write_bytes(b"damaged" * 1000)
     code, after, err = run("classify", model, photos, "--json")
     assert (code, after) == (0, before)
     assert "is damaged" in err
-    assert "begun anew" in err
+    assert "recreated" in err
 
 
 def test_without_a_place_to_write_all_goes_on(

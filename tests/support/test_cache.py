@@ -1,15 +1,17 @@
 """The cache of features: what was kept comes back whole or not at all, whoever else writes."""
 
+import os
 import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labelwise.support.cache import FILE, Cache, pixel_digests, user_folder
+from labelwise.support.cache import _CONNECTION, FILE, Cache, pixel_digests, user_folder
 from labelwise.support.errors import LabelwiseWarning
 
 SOME = {bytes([i]) * 16: bytes([i]) * 100 for i in range(50)}
@@ -66,21 +68,49 @@ def test_off_is_off(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     assert user_folder().name == "labelwise"
 
 
-def test_damaged_entries_are_told_and_forgotten(cache: Cache) -> None:
+def test_a_file_that_is_damaged_inside_is_recreated_when_it_is_checked(cache: Cache) -> None:
+    cache.write(b"a", {i.to_bytes(16, "big"): bytes(5000) for i in range(200)})
+    cache.check()
+    assert len(cache.read(b"a", [bytes(15) + b"\1"])) == 1
+    _CONNECTION.close()
+    content = cache.file.read_bytes()
+    cache.file.write_bytes(content[:8192] + b"\xff" * 4096 + content[12288:])
+    with pytest.warns(LabelwiseWarning, match="damaged"):
+        cache.check()
     cache.write(b"a", SOME)
-    bad, *good = SOME
-    with sqlite3.connect(cache.file) as db:
-        db.execute("UPDATE entries SET content = ? WHERE key = ?", (b"other" * 20, bad))
-    db.close()
-    with pytest.warns(LabelwiseWarning, match="1 entries of .* are damaged; they are computed again"):
-        assert set(cache.read(b"a", list(SOME))) == set(good)
-    cache.write(b"a", {bad: SOME[bad]})
     assert cache.read(b"a", list(SOME)) == SOME
 
 
+def test_only_the_user_may_read_the_file(cache: Cache) -> None:
+    cache.write(b"a", SOME)
+    assert {each.stat().st_mode & 0o777 for each in cache.file.parent.iterdir()} == {0o600}
+
+
+def test_a_file_that_another_process_removed_is_made_again(cache: Cache) -> None:
+    cache.write(b"a", SOME)
+    cache.file.unlink()
+    cache.write(b"b", SOME)
+    assert cache.read(b"a", list(SOME)) == {}
+    assert cache.read(b"b", list(SOME)) == SOME
+
+
+def test_a_fork_and_threads_use_it_at_once(cache: Cache) -> None:
+    cache.write(b"a", SOME)
+    if (child := os.fork()) == 0:
+        known = cache.read(b"a", list(SOME))
+        cache.write(b"child", SOME)
+        os._exit(0 if known == SOME else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cache.read(b"child", list(SOME)) == SOME
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: cache.write(bytes([i]), SOME), range(40)))
+        assert all(known == SOME for known in pool.map(lambda i: cache.read(bytes([i]), list(SOME)), range(40)))
+
+
 @pytest.mark.parametrize("damage", ["no database", "cut off", "overwritten"])
-def test_a_damaged_file_is_told_and_begun_anew(cache: Cache, damage: str) -> None:
+def test_a_damaged_file_is_recreated_with_a_warning(cache: Cache, damage: str) -> None:
     cache.write(b"a", {i.to_bytes(16, "big"): bytes(5000) for i in range(100)})
+    _CONNECTION.close()
     content = cache.file.read_bytes()
     changed = {
         "no database": b"text" * 5000,
@@ -104,6 +134,7 @@ def test_where_nothing_can_be_written_it_is_told_and_no_error(tmp_path: Path, mo
 
 def test_a_full_disk_is_told_and_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write(b"a", SOME)
+    _CONNECTION.close()
     connect = sqlite3.connect
 
     def small(*words: object, **more: object) -> sqlite3.Connection:

@@ -91,13 +91,13 @@ def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int
         name, start = f"_blocks.{i}.", x
         if expansion > 1:
             x = writer.convolution(x, f"{name}_expand_conv", f"{name}_bn0", relu=True)
-        x = writer.convolution(x, f"{name}_depthwise_conv", f"{name}_bn1", stride=stride, relu=True, depthwise=True)
+        x = writer.convolution(x, f"{name}_depthwise_conv", f"{name}_bn1", stride=stride, relu=True)
         x = writer.convolution(x, f"{name}_project_conv", f"{name}_bn2")
         if stride == 1 and channels == out:
             x = graph.add("Add", [x, start], f"{name}sum")
-    writer.convolution(x, "_conv_head", "_bn1", relu=True, output="maps")
-    pooled = graph.add("GlobalAveragePool", ["maps"], "pooled")
-    graph.add("Flatten", [pooled], "features", {"axis": 1})
+    x = writer.convolution(x, "_conv_head", "_bn1", relu=True)
+    graph.add("Identity", [x], "maps")
+    graph.add("Flatten", [graph.add("GlobalAveragePool", [x], "pooled")], "features", {"axis": 1})
     return graph.file()
 
 
@@ -125,22 +125,19 @@ class _Writer:
         self.graph, self.weights, self.side = graph, weights, side
         self.relu6 = _limits(graph, "relu6", 6.0)
 
-    def convolution(
-        self, x: str, name: str, norm: str, *, stride: int = 1, relu: bool = False, depthwise: bool = False,
-        output: str = "",
-    ) -> str:  # fmt: skip
+    def convolution(self, x: str, name: str, norm: str, *, stride: int = 1, relu: bool = False) -> str:
         """Add a convolution, its batch norm and ReLU6, and return what it makes."""
         weight, bias = folded(self.weights, name, norm)
         kernel, out = weight.shape[2], -(-self.side // stride)
         spare = max((out - 1) * stride + kernel - self.side, 0)
         self.side = out
         inputs = [x, self.graph.constant(f"{name}.weight", weight), self.graph.constant(f"{name}.bias", bias)]
-        end = output or f"{name}.out"
-        self.graph.add("Conv", inputs, f"{name}.sum" if relu else end, {
-            "strides": (stride, stride), "kernel_shape": (kernel, kernel), "group": len(weight) if depthwise else 1,
+        done = self.graph.add("Conv", inputs, f"{name}.sum", {
+            "strides": (stride, stride), "kernel_shape": (kernel, kernel),
+            "group": len(weight) if name.endswith("depthwise_conv") else 1,
             "pads": (spare // 2, spare // 2, spare - spare // 2, spare - spare // 2),
         })  # fmt: skip
-        return self.graph.add("Clip", [f"{name}.sum", *self.relu6], end) if relu else end
+        return self.graph.add("Clip", [done, *self.relu6], f"{name}.out") if relu else done
 
 
 def folded(weights: Mapping[str, Array], name: str, norm: str) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-SILENT = 3  # errors only
+SILENT = 4  # what goes wrong is raised, not printed
 
 
 def onnxruntime() -> Any:

@@ -128,14 +128,16 @@ def _read(file: BinaryIO, path: Path) -> dict[str, Array]:
     _load(file)  # facts about the system that wrote it
     tensors, storages = _load(file)
     keys, _ = _load(file)
-    check_size(path, sum(max(0, each.size) * each.kind.itemsize for each in storages.values()), StoreError)
+    if min((each.size for each in storages.values()), default=0) < 0:
+        raise ValueError("the size of a storage is damaged")
+    check_size(path, sum(each.size * each.kind.itemsize for each in storages.values()), StoreError)
     for key in keys:
-        storage, size = storages[key], int.from_bytes(file.read(8), "little")
-        if size != storage.size:
-            raise ValueError("a storage has another size than its tensors say")
-        content = file.read(size * storage.kind.itemsize)
-        if len(content) != size * storage.kind.itemsize:
+        storage, head = storages[key], file.read(8)
+        content = file.read(storage.size * storage.kind.itemsize)
+        if len(head) + len(content) != 8 + storage.size * storage.kind.itemsize:
             raise ValueError("it ends too early")
+        if int.from_bytes(head, "little") != storage.size:
+            raise ValueError("a storage has another size than its tensors say")
         storage.values = np.frombuffer(content, storage.kind)
     if not isinstance(tensors, dict):
         raise ValueError("it holds no tensors by name")

@@ -163,6 +163,7 @@ class Cache:
 
         if self.file.exists():
             self._do(count)
+        _CONNECTION.close()  # which brings everything into the one file
         size = sum(each.stat().st_size for each in self._files() if each.exists())
         return Contents(self.file, size / 1e6, self.limit, encoders, files[0])
 

@@ -149,7 +149,7 @@ def _layer(layer: nn.Module, shape: tuple[int, ...]) -> Step:
 
 
 def _limit(value: float) -> Array:
-    return torch.tensor(value).numpy()
+    return torch.tensor(float(value)).numpy()
 
 
 _RELU6: Final[Step] = ("Clip", [_limit(0), _limit(6)], {})
