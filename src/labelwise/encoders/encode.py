@@ -20,7 +20,7 @@ from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.skipped import Skipped
 from labelwise.support.cache import Cache, digest, is_on
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 from labelwise.support.progress import shown
 
 FORM: Final = 1  # of features in the cache; another one where images are decoded in another way
@@ -86,7 +86,7 @@ def _encoded(
             for piece in pieces:
                 yield from work(piece)
             return
-        with stoppable(ThreadPoolExecutor(threads)) as pool:
+        with cancel_on_error(ThreadPoolExecutor(threads)) as pool:
             for start in range(0, len(pieces), AHEAD):
                 for results in pool.map(work, pieces[start : start + AHEAD]):
                     yield from results

@@ -20,7 +20,7 @@ from torch import Tensor, fx
 from labelwise.encoders.runtime import session
 from labelwise.images.streams import on_device
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
-from labelwise.support.interruption import stoppable
+from labelwise.support.interruption import cancel_on_error
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.folding import folded, onnx_file
 
@@ -95,7 +95,7 @@ def side_by_side(work: Network, parts: Sequence[Tensor], device: torch.device) -
         yield from map(work, on_device(parts, device))
         return
     try:
-        with stoppable(ThreadPoolExecutor(before, initializer=torch.set_num_threads, initargs=(1,))) as pool:
+        with cancel_on_error(ThreadPoolExecutor(before, initializer=torch.set_num_threads, initargs=(1,))) as pool:
             yield from pool.map(work, parts)
     finally:
         torch.set_num_threads(before)  # threads that are yet to start take the number that was set last
