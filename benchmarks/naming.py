@@ -46,13 +46,12 @@ from torch.nn.functional import normalize, one_hot
 from labelwise.images import load
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.looks import looks
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.method import MOST_EMBEDDINGS, ZeroLabel
 from labelwise.methods.zero_label.naming import Evidence, choose_names, name_each, vote
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import linear_scores, segment_mean
 
 SHARES = (range(1, K + 1), range(K, 2 * K))  # very unequal, and a little
 SEARCH = 100  # matchings of a draw that are improved, where the method has 500

@@ -48,7 +48,7 @@ from labelwise.images import load
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel
-from labelwise.methods.shared.linear import LinearModel
+from labelwise.methods.shared.linear import LinearModel, array
 from labelwise.methods.shared.statistics import whiten
 from labelwise.support.errors import DataError
 from labelwise.support.settings import override
@@ -299,7 +299,9 @@ def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]
     assert isinstance(model, LinearModel)
     tested = Evaluation.of(classifier, split)
     for ridge in ridges:
-        white = whiten(tested.scores.embeddings, model.unit_mean, model.unit_within, ridge)
+        white = torch.from_numpy(
+            whiten(array(tested.scores.embeddings), array(model.unit_mean), array(model.unit_within), ridge)
+        )
         otherwise = replace(tested, scores=classifier.scores_of(white))
         near = evaluate_retrieval(otherwise, by="cosine", ks=(1,))
         eer = evaluate_verification(otherwise, by="cosine").eer

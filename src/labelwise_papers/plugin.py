@@ -13,6 +13,7 @@ METHODS = {
     "devise": ("ridge", "labelwise_papers.baselines.devise:Devise"),
     "cgan": ("izf", "labelwise_papers.baselines.cgan:Cgan"),
 }
+HEADS = {"cgan": "labelwise_papers.baselines.cgan_head:CganHead"}
 BACKBONES = {
     "vgg11_bn": "labelwise_papers.baselines.backbones:VGG",
     "lenet": "labelwise_papers.baselines.backbones:LeNet",

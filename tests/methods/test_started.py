@@ -13,9 +13,9 @@ from labelwise.methods.discriminant.copies import together
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import ROOT, UNIT, StartedMethod, StartedModel
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
+from labelwise.train.tensors import linear_scores
 
 CPU = Run(device="cpu")
 KINDS: list[StartedMethod] = [

@@ -41,9 +41,10 @@ class Packed:
 
 
 def shaped(*shape: str | int, dtype: str = "f", optional: bool = False) -> Any:
-    """Return the field of an array of this shape: letters that mean the same everywhere in a head, ``d+1``, or a number.
+    """Return the field of an array of this shape: letters, ``d+1``, or numbers.
 
-    ``dtype`` is the kind of its numbers: f (float), i (integer) or b (bool).
+    A letter is one size everywhere in a head; with ``_`` before it, in one dataclass. ``dtype`` is the kind of numbers: f (float),
+    i (integer) or b (bool).
     """
     metadata = {"shape": shape, "dtype": dtype}
     return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
@@ -51,7 +52,7 @@ def shaped(*shape: str | int, dtype: str = "f", optional: bool = False) -> Any:
 
 def head_class(kind: str) -> type[Any]:
     """Return the class of a kind of head, importing it."""
-    places = {**HEADS, **{name: place for plugin in plugins() for name, place in getattr(plugin, "HEADS", {}).items()}}
+    places = {**HEADS, **{name: place for plugin in plugins() for name, place in plugin.HEADS.items()}}
     if kind not in places:
         raise StoreError(f'It has a head of the kind "{kind}", which this version does not know.')
     return cast(type[Any], what_lies_at(places[kind]))
@@ -88,6 +89,9 @@ def labels_of(words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Labels:
     """Return labels from plain values and arrays."""
     texts = None if words["texts"] is None else tuple(map(tuple, words["texts"]))
     order = None if words["order"] is None else tuple(words["order"])
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise UsageError(f'"{name}" of labels holds {array.dtype} numbers')
     return Labels(names=tuple(words["names"]), texts=texts, order=order, **arrays)
 
 
@@ -163,8 +167,8 @@ def _bind(name: str, declared: tuple[str | int, ...], shape: tuple[int, ...], si
     fits = len(declared) == len(shape)
     for letter, size in zip(declared, shape, strict=False):
         base, _, more = str(letter).partition("+")
-        wanted = int(base) if base.isdigit() else sizes.setdefault(base, size - int(more or 0))
+        key = name.rpartition("/")[0] + base if base.startswith("_") else base
+        wanted = int(base) if base.isdigit() else sizes.setdefault(key, size - int(more or 0))
         fits = fits and wanted + int(more or 0) == size
     if not fits:
-        known = {letter: sizes[letter] for letter in map(str, declared) if letter in sizes}
-        raise UsageError(f'"{name}" has the shape {list(shape)}, not {list(declared)} with {known}')
+        raise UsageError(f'"{name}" has the shape {list(shape)}, not {list(declared)} with {sizes}')

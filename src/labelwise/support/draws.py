@@ -3,10 +3,13 @@
 Both run the Mersenne Twister, so what is drawn here without torch equals what torch drew for the same seed.
 """
 
+from hashlib import blake2b
+
 import numpy as np
 from numpy.typing import NDArray
 
 WORD = 2**32
+BLOCK = 16  # normal numbers that torch makes together
 WIDE = 2**28  # from here on torch draws two words for an integer
 
 
@@ -40,5 +43,40 @@ class Draws:
         words = self._words(int(np.prod(shape))) & (2**24 - 1)
         return (words.astype(np.float32) / np.float32(2**24)).reshape(shape)
 
+    def normal(self, *shape: int) -> NDArray[np.float32]:
+        """Return standard normal numbers of a shape, as ``torch.randn`` does to the last digits."""
+        count = int(np.prod(shape))
+        if count < BLOCK:
+            return self._pairs(count).astype(np.float32).reshape(shape)
+        flat = self.uniform(count)
+        whole = count - count % BLOCK
+        flat[:whole] = _box_muller(flat[:whole].reshape(-1, BLOCK)).ravel()
+        if count % BLOCK:
+            flat[-BLOCK:] = _box_muller(self.uniform(1, BLOCK))[0]
+        return flat.reshape(shape)
+
+    def _pairs(self, count: int) -> NDArray[np.float64]:
+        """Return few normal numbers, drawn two at a time in double precision."""
+        words = self._words(4 * -(-count // 2)).astype(np.uint64).reshape(-1, 2, 2)
+        wide = (words[..., 0] << np.uint64(32) | words[..., 1]) & np.uint64(2**53 - 1)
+        angles, sizes = (wide.astype(np.float64) / 2.0**53).T
+        radii = np.sqrt(-2 * np.log1p(-sizes))
+        pairs = np.stack([radii * np.cos(2 * np.pi * angles), radii * np.sin(2 * np.pi * angles)], 1)
+        return pairs.flatten()[:count]
+
     def _words(self, count: int) -> NDArray[np.int64]:
         return self._source.randint(0, WORD, count, np.uint32).astype(np.int64)
+
+
+def _box_muller(uniform: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return as many normal numbers as uniform ones ``[n, BLOCK]``: radii from the first half of each row, angles from the second."""
+    half = BLOCK // 2
+    radii = np.sqrt(-2 * np.log(1 - uniform[:, :half]))
+    angles = np.float32(2 * np.pi) * uniform[:, half:]
+    return np.concatenate([radii * np.cos(angles), radii * np.sin(angles)], 1)
+
+
+def mix(*numbers: int) -> int:
+    """Return one seed in [0, 2**63) made of several whole numbers."""
+    digest = blake2b(repr(numbers).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -24,6 +24,7 @@ class Plugin(Protocol):
     BACKBONES: Mapping[str, str]  # where each is, likewise
     ON_FEATURES: Sequence[str]  # the backbones that take features or waveforms, not images
     ENCODERS: Mapping[str, str]  # where each is: a function of shape and view, see ``open_encoder``
+    HEADS: Mapping[str, str]  # where each kind of head is, likewise
 
     def names(self) -> Iterable[str]:
         """Return the names of the data sets that ``load`` knows."""

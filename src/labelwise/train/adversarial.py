@@ -17,9 +17,10 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
+from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
-from labelwise.train.batches import Batch, mix
+from labelwise.train.batches import Batch
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss

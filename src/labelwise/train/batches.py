@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Protocol
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from labelwise.core.model import as_float
 from labelwise.images.dataset import Split
 from labelwise.images.streams import ahead, stream_of, uploaded
+from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
 from labelwise.train.lanes import lane_plan
 from labelwise.train.rng import BatchRng
@@ -126,9 +126,3 @@ class ShuffledBatches:
         if images.device == device:
             return (None for _ in rows)
         return uploaded(ahead(images[here].pin_memory() for here in rows), device)
-
-
-def mix(*numbers: int) -> int:
-    """Return one seed in [0, 2**63) made of several whole numbers."""
-    digest = blake2b(repr(numbers).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1

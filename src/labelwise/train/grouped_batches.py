@@ -6,8 +6,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
-from labelwise.train.batches import ShuffledBatches, mix
+from labelwise.train.batches import ShuffledBatches
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

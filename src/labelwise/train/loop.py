@@ -12,12 +12,13 @@ from torch import Tensor
 
 from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
+from labelwise.support.draws import mix
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
 from labelwise.support.finite import first_not_finite
 from labelwise.support.interruption import deferred_signals
 from labelwise.support.writable import check_room
-from labelwise.train.batches import Shard, mix
+from labelwise.train.batches import Shard
 from labelwise.train.checkpoint import (
     Progress,
     RunFolder,

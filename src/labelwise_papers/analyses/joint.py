@@ -13,9 +13,9 @@ from torch import Tensor
 
 from labelwise.core.scores import Scores
 from labelwise.evaluation.plane import Projection, find_plane
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.support.display import caption
 from labelwise.support.errors import DataError, UnsupportedError
+from labelwise.train.tensors import linear_scores
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

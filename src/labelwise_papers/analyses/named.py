@@ -9,8 +9,8 @@ from torch import Tensor
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.train.tensors import linear_scores
 
 Order = Literal["uncertain first", "fixed"]
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
 from labelwise.images.decode.pictures import Pictures
+from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
-from labelwise.train.batches import mix
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise_papers.attacks.square import Square

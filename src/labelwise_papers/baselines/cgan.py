@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -25,15 +26,16 @@ from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
     GeneratingMethod,
-    fit_softmax,
-    noise,
 )
-from labelwise.methods.shared.statistics import linear_scores
+from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
+from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
 from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Method, Stage
+from labelwise.train.tensors import linear_scores
+from labelwise_papers.baselines.cgan_head import CganHead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +80,14 @@ class CganModel(GeneratedSoftmax):
         """Return features ``[k, count, d]`` of each label, made from its description."""
         self.eval()
         vectors = self.vectors(labels)
-        drawn = noise(labels, (count, self.vector_size), seed).to(vectors)
+        drawn = self.tensor(noise(labels, (count, self.vector_size), seed))
         made = self.make(vectors.repeat_interleave(count, 0), drawn.flatten(0, 1))
         return made.view(len(labels), count, -1)
+
+    def export_head(self) -> CganHead:
+        """Return what scores features as this model does, without torch."""
+        state = {name: array(tensor) for name, tensor in self.generator.state_dict().items()}
+        return CganHead(**self.head_parts(), generator=state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +147,8 @@ class Cgan(GeneratingMethod):
     def _loss(self, model: CganModel, data: TrainData) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
         vectors, features = model.vectors(data.labels), data.train.images
-        start = features.new_zeros(len(data.labels), features.shape[1] + 1)
-        choice = fit_softmax(features, data.train.targets, start, PLAIN_PENALTY)
+        start = np.zeros((len(data.labels), features.shape[1] + 1), np.float32)
+        choice = model.tensor(fit_softmax(array(features), array(data.train.targets), start, PLAIN_PENALTY))
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             model.turn.add_(1)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from labelwise.support.errors import UsageError, listing, suggest
 
 if TYPE_CHECKING:  # names alone need no torch
@@ -48,12 +50,12 @@ class Labels:
             piece = getattr(self, what)
             if piece is not None and len(piece) != len(names):
                 raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
-        if self.vectors is not None and (self.vectors.ndim != 2 or not self.vectors.isfinite().all()):
+        if self.vectors is not None and (self.vectors.ndim != 2 or not np.isfinite(np.asarray(self.vectors)).all()):
             raise UsageError(
                 f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
             )
         alike, square = self.similarity, [len(names), len(names)]
-        if alike is not None and (list(alike.shape) != square or not alike.isfinite().all()):
+        if alike is not None and (list(alike.shape) != square or not np.isfinite(np.asarray(alike)).all()):
             raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")

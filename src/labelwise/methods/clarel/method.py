@@ -10,16 +10,18 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from labelwise.core.model import LabelModel, Spec
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.clarel.head import ClarelHead
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
 from labelwise.methods.clarel.sentences import ImageTexts, SentenceReader, TextReader, VectorReader
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.linear import EncoderModel, ImageMethod
-from labelwise.methods.shared.zero_shot import LabelSource, encoder_stage
+from labelwise.methods.shared.label_source import LabelSource
+from labelwise.methods.shared.linear import EncoderModel, ImageMethod, array, projection_of
+from labelwise.methods.shared.zero_shot import encoder_stage
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.augment import Augment
@@ -52,6 +54,7 @@ class ClarelModel(EncoderModel):
         # classifies what the image encoder makes, where that is trained first
         self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
         self.project = nn.Linear(d, e)
+        self.source = settings.label_source
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)  # classifies image embeddings among the trained labels; serves training only
         self.text_head = nn.Linear(e, k)  # the same for text embeddings
@@ -69,21 +72,27 @@ class ClarelModel(EncoderModel):
         return -distances(image_embeddings, label_embeddings)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, e]``: where a text of the examples would lie.
+        """Return label embeddings ``[g, e]``: where a text of the examples would lie."""
+        taught = self.export_head().labels_from_examples(array(embeddings.float()), array(groups))
+        return torch.from_numpy(taught).to(self.device)
 
-        Texts lie apart from images as a whole. The mean code of the examples is moved there, and on in the same direction
-        until new images of the label are as far from its embedding as images of trained labels are from theirs; without this
-        a label taught from images would be nearer than labels known from texts.
-        """
-        count = int(groups.max()) + 1
-        means = segment_mean(embeddings.float(), groups, count)
-        size = torch.bincount(groups, minlength=count).to(means)
-        texts = self.text_mean + self.reach * (means - self.image_mean)
-        way = normalize(self.text_mean - self.image_mean, dim=0)
-        past = (means - texts) @ way
-        wanted = self.apart - self.within * (2 * self.reach - 1) / size
-        further = past + (past.square() - (means - texts).square().sum(1) + wanted).clamp_min(0).sqrt()
-        return texts + further[:, None] * way
+    def export_head(self) -> ClarelHead:
+        """Return what scores features as this model does, without torch."""
+        return ClarelHead(
+            labels=self.spec.labels,
+            width=self.feature_width,
+            source=self.source,
+            projection=projection_of(self.encoder),
+            centre=None if self.centre is None else self.centre.centre(),
+            weight=array(self.project.weight),
+            bias=array(self.project.bias),
+            **self.reader.without_torch(),
+            image_mean=array(self.image_mean),
+            text_mean=array(self.text_mean),
+            reach=float(self.reach),
+            apart=float(self.apart),
+            within=float(self.within),
+        )
 
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
@@ -164,8 +173,13 @@ class Clarel(ImageMethod):
         """Return the labels with their sentence vectors, where these are what the reader takes."""
         if self.reader == "words":
             return labels
-        source = LabelSource(source="vectors" if labels.texts is None else "texts", sentences=self.sentences)
-        return replace(labels, vectors=source.of(labels))
+        source = replace(self.label_source, source="vectors" if labels.texts is None else "texts")
+        return replace(labels, vectors=torch.from_numpy(source.of(labels)))
+
+    @property
+    def label_source(self) -> LabelSource:
+        """Where the vectors of labels come from, for a reader of vectors."""
+        return LabelSource(sentences=self.sentences)
 
     def build(self, spec: Spec) -> ClarelModel:
         """Return the untrained model."""
@@ -174,7 +188,7 @@ class Clarel(ImageMethod):
     def build_reader(self, labels: Labels) -> TextReader:
         """Return the untrained text side."""
         if self.reader == "vectors":
-            return VectorReader(labels, LabelSource(sentences=self.sentences), self.code_size, self.dropout)
+            return VectorReader(labels, self.label_source, self.code_size, self.dropout)
         return SentenceReader(
             self.sentences, self.longest, self.code_size, filters=self.filters, hidden=self.hidden, dropout=self.dropout
         )

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,11 @@ from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences, word_vectors
 from labelwise.images.describe.tokens import Instance, Tokens, draw, tokenise, word_table
+from labelwise.methods.clarel import head
 from labelwise.methods.clarel.text import SentenceEncoder
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.zero_shot import LabelSource, flattened
+from labelwise.methods.shared.label_source import LabelSource, flattened
+from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.networks.image_encoder import LENGTH
@@ -52,6 +55,10 @@ class TextReader(nn.Module, ABC):
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``."""
 
+    @abstractmethod
+    def without_torch(self) -> dict[str, Any]:
+        """Return what the head needs to read labels."""
+
 
 class VectorReader(TextReader):
     """One linear layer over frozen vectors of sentences; those of an image or label are averaged first."""
@@ -59,7 +66,8 @@ class VectorReader(TextReader):
     def __init__(self, labels: Labels, source: LabelSource, code_size: int, drop: float) -> None:
         super().__init__()
         self.source, self.dropout = source, nn.Dropout(drop)
-        size = source.of(labels).shape[1]
+        with torch.device("cpu"):  # also while a model is built without memory
+            size = source.of(labels).shape[1]
         self.centre = Centring(size)
         self.project = nn.Linear(size, code_size)
 
@@ -75,19 +83,25 @@ class VectorReader(TextReader):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``."""
-        return self.encode_vectors(self.source.of(labels).to(self.project.weight.device))
+        return self.encode_vectors(torch.from_numpy(self.source.of(labels)).to(self.project.weight.device))
 
     def read(self, data: TrainData) -> "VectorTexts":
         """Return the vectors of the training images' sentences, and of their labels."""
         device = data.train.targets.device
-        labels = self.source.of(data.labels).to(device)
+        labels = torch.from_numpy(self.source.of(data.labels)).to(device)
         if not data.train.texts or data.labels.texts is None:  # vectors of labels are no vectors of sentences
             self.centre.fit(labels[data.train.targets])
             return VectorTexts(self, labels, labels[:0], torch.zeros_like(data.train.targets))
         flat, groups = flattened(data.train.texts)
-        vectors = encode_sentences(flat, self.source.sentences).to(device)
+        vectors = torch.as_tensor(encode_sentences(flat, self.source.sentences)).to(device)
         self.centre.fit(vectors)
-        return VectorTexts(self, labels, vectors, torch.bincount(groups, minlength=len(data.train)).to(device))
+        counts = torch.bincount(torch.from_numpy(groups), minlength=len(data.train))
+        return VectorTexts(self, labels, vectors, counts.to(device))
+
+    def without_torch(self) -> dict[str, Any]:
+        """Return what the head needs to read labels."""
+        layer = {"weight": array(self.project.weight), "bias": array(self.project.bias)}
+        return {"vectors": head.VectorReader(source=self.source, centre=self.centre.centre(), **layer)}
 
 
 class VectorTexts(ImageTexts):
@@ -129,7 +143,7 @@ class SentenceReader(TextReader):
         self, words: str, longest: int, code_size: int, *, filters: tuple[int, ...], hidden: int, dropout: float
     ) -> None:
         super().__init__()
-        self.vectors, self.longest = word_vectors(words), longest
+        self.words, self.vectors, self.longest = words, word_vectors(words), longest
         self.register_buffer("table", word_table(self.vectors), persistent=False)
         self.encoder = SentenceEncoder(self.vectors.size, code_size, filters=filters, hidden=hidden, dropout=dropout)
 
@@ -147,13 +161,18 @@ class SentenceReader(TextReader):
             for start in range(0, len(flat), CHUNK)
         ]
         embeddings = torch.cat(parts)
-        return segment_mean(embeddings, groups.to(embeddings.device), len(labels))
+        return segment_mean(embeddings, torch.from_numpy(groups).to(embeddings.device), len(labels))
 
     def read(self, data: TrainData) -> "SentenceTexts":
         """Return the words of the training images' sentences, and of their labels'."""
         labels = _texts_of(data.labels)
         tokens = tokenise([*labels, *data.train.texts], self.vectors, self.longest)
         return SentenceTexts(self, tokens, labels=len(labels), shared=not data.train.texts)
+
+    def without_torch(self) -> dict[str, Any]:
+        """Return what the head needs to read labels."""
+        state = {name: array(tensor) for name, tensor in self.encoder.state_dict().items()}
+        return {"sentences": head.SentenceReader(words=self.words, longest=self.longest, state=state)}
 
 
 @dataclass(frozen=True, eq=False)

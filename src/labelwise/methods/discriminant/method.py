@@ -22,14 +22,13 @@ from labelwise.methods.discriminant.beliefs import Beliefs, Spread, as_of_all, e
 from labelwise.methods.discriminant.copies import together
 from labelwise.methods.discriminant.leave_one_out import Sample, left_out_cosines, left_out_distances, left_out_products
 from labelwise.methods.discriminant.whitening import Whitening, fit_whitening, left_out_scores, some_groups
+from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import BATCH, Encoder, RowModel
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.shared.tuning import Trial, Tune, tuning_stages
-from labelwise.methods.shared.zero_shot import LabelSource, Source
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.networks.kept import Kept
 from labelwise.train.stages import Method, Stage
-from labelwise.train.tensors import mean_distances, root_features, segment_mean
+from labelwise.train.tensors import linear_scores, mean_distances, root_features, segment_mean
 
 MOST_KEPT = 2**23  # numbers of a sample that is kept
 
@@ -101,7 +100,7 @@ class DiscriminantModel(RowModel):
         return self._vectors(labels) @ self.vector_weights.double()
 
     def _vectors(self, labels: Labels) -> Tensor:
-        vectors = (self.source.of(labels) if labels.vectors is None else labels.vectors).to(self.device)
+        vectors = torch.as_tensor(self.source.of(labels) if labels.vectors is None else labels.vectors).to(self.device)
         if vectors.shape[1] != len(self.vector_mean):
             raise UsageError(
                 f"Labels of this model are described by vectors of {len(self.vector_mean)} numbers; given {vectors.shape[1]}."
@@ -282,7 +281,7 @@ class Discriminant(Method):
         if not source.describes(labels):
             return labels
         try:
-            return replace(labels, vectors=source.of(labels))
+            return replace(labels, vectors=torch.from_numpy(source.of(labels)))
         except DataError:
             if self.source != "auto":
                 raise

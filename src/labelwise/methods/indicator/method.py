@@ -24,11 +24,11 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.methods.shared.linear import Encoder, StartedMethod, StartedModel
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
+from labelwise.train.tensors import linear_scores
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -85,12 +85,14 @@ class Gaussians(NamedTuple):
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
         """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say."""
-        statistics = embedding_statistics(embeddings, targets, len(vectors))
-        here = statistics.counts > 0
-        mean = statistics.means[here].mean(0)
-        values, axes = torch.linalg.eigh(statistics.within)
+        known = embedding_statistics(embeddings.cpu().numpy(), targets.cpu().numpy(), len(vectors))
+        parts = (known.counts, known.means, known.within)
+        counts, means, within = (torch.from_numpy(part).to(vectors.device) for part in parts)
+        here = counts > 0
+        mean = means[here].mean(0)
+        values, axes = torch.linalg.eigh(within)
         values = values.clamp_min(1e-6 * values.mean().clamp_min(1e-12))
-        means = torch.where(here[:, None], statistics.means - mean, 0) @ axes
+        means = torch.where(here[:, None], means - mean, 0) @ axes
         return cls(mean, values, axes, means, vectors.double())
 
     def _variances(self, shrink: float) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,9 +14,12 @@ from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
+from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents
 from labelwise.methods.shared.caption_relevance import Telling
 from labelwise.methods.shared.centring import Centring, Flattening
-from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel, noise
+from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel
+from labelwise.methods.shared.linear import array
+from labelwise.methods.shared.zero_shot_head import noise
 from labelwise.support.errors import UsageError
 from labelwise.train.tensors import segment_mean
 
@@ -97,7 +101,7 @@ class FlowModel(GeneratingModel):
         """Prepare label vectors as those of these labels, a choice and what images tell of their own texts say."""
         assert isinstance(self.centre_vectors, Flattening)
         self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
-        self.centre_vectors.fit(self.source.of(labels).to(self.device), telling)
+        self.centre_vectors.fit(self.tensor(self.source.of(labels)), telling)
 
     def telling(self, data: TrainData) -> Telling | None:
         """Return what training images, as features, tell of their own texts; None where there are none, or labels have other vectors."""
@@ -105,9 +109,10 @@ class FlowModel(GeneratingModel):
         if not texts or labels.texts is None:
             return None
         first = self.source.sentence_vectors(labels.texts[:1])
-        if first.shape[1] != self.vector_size or not torch.allclose(first, self.source.of(labels)[:1].cpu(), atol=1e-4):
+        if first.shape[1] != self.vector_size or not np.allclose(first, self.source.of(labels)[:1], atol=1e-4):
             return None
-        return Telling.of(data.train.images, self.source.sentence_vectors(texts).to(data.train.images.device))
+        sentences = torch.from_numpy(self.source.sentence_vectors(texts))
+        return Telling.of(data.train.images, sentences.to(data.train.images.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""
@@ -163,8 +168,36 @@ class FlowModel(GeneratingModel):
         """Return features ``[k, count, d]`` of each label, made from its description."""
         self.eval()
         centres = self.padded(self.semantic_part(labels))
-        draws = (noise(labels.select([name]), (count, len(self.spread)), seed)[0] for name in labels.names)
-        return torch.stack([self.features_from(c + self.spread * z.to(c)) for c, z in zip(centres, draws, strict=True)])
+        drawn = self.tensor(noise(labels, (count, len(self.spread)), seed))
+        return torch.stack([self.features_from(c + self.spread * z) for c, z in zip(centres, drawn, strict=True)])
+
+    def head_parts(self) -> dict[str, Any]:
+        """Return what the heads of both kinds have."""
+        label_map = LabelMap(
+            length=self.label_length,
+            anchors=array(self.anchors),
+            weights=array(self.label_map),
+            own=array(self.own),
+            likeness_inverse=array(self.likeness_inverse),
+            doubt=array(self.doubt),
+            kernel_width=float(self.chosen[1]),
+        )
+        return {**super().head_parts(), "flow": self._latents(), "label_map": label_map}
+
+    def _latents(self) -> Latents:
+        """Return the map to latents without torch."""
+        flow = None
+        if self.flow is not None:
+            state = {name: array(tensor) for name, tensor in self.flow.state_dict().items()}
+            flow = FlowSteps(state=state, activation=self.flow.settings.activation)
+        return Latents(
+            weight=array(self.front.weight),
+            inverse_weight=array(self.front.inverse_weight),
+            mean=array(self.front.mean),
+            log_det=float(self.front.log_det),
+            spread=array(self.spread),
+            flow=flow,
+        )
 
     @torch.no_grad()
     def take(self, buffers: Mapping[str, Tensor]) -> None:
@@ -235,27 +268,10 @@ class IzfModel(FlowModel):
         rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
         self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
 
-    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
-
-        Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
-        examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from
-        descriptions, are off their means by is another; scores are levelled by half the difference.
-        """
-        self.check_trained()
-        means = segment_mean(embeddings[:, :-1].double(), groups, int(groups.max()) + 1)
-        here = self.counts > 0
-        known = self.means[here, :-1].double()
-        centre = known.mean(0)
-        values, axes = torch.linalg.eigh((known - centre).T @ (known - centre) / len(known))
-        values, inside = values.clamp_min(0), self.within.diagonal()[:-1].double().mean().clamp_min(1e-12)
-        trained = self.semantic_part(self.spec.labels)[here].double()
-        apart = (known - trained).square().sum(1).mean()
-        spread = inside / torch.bincount(groups)[:, None]
-        share = values / (values + spread)
-        taught = self._as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).float())
-        taught[:, -1] += 0.5 * (spread[:, 0] * share.sum(1) - apart).float()
-        return taught
+    def export_head(self) -> IzfHead:
+        """Return what scores features as this model does, without torch."""
+        mean, std = self.density.tolist()
+        return IzfHead(**self.head_parts(), semantic=self.semantic, density_mean=mean, density_std=std)
 
     def _as_embeddings(self, semantic: Tensor) -> Tensor:
         bias = -0.5 * semantic.square().sum(1, keepdim=True)
@@ -272,3 +288,7 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
     def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, the latents of features ``[n, d]``."""
         return self.latents(features)[0]
+
+    def export_head(self) -> IzfSoftmaxHead:
+        """Return what scores features as this model does, without torch."""
+        return IzfSoftmaxHead(**self.head_parts())

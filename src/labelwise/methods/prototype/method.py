@@ -17,16 +17,16 @@ from labelwise.core.model import LabelModel, Spec
 from labelwise.core.platt import fit_temperature
 from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.prototype.head import PairScore, PrototypeHead
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
-from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel
-from labelwise.methods.shared.statistics import EmbeddingStatistics, linear_scores, solve_label_embeddings
+from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel, array
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
 from labelwise.train.grouped_batches import GroupedBatches
 from labelwise.train.stages import Loss, Stage
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import linear_scores, segment_mean
 
 Head = Literal["sim", "dol", "mean"]
 SHARES = (
@@ -75,39 +75,35 @@ class PrototypeModel(StartedModel):
         learned = self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
         return torch.cat([learned, self.base[rows]], 1) if self.started else learned
 
-    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
+    def export_head(self) -> PrototypeHead:
+        """Return what scores features as this model does, without torch."""
+        with torch.no_grad():
+            dense = array(self._dense_rows())
+        return PrototypeHead(
+            **self.head_parts(),
+            pair_score=self._pair_score(),
+            scorer=self.head,
+            prototypes=array(self.prototypes),
+            dense=dense,
+            cosine=self.cosine,
+            lifted=self.lifted,
+            base=array(self.base) if self.started else None,
+            share=float(self.share) if self.can_start else 1.0,
+        )
 
-        The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
-        """
-        self.check_trained()
-        embeddings = embeddings.float()
-        count = int(groups.max()) + 1
-        means = segment_mean(embeddings, groups, count)
-        levels = self._levels(means) if self.lifted else means.new_zeros(count)
-        if self.head == "sim":
-            rows = means
-        elif self.cosine is not None:
-            directions = normalize(segment_mean(normalize(embeddings, dim=1), groups, count), dim=1)
-            rows = pad(directions * self.cosine, (0, 1))
-        else:
-            rows = self._solved(embeddings, groups, self._dense_rows())
-        learned = self._embeddings(means, levels, rows)
-        return torch.cat([learned, self._solved(embeddings, groups, self.base)], 1) if self.started else learned
-
-    def _solved(self, embeddings: Tensor, groups: Tensor, trained: Tensor) -> Tensor:
-        """Return the rows ``[g, d + 1]`` of new labels beside those of trained ones ``[k, d + 1]``, in closed form."""
-        known = EmbeddingStatistics(self.means, self.counts, self.within)
-        return solve_label_embeddings(embeddings, groups, known, trained)
-
-    def _levels(self, means: Tensor) -> Tensor:
-        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
-
-        S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
-        the mean embedding of its label's images tell: S of the two is to be the same for a new label as for trained ones.
-        """
-        here = self.counts > 0
-        return self.compare.matched(self.prototypes[here], self.means[here]).mean() - self.compare.matched(means, means)
+    def _pair_score(self) -> PairScore:
+        """Return S without torch."""
+        compare, parts = self.compare, dict[str, Tensor]()
+        if compare.cosine:
+            parts |= {"scale": compare.scale, "offset": compare.offset}
+        if compare.learned:
+            first, second = compare.input.weight.split(compare.size, 1)  # type: ignore[no-untyped-call]
+            parts |= {"first_weight": first, "second_weight": second, "bias": compare.input.bias}
+            parts |= {"output_weight": compare.output.weight[0], "output_bias": compare.output.bias[0]}
+            if compare.middle is not None:
+                parts |= {"middle_weight": compare.middle.weight, "middle_bias": compare.middle.bias}
+        arrays = {name: array(tensor) for name, tensor in parts.items()}
+        return PairScore(**arrays, symmetric=compare.settings.symmetric)
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``, each label on its own."""

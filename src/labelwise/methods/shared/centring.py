@@ -1,5 +1,6 @@
 """Embeddings around their mean, of unit length, and in the directions in which they vary most."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from labelwise.methods.shared.caption_relevance import Telling
+from labelwise.methods.shared.head import Array, Centre
 
 FLOOR = 0.1  # of the mean variance, added to that of each direction in a ``Flattening``
 
@@ -29,6 +31,10 @@ class Centring(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Return centred rows of unit length ``[n, size]``."""
         return normalize(self._evened(rows) - self.mean.to(rows.dtype), dim=1)
+
+    def centre(self) -> Centre:
+        """Return the same without torch."""
+        return Centre(mean=_array(self.mean), power=self.power)
 
     def _evened(self, rows: Tensor) -> Tensor:
         if self.power == 1.0:
@@ -68,6 +74,10 @@ class Flattening(Centring):
         """Return centred rows of unit length ``[n, size]``."""
         return normalize(super().forward(rows) @ self.turn.to(rows.dtype), dim=1)
 
+    def centre(self) -> Centre:
+        """Return the same without torch."""
+        return replace(super().centre(), turn=_array(self.turn))
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take the state of a ``Centring``, too."""
         state_dict.setdefault(f"{prefix}turn", torch.eye(len(self.turn)))
@@ -104,8 +114,16 @@ class PCA(Centring):
         main = self.directions.to(rows.dtype)
         return normalize((normalize(rows, dim=1) - self.mean.to(rows.dtype)) @ main @ main.T, dim=1)
 
+    def centre(self) -> Centre:
+        """Return the same without torch."""
+        return replace(super().centre(), directions=_array(self.directions)) if self.chosen else super().centre()
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that was saved before directions were chosen, too: none are, then."""
         state_dict.setdefault(f"{prefix}directions", torch.zeros(self.directions.shape))
         super()._load_from_state_dict(state_dict, prefix, *more)
         self.chosen = not self.directions.is_meta and bool(self.directions.any())
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().numpy().copy()

@@ -3,23 +3,24 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
+from labelwise.methods.shared.zero_shot_head import softmax_layers
 from labelwise.support.settings import check_range
-from labelwise.train.batches import mix
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 
 REAL = 50  # features of images kept for each trained label
 HEAD_PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # falling: each fit starts from the one before
 PLAIN_PENALTY = 1e-4
-HEAD_STEPS = 40
 
 
 class GeneratingModel(ZeroShotModel):
@@ -99,48 +100,27 @@ class GeneratedSoftmax(GeneratingModel):
         others = sorted(set(labels.names) - set(trained))
         row_of = {name: row for row, name in enumerate((*trained, *others))}
         here = self.real_targets >= 0
-        features, targets = self.real[here].float(), self.real_targets[here]
+        features, targets = self.real[here].float(), array(self.real_targets[here])
         with torch.no_grad():
             if others:
-                made = self.generate(labels.select(others), self.generated, 0).flatten(0, 1)
-                rows = torch.arange(len(others), device=targets.device) + len(trained)
-                features = torch.cat([features, made])
-                targets = torch.cat([targets, rows.repeat_interleave(self.generated)])
-            embeddings = self.embed(features)
-        asked = torch.tensor([row_of[name] for name in labels.names], device=features.device)
-        unit = float(embeddings.square().sum(1).mean()) if len(embeddings) else 1.0
-        weights = embeddings.new_zeros(len(row_of), embeddings.shape[1] + 1)
-        for penalty in penalties:
-            weights = fit_softmax(embeddings, targets, weights, penalty * unit)
-            yield penalty, weights[asked]
+                features = torch.cat([features, self.generate(labels.select(others), self.generated, 0).flatten(0, 1)])
+                rows = np.arange(len(others)) + len(trained)
+                targets = np.concatenate([targets, np.repeat(rows, self.generated)])
+            embeddings = array(self.embed(features))
+        for penalty, rows in softmax_layers(embeddings, targets, len(row_of), penalties):
+            yield penalty, self.tensor(rows[[row_of[name] for name in labels.names]])
 
-
-def fit_softmax(features: Tensor, targets: Tensor, start: Tensor, penalty: float, steps: int = HEAD_STEPS) -> Tensor:
-    """Return weights and biases ``[k, d + 1]`` of a softmax over labels, each weighing the same, by L-BFGS from ``start``.
-
-    ``penalty`` times half the squared weights is added to the mean loss of features ``[n, d]`` with labels ``[n]``.
-    """
-    counts = torch.bincount(targets, minlength=len(start)).to(features)
-    weight = 1 / (counts[targets] * (counts > 0).sum())
-    weights, bias = start[:, :-1].clone().requires_grad_(), start[:, -1].clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([weights, bias], max_iter=steps, history_size=10, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        wrong = cross_entropy(torch.addmm(bias, features, weights.T), targets, reduction="none")
-        value = (weight * wrong).sum() + penalty / 2 * weights.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    with torch.enable_grad():
-        optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return torch.cat([weights, bias[:, None]], 1).detach()
-
-
-def noise(labels: Labels, shape: tuple[int, ...], seed: int) -> Tensor:
-    """Return standard normal numbers ``[k, *shape]`` that depend on the name of each label and the seed alone."""
-    generators = [torch.Generator().manual_seed(mix(seed, *name.encode())) for name in labels.names]
-    return torch.stack([torch.randn(shape, generator=one) for one in generators])
+    def head_parts(self) -> dict[str, Any]:
+        """Return what the heads of all such models have."""
+        here = self.real_targets >= 0
+        return {
+            **super().head_parts(),
+            "rows": array(self.encode_labels(self.spec.labels)),
+            "real": array(self.real[here]),
+            "real_targets": array(self.real_targets[here]),
+            "penalty_of_layer": float(self.head_penalty),
+            "generated": self.generated,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

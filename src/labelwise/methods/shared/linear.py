@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
@@ -16,11 +17,10 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.streams import by_shares, on_device
 from labelwise.methods.discriminant.copies import together
 from labelwise.methods.discriminant.whitening import closed_form_rows, root_features
+from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
 from labelwise.methods.shared.statistics import (
     EmbeddingStatistics,
     embedding_statistics,
-    linear_scores,
-    solve_label_embeddings,
     unit_statistics,
     whiten,
 )
@@ -30,12 +30,13 @@ from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.networks.image_encoder import LENGTH
+from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Method, Stage
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
+Array = npt.NDArray[Any]
 BATCH = 256  # images encoded at a time outside training
 ON_GPU = 2**23  # numbers of images that a GPU takes at a time, so that it waits for few starts of kernels
 AS_THEY_ARE, ROOT, UNIT = (
@@ -65,6 +66,11 @@ class EncoderModel(LabelModel):
     def prepare(self, images: Tensor) -> Tensor:
         """Return the features of a frozen trunk, computed once while the images live, else the images."""
         return self.encoder.features(images) if self.encoder.frozen else images
+
+    @property
+    def feature_width(self) -> int:
+        """The size of the features that the head takes: those of an encoder that is not trained, else its embeddings."""
+        return self.encoder.backbone.width_out if self.encoder.untrained else self.encoder.code_size
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return the last feature maps ``[n, c, h, w]``."""
@@ -128,17 +134,15 @@ class LinearModel(RowModel):
     @torch.no_grad()
     def fit_statistics(self, split: Split) -> None:
         """Keep what ``labels_from_examples`` needs of the training images."""
-        embeddings = self.encode_all(split.images)
-        statistics = embedding_statistics(embeddings, split.targets, len(self.spec.labels))
-        self.means.copy_(statistics.means)
-        self.counts.copy_(statistics.counts)
-        self.within.copy_(statistics.within)
+        embeddings, targets, k = array(self.encode_all(split.images)), array(split.targets), len(self.spec.labels)
+        statistics = embedding_statistics(embeddings, targets, k)
+        values = {"means": statistics.means, "counts": statistics.counts, "within": statistics.within}
         if statistics.background is not None:
-            self.background.copy_(statistics.background)
+            values["background"] = statistics.background
         else:
-            mean, within = unit_statistics(embeddings, split.targets.to(embeddings.device), len(self.spec.labels))
-            self.unit_mean.copy_(mean)
-            self.unit_within.copy_(within)
+            values["unit_mean"], values["unit_within"] = unit_statistics(embeddings, targets, k)
+        for name, value in values.items():
+            self.get_buffer(name).copy_(torch.from_numpy(value))
 
     @property
     def whitens(self) -> bool:
@@ -147,7 +151,7 @@ class LinearModel(RowModel):
 
     def whitened(self, embeddings: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
-        return whiten(embeddings, self.unit_mean, self.unit_within)
+        return self.tensor(whiten(array(embeddings.float()), array(self.unit_mean), array(self.unit_within)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """Take a state that an early version saved, too, see ``later``."""
@@ -156,12 +160,31 @@ class LinearModel(RowModel):
         super()._load_from_state_dict(state_dict, prefix, *more)
 
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, d + 1]`` solved in closed form from embeddings of examples and training statistics."""
+        """Return label embeddings ``[g, e]`` from embeddings of examples and training statistics."""
         self.check_trained()
-        background = self.background if bool(self.background.isfinite().all()) else None
-        known = EmbeddingStatistics(self.means, self.counts, self.within, background)
-        trained = self.encode_labels(self.spec.labels)
-        return solve_label_embeddings(embeddings.float(), groups, known, trained)
+        return self.tensor(self.export_head().labels_from_examples(array(embeddings.float()), array(groups)))
+
+    def tensor(self, values: Array) -> Tensor:
+        """Return an array as a tensor where the model lives."""
+        return torch.from_numpy(values).to(self.device)
+
+    def export_head(self) -> TrainedHead:
+        """Return what scores features as this model does, without torch."""
+        rows = array(self.encode_labels(self.spec.labels))
+        return LinearHead(**self.head_parts(), rows=rows, exclusive=self.exclusive)
+
+    def head_parts(self) -> dict[str, Any]:
+        """Return what the heads of all such models have."""
+        background = array(self.background) if bool(self.background.isfinite().all()) else None
+        statistics = EmbeddingStatistics(array(self.means), array(self.counts), array(self.within), background)
+        return {
+            "labels": self.spec.labels,
+            "width": self.feature_width,
+            "statistics": statistics,
+            "unit_mean": array(self.unit_mean),
+            "unit_within": array(self.unit_within),
+            "projection": projection_of(self.encoder),
+        }
 
     def check_trained(self) -> None:
         """Raise an error unless there are training statistics for a new label to be compared with."""
@@ -198,6 +221,11 @@ class StartedModel(LinearModel):
             return embeddings
         unit = torch.where(self.feature_map == ROOT, root_features(embeddings), normalize(embeddings, dim=1))
         return torch.where(self.feature_map == AS_THEY_ARE, embeddings, LENGTH * unit)
+
+    def head_parts(self) -> dict[str, Any]:
+        """Return what the heads of all such models have."""
+        names: dict[float, Map] = {AS_THEY_ARE: "none", ROOT: "root", UNIT: "unit"}
+        return {**super().head_parts(), "feature_map": names[float(self.feature_map)] if self.can_start else "none"}
 
     def start(self, split: Split) -> None:
         """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
@@ -243,6 +271,22 @@ class HeadModel(StartedModel):
         rows = self.trained_rows(labels)
         own = torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
         return own + self.base[rows] if self.can_start else own
+
+
+def array(tensor: Tensor) -> Array:
+    """Return a tensor as an array of its own."""
+    return tensor.detach().cpu().numpy().copy()
+
+
+def projection_of(encoder: ImageEncoder) -> Projection | None:
+    """Return what follows an encoder that is not trained; of one that is, it belongs to the encoder."""
+    if not encoder.untrained:
+        return None
+    mean, std = (encoder.feature_mean, encoder.feature_std) if encoder.frozen else (encoder.mean, encoder.std)
+    length = LENGTH * encoder.backbone.width_out**-0.5
+    layer = encoder.project if isinstance(encoder.project, nn.Linear) else None
+    weight, bias = (None, None) if layer is None else (array(layer.weight), array(layer.bias))
+    return Projection(mean=array(mean), std=array(std), length=length, weight=weight, bias=bias)
 
 
 class SoftmaxModel(HeadModel):

@@ -1,74 +1,78 @@
-"""Scores and label embeddings of models whose score is linear in the image embedding, and what is kept of training embeddings.
+"""What is kept of training embeddings, and labels that are solved from it and a few examples, in closed form.
 
 Images of new labels are best compared by whitened embeddings, in which images of one label differ alike in every direction.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
 
-from labelwise.images.targets import several_true
-from labelwise.train.tensors import linear_scores as linear_scores
-from labelwise.train.tensors import segment_mean
+from labelwise.core.arrays import linear_scores, unit_rows
+from labelwise.core.head_files import shaped
+from labelwise.support.segments import segment_mean
+
+Array = npt.NDArray[Any]
+TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingStatistics:
     """What is kept of training embeddings, so that a label can be added later."""
 
-    means: Tensor  # mean embedding of each label [k, d]
-    counts: Tensor  # images of each label [k]
-    # covariance of embeddings around the mean of their label, every label weighing the same [d, d]. Where several
+    means: Array = shaped("k", "d")  # mean embedding of each label
+    counts: Array = shaped("k")  # images of each label
+    # covariance of embeddings around the mean of their label, every label weighing the same. Where several
     # labels may be true of an image: covariance of all embeddings around their mean.
-    within: Tensor
-    # mean of all embeddings [d] where several labels may be true of an image, else None
-    background: Tensor | None = None
+    within: Array = shaped("d", "d")
+    # mean of all embeddings where several labels may be true of an image, else None
+    background: Array | None = shaped("d", optional=True)
 
 
-def embedding_statistics(embeddings: Tensor, targets: Tensor, k: int) -> EmbeddingStatistics:
+def embedding_statistics(embeddings: Array, targets: Array, k: int) -> EmbeddingStatistics:
     """Return the statistics of image embeddings ``[n, d]`` of k labels, in double precision.
 
     Targets are ``[n]``; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts for each.
     """
-    x = embeddings.double()
-    if several_true(targets):
-        counts = targets.sum(0).double()
-        means = targets.double().T @ x / counts.clamp_min(1)[:, None]
-        return EmbeddingStatistics(means, counts, torch.cov(x.T, correction=0).reshape(x.shape[1], -1), x.mean(0))
-    counts = torch.bincount(targets, minlength=k).double()
-    means = x.new_zeros(k, x.shape[1]).index_add_(0, targets, x) / counts.clamp_min(1)[:, None]
+    x = embeddings.astype(np.float64)
+    if targets.ndim == 2:
+        counts = targets.sum(0).astype(np.float64)
+        means = targets.astype(np.float64).T @ x / np.maximum(counts, 1)[:, None]
+        away = x - x.mean(0)
+        return EmbeddingStatistics(means, counts, away.T @ away / len(x), x.mean(0))
+    counts = np.bincount(targets, minlength=k).astype(np.float64)
+    means = segment_mean(x, targets, k)
     inside = x - means[targets]
-    weight = (1 / (counts.clamp_min(1) * (counts > 0).sum()))[targets]
+    weight = (1 / (np.maximum(counts, 1) * (counts > 0).sum()))[targets]
     return EmbeddingStatistics(means, counts, (inside * weight[:, None]).T @ inside)
 
 
-def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def unit_statistics(embeddings: Array, targets: Array, k: int) -> tuple[Array, Array]:
     """Return the mean of embeddings ``[n, d]`` at unit length ``[d]`` and their covariance inside a label ``[d, d]``.
 
     Each of the k labels weighs the same.
     """
-    unit = embedding_statistics(normalize(embeddings, dim=1), targets, k)
-    return unit.means[unit.counts > 0].mean(0).float(), unit.within.float()
+    unit = embedding_statistics(unit_rows(embeddings), targets, k)
+    return unit.means[unit.counts > 0].mean(0).astype(np.float32), unit.within.astype(np.float32)
 
 
-def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float = 1.0) -> Tensor:
+def whiten(embeddings: Array, mean: Array, within: Array, ridge: float = 1.0) -> Array:
     """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
 
     The ridge is added to the covariance, relative to its mean variance: the larger, the nearer to embeddings that are
     centred alone.
     """
-    extra = ridge * within.diagonal().mean().clamp_min(1e-12).double()
-    factor = torch.linalg.cholesky(within.double() + extra * torch.eye(len(within), device=within.device))
-    centred = normalize(embeddings.float(), dim=1) - mean
-    whitened: Tensor = torch.linalg.solve_triangular(factor.float(), centred.T, upper=False).T
+    factor = np.linalg.cholesky(_ridged(within.astype(np.float64), ridge))
+    centred = unit_rows(embeddings) - mean
+    whitened: Array = solve_triangular(factor.astype(centred.dtype), centred.T, lower=True, check_finite=False).T
     return whitened
 
 
 def solve_label_embeddings(
-    examples: Tensor, groups: Tensor, known: EmbeddingStatistics, label_embeddings: Tensor, *, ridge: float = 1.0
-) -> Tensor:
+    examples: Array, groups: Array, known: EmbeddingStatistics, label_embeddings: Array, *, ridge: float = 1.0
+) -> Array:
     """Return the embeddings ``[g, d + 1]`` of new labels from their examples, in closed form, each label on its own.
 
     A new label scores like the trained label its examples resemble most, plus what tells the two apart: the
@@ -82,36 +86,43 @@ def solve_label_embeddings(
     ``groups [m]`` says the new label of each example ``[m, d]``, in 0..g-1, none of them empty; ``label_embeddings`` are those of
     the trained labels ``[k, d + 1]``. The ridge is added to the covariance, relative to its mean variance.
     """
-    here = (known.counts > 0).nonzero()[:, 0]
-    means, counts, trained = known.means[here].double(), known.counts[here].double(), label_embeddings[here].double()
-    within = known.within.double()
-    penalty = ridge * within.diagonal().mean().clamp_min(1e-12)
-    precision = torch.linalg.inv(within + penalty * torch.eye(len(within), dtype=within.dtype, device=within.device))
+    here = known.counts > 0
+    means, counts, trained = (each[here].astype(np.float64) for each in (known.means, known.counts, label_embeddings))
+    within = known.within.astype(np.float64)
+    precision = np.linalg.inv(_ridged(within, ridge))
     excess = 0.5 * (precision * within).sum()
     likelihoods = _likelihoods(means, precision, excess / counts)
-    mean = segment_mean(examples.double(), groups, int(groups.max()) + 1)
-    new = _likelihoods(mean, precision, excess / torch.bincount(groups))
+    sizes = np.bincount(groups)
+    mean = segment_mean(examples.astype(np.float64), groups, len(sizes))
+    new = _likelihoods(mean, precision, excess / sizes)
     if known.background is not None:
-        points = torch.cat([means, known.background.double()[None]])
-        base = _likelihoods(points[-1:], precision, excess * 0)[0]
+        points = np.concatenate([means, known.background.astype(np.float64)[None]])
+        base = _likelihoods(points[-1:], precision, np.zeros(1))[0]
         scores, logs = linear_scores(points, trained), linear_scores(points, likelihoods - base)
         scale = _slope(scores - scores.mean(), logs - logs.mean())
         solved = scale * (new - base)
         solved[:, -1] += scores.mean() - scale * logs.mean()
-        return solved.to(examples.dtype)
+        level: Array = solved.astype(examples.dtype)
+        return level
     nearest = linear_scores(mean, trained).argmax(1)
     tables = (linear_scores(means, table) for table in (trained, likelihoods))
-    scale = _slope(*(table - table.mean(1, keepdim=True) for table in tables))
-    return (trained[nearest] + scale * (new - likelihoods[nearest])).to(examples.dtype)
+    scale = _slope(*(table - table.mean(1, keepdims=True) for table in tables))
+    joined: Array = (trained[nearest] + scale * (new - likelihoods[nearest])).astype(examples.dtype)
+    return joined
 
 
-def _likelihoods(means: Tensor, precision: Tensor, excess: Tensor) -> Tensor:
+def _ridged(within: Array, ridge: float) -> Array:
+    """Return a covariance ``[d, d]`` with a share of its mean variance added to the diagonal."""
+    return within + ridge * max(float(np.trace(within)) / len(within), TINY) * np.eye(len(within))
+
+
+def _likelihoods(means: Array, precision: Array, excess: Array) -> Array:
     """Return the log-likelihood of an embedding under each mean as a label embedding ``[k, d + 1]``, up to a common term."""
     weights = means @ precision
     bias = -0.5 * (weights * means).sum(1) + excess
-    return torch.cat([weights, bias[:, None]], 1)
+    return np.concatenate([weights, bias[:, None]], 1)
 
 
-def _slope(scores: Tensor, logs: Tensor) -> Tensor:
+def _slope(scores: Array, logs: Array) -> float:
     """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
-    return (scores * logs).sum() / (logs * logs).sum().clamp_min(1e-12)
+    return float((scores * logs).sum() / max(float((logs * logs).sum()), TINY))

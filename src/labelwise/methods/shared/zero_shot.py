@@ -1,8 +1,8 @@
 """What methods share that read a vector of each label, and then answer for labels without images."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,16 @@ from labelwise.core.balance import balance_curve
 from labelwise.core.model import Spec
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
-from labelwise.images.describe.sentences import encode_sentences
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
-from labelwise.support.errors import DataError, UsageError
+from labelwise.methods.shared.head import TrainedHead
+from labelwise.methods.shared.label_source import LabelSource, Source
+from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel, array
+from labelwise.methods.shared.zero_shot_head import BilinearHead
+from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
-from labelwise.train.tensors import segment_mean
 
-Source = Literal["auto", "vectors", "texts"]
 FOLD_IMAGES = 5  # one in so many images of a label is validated on
 FEWEST_FOLDS, MOST_FOLDS = 3, 5  # of labels, each held out in one
 Settings = TypeVar("Settings", float, tuple[float, ...])
@@ -33,11 +33,12 @@ class ZeroShotModel(LinearModel):
     ``head`` only serves to train the image encoder, where there is one to train.
     """
 
-    def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
+    def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
         super().__init__(spec, encoder)
         self.source = source
         d = self.encoder.code_size
-        self.vector_size = source.of(spec.labels).shape[1]
+        with torch.device("cpu"):  # also while a model is built without memory
+            self.vector_size = source.of(spec.labels).shape[1]
         self.head = nn.Linear(d, len(spec.labels)) if not self.encoder.untrained else None
         self.centre_codes = Centring(d, power)
         self.centre_vectors = Centring(self.vector_size)
@@ -48,12 +49,17 @@ class ZeroShotModel(LinearModel):
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
-        vectors = self.source.of(labels)
+        vectors = self.tensor(self.source.of(labels))
         if vectors.shape[1] != self.vector_size:
             raise UsageError(
                 f"Labels of this model are described by vectors of {self.vector_size} numbers; given {vectors.shape[1]}."
             )
-        return self.centre_vectors(vectors.to(self.device))  # type: ignore[no-any-return]
+        return self.centre_vectors(vectors)  # type: ignore[no-any-return]
+
+    def head_parts(self) -> dict[str, Any]:
+        """Return what the heads of all such models have."""
+        centres = {"centre_features": self.centre_codes.centre(), "centre_vectors": self.centre_vectors.centre()}
+        return {**super().head_parts(), **centres, "source": self.source}
 
 
 class BilinearModel(ZeroShotModel):
@@ -61,7 +67,7 @@ class BilinearModel(ZeroShotModel):
 
     penalties: Tensor  # those that V was solved with, where it was solved and not trained
 
-    def __init__(self, spec: Spec, encoder: Encoder, source: "LabelSource", power: float) -> None:
+    def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
         super().__init__(spec, encoder, source, power)
         self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))  # V [d, a]
         self.register_buffer("penalties", torch.zeros(2))
@@ -71,49 +77,15 @@ class BilinearModel(ZeroShotModel):
         embeddings = self.vectors(labels) @ self.weights.T
         return torch.cat([embeddings, embeddings.new_zeros(len(embeddings), 1)], 1)
 
+    def export_head(self) -> TrainedHead:
+        """Return what scores features as this model does, without torch."""
+        return BilinearHead(**self.head_parts(), weights=array(self.weights))
+
     @torch.no_grad()
     def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
         """Take over a closed-form solution V ``[d, a]`` and the penalties it was made with."""
         self.weights.copy_(weights)
         self.penalties[: len(penalties)] = torch.tensor(penalties)
-
-
-def flattened(texts: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:
-    """Return the sentences of n instances in one list, and the instance of each ``[m]``."""
-    counts = torch.tensor([len(each) for each in texts])
-    return [text for each in texts for text in each], torch.arange(len(texts)).repeat_interleave(counts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelSource:
-    """Where the vectors of labels come from."""
-
-    source: Source = "auto"  # `vectors`, `texts`, or `auto`: vectors where labels have them, else texts
-    # what makes a vector of a sentence, see `encode_sentences`; a label's is the mean of its sentences
-    sentences: str = "words"
-
-    def describes(self, labels: Labels) -> bool:
-        """Return whether there is something to make vectors of these labels of."""
-        by_texts = labels.texts is not None and all(labels.texts) and self.source != "vectors"
-        return by_texts or (labels.vectors is not None and self.source != "texts")
-
-    def of(self, labels: Labels) -> Tensor:
-        """Return one vector for each label ``[k, a]``."""
-        if labels.vectors is not None and self.source != "texts":
-            return labels.vectors.float()
-        if labels.texts is None or self.source == "vectors":
-            add = "" if self.source == "vectors" else ' or a column "text"'
-            raise DataError(
-                "Nothing describes these labels. Put a file labels.csv beside the data, with a row for each label, and "
-                f"attribute columns (numbers){add}."
-            )
-        return self.sentence_vectors(labels.texts)
-
-    def sentence_vectors(self, texts: Sequence[Sequence[str]]) -> Tensor:
-        """Return the mean vector of the sentences of each of n instances ``[n, a]``."""
-        with torch.device("cpu"):  # also while a model is built without memory
-            flat, groups = flattened(texts)
-            return segment_mean(encode_sentences(flat, self.sentences), groups, len(texts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +118,7 @@ class ZeroShotMethod(ImageMethod):
 
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with the vectors that models read, so that sentences are encoded once."""
-        return replace(labels, vectors=self.label_source.of(labels))
+        return replace(labels, vectors=torch.from_numpy(self.label_source.of(labels)))
 
     def train_encoder(self, model: ZeroShotModel, data: TrainData) -> Iterator[Stage]:
         """Yield the stage that trains the image encoder on the seen labels, if there is one; then fit the centring."""
@@ -154,7 +126,7 @@ class ZeroShotMethod(ImageMethod):
             model.encoder.fit_normalisation(data.train.images)
             yield encoder_stage(self, model.encoder, model.head, data)
         model.centre_codes.fit(model.encode_all(data.train.images, by=model.encoder))
-        model.centre_vectors.fit(model.source.of(data.labels).to(model.device))
+        model.centre_vectors.fit(model.tensor(model.source.of(data.labels)))
 
 
 def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data: TrainData) -> Stage:

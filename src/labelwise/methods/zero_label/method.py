@@ -19,10 +19,10 @@ from labelwise.images.dataset import TrainData
 from labelwise.images.split.looks import looks
 from labelwise.images.streams import by_shares
 from labelwise.methods.shared.centring import PCA, Centring
-from labelwise.methods.shared.linear import Encoder, HeadModel
-from labelwise.methods.shared.statistics import linear_scores
+from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import discriminant, nearest_centres, neighbour_means
+from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import LabelPrior, Source, chosen_source, label_similarity
 from labelwise.methods.zero_label.naming import (
@@ -40,7 +40,7 @@ from labelwise.methods.zero_label.transport import Clustering, Matching, Restart
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range
 from labelwise.train.stages import Method, Stage
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import linear_scores, segment_mean
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and pictures it looks at
 LOOKS_AT_ONCE = 256  # pictures
@@ -137,18 +137,24 @@ class NamedModel(HeadModel):
         """Return the report of the naming, once it is over."""
         return {"naming": self.report}
 
-    @torch.no_grad()
     def second_opinions(self, image_embeddings: Tensor) -> Tensor:
-        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
+        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none."""
+        return self.tensor(self.export_head().second_opinions(array(image_embeddings)))
 
-        A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
-        """
-        answers = []
-        for opinion, own, overlap in zip(self.opinions, self.own_names, self.overlaps, strict=True):
-            label = torch.empty_like(own)
-            label[own[best_matching(overlap)]] = self.names
-            answers.append(label[linear_scores(image_embeddings, opinion).argmax(1)])
-        return torch.stack(answers[1:] or answers)
+    def export_head(self) -> NamedHead:
+        """Return what scores features as this model does, without torch."""
+        kept = ("names", "votes", "centres", "opinions", "own_names", "clusters", "overlaps", "sizes")
+        parts: dict[str, Any] = {name: array(self.get_buffer(name)) for name in kept}
+        return NamedHead(
+            **self.head_parts(),
+            rows=array(self.encode_labels(self.spec.labels)),
+            exclusive=True,
+            centre=self.centring.centre(),
+            **parts,
+            alike=array(self.alike[0]),
+            looks=array(self.looks) if bool(self.looks.any()) else None,
+            search=self.search,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

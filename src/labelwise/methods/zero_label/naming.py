@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.shared.statistics import linear_scores
 from labelwise.methods.zero_label.assignment import (
     Structure,
     best_matching,
@@ -26,7 +25,7 @@ from labelwise.methods.zero_label.assignment import (
 from labelwise.methods.zero_label.clusters import Clusters, kmeans, nearest_centres
 from labelwise.methods.zero_label.label_prior import centred_cosines, rank_labels
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import linear_scores, segment_mean
 
 if TYPE_CHECKING:
     from labelwise.methods.zero_label.method import NamedModel

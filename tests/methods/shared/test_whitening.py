@@ -2,10 +2,20 @@ import numpy as np
 import pytest
 import torch
 from sklearn.covariance import empirical_covariance
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.methods.shared.statistics import unit_statistics, whiten
+from labelwise.methods.shared import statistics
 from tests.methods.shared.test_statistics import clusters
+
+
+def unit_statistics(embeddings: Tensor, targets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    mean, within = statistics.unit_statistics(embeddings.numpy(), targets.numpy(), k)
+    return torch.from_numpy(mean), torch.from_numpy(within)
+
+
+def whiten(embeddings: Tensor, mean: Tensor, within: Tensor, ridge: float) -> Tensor:
+    return torch.tensor(statistics.whiten(embeddings.numpy(), mean.numpy(), within.numpy(), ridge))
 
 
 def test_statistics_equal_a_loop_over_labels() -> None:

@@ -1,0 +1,240 @@
+"""Prototypes compared by a learned similarity, without torch: see ``similarity`` for how the score of every pair is made."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.core.arrays import linear_scores, unit_rows
+from labelwise.core.head_files import shaped
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.head import Map, TrainedHead, even, leaky, linear
+from labelwise.methods.shared.statistics import solve_label_embeddings
+from labelwise.support.segments import segment_mean
+
+Array = npt.NDArray[Any]
+Score = Callable[[Array, Array], Array]  # two lists of what S needs to its part of S
+SLOPE = 0.1
+TILE = 2**19  # hidden numbers of pairs held at a time
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairScore:
+    """S(a, b) of every pair of two lists of embeddings, larger is more alike; a prototype goes first, an example second.
+
+    A network on both embeddings, or their cosine times a scale plus an offset, or the sum of both.
+    """
+
+    scale: Array | None = shaped(optional=True)  # of the cosine; None: it plays no part
+    offset: Array | None = shaped(optional=True)
+    first_weight: Array | None = shaped("h", "d", optional=True)  # of the network; None: there is none
+    second_weight: Array | None = shaped("h", "d", optional=True)
+    bias: Array | None = shaped("h", optional=True)
+    middle_weight: Array | None = shaped("h", "h", optional=True)  # of a second hidden layer, where there is one
+    middle_bias: Array | None = shaped("h", optional=True)
+    output_weight: Array | None = shaped("h", optional=True)
+    output_bias: Array | None = shaped(optional=True)
+    symmetric: Literal["none", "max", "mean"] = "none"  # how S(a, b) and S(b, a) become one
+
+    @property
+    def hidden(self) -> int:
+        """The numbers of what ``first`` returns that are for the network."""
+        return 0 if self.bias is None else len(self.bias) * (1 if self.symmetric == "none" else 2)
+
+    def size(self, d: int) -> int:
+        """Return the size of what ``first`` returns for an embedding of size d."""
+        return self.hidden + (0 if self.scale is None else d)
+
+    def first(self, embeddings: Array) -> Array:
+        """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
+        return self._needed(embeddings, first=True)
+
+    def second(self, embeddings: Array) -> Array:
+        """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
+        return self._needed(embeddings, first=False)
+
+    def pairs(self, first: Array, second: Array) -> Array:
+        """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned; memory beyond the result is bounded."""
+        return self._sum(self._every_pair, lambda a, b: a @ b.T, first, second)
+
+    def matched(self, a: Array, b: Array) -> Array:
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        cosine: Score = lambda x, y: (x * y).sum(1)  # noqa: E731 - one of two short ways to score
+        return self._sum(lambda u, v: self._of_sums(u + v), cosine, self.first(a), self.second(b))
+
+    def _needed(self, embeddings: Array, *, first: bool) -> Array:
+        parts = []
+        if self.bias is not None:
+            assert self.first_weight is not None
+            assert self.second_weight is not None
+            halves = [linear(embeddings, self.first_weight, self.bias), linear(embeddings, self.second_weight)]
+            halves = halves if first else halves[::-1]
+            parts = halves[:1] if self.symmetric == "none" else halves
+        if self.scale is not None:
+            parts = [*parts, unit_rows(embeddings)]
+        return np.concatenate(parts, 1)
+
+    def _sum(self, learned: Score, cosine: Score, first: Array, second: Array) -> Array:
+        """Return what the network and the cosine say together, of these two ways to score."""
+        e = self.hidden
+        if self.scale is None or self.offset is None:
+            return self._each_way(learned, first, second)
+        scaled: Array = self.scale * cosine(first[:, e:], second[:, e:]) + self.offset
+        return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if e else scaled
+
+    def _each_way(self, score: Score, first: Array, second: Array) -> Array:
+        """Return S(a, b), or what it and S(b, a) become together."""
+        if self.symmetric == "none":
+            return score(first, second)
+        h = self.hidden // 2
+        there, back = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
+        return np.maximum(there, back) if self.symmetric == "max" else (there + back) / 2
+
+    def _every_pair(self, u: Array, v: Array) -> Array:
+        """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
+        if self.middle_weight is None:
+            return self._of_maxima(u, v)
+        out = np.empty((len(u), len(v)), np.result_type(u, v))
+        for rows, columns in tiles(len(u), len(v), u.shape[1]):
+            out[rows, columns] = self._of_sums(u[rows, None] + v[columns])
+        return out
+
+    def _of_maxima(self, u: Array, v: Array) -> Array:
+        """Return S by one maximum for each pair: of one hidden layer all else is a sum of what each embedding adds."""
+        assert self.output_weight is not None
+        assert self.output_bias is not None
+        out: Array = (SLOPE * (u @ self.output_weight) + self.output_bias)[:, None] + v @ self.output_weight
+        against, rest = -v, np.float32(1 - SLOPE) * self.output_weight
+        for rows, columns in tiles(len(u), len(v), u.shape[1]):
+            out[rows, columns] += np.maximum(u[rows, None], against[columns]) @ rest
+        return out
+
+    def _of_sums(self, sums: Array) -> Array:
+        """Return S ``[...]`` of the first hidden layer ``[..., h]`` before its activation."""
+        hidden = leaky(sums, SLOPE)
+        if self.middle_weight is not None:
+            hidden = leaky(linear(hidden, self.middle_weight, self.middle_bias), SLOPE)
+        score: Array = hidden @ self.output_weight + self.output_bias
+        return score
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PrototypeHead(TrainedHead):
+    """Prototypes, their learned similarity to images, and a dense output layer.
+
+    A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
+    ``[d + 1]``, or one after the other; where there is a closed form, then its row of that ``[d + 1]``.
+    """
+
+    kind: ClassVar[str] = "prototype"
+
+    pair_score: PairScore
+    scorer: Literal["sim", "dol", "mean"]  # S of the prototype, the dense layer, or the mean of both
+    prototypes: Array = shaped("k", "d")
+    dense: Array = shaped("k", "d+1")  # the dense layer, weights and then a bias
+    cosine: float | None = (
+        None  # of the dense layer: scores are this times the cosine with its row; None: they are linear
+    )
+    lifted: bool = True  # whether labels learnt from examples are brought to the level of trained ones
+    base: Array | None = shaped("k", "d+1", optional=True)  # rows of the closed form, where there is one
+    share: float = 1.0  # of what is learned in scores; the rest is that of the closed form
+    feature_map: Map = "none"
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image compete."""
+        return True
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``."""
+        return even(self.projected(features), self.feature_map)
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, e]``."""
+        rows = self.trained_rows(labels)
+        learned = self._joined(self.prototypes[rows], np.zeros(len(rows), np.float32), self.dense[rows])
+        return learned if self.base is None else np.concatenate([learned, self.base[rows]], 1)
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
+
+        The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
+        """
+        count = int(groups.max()) + 1
+        means = segment_mean(embeddings, groups, count)
+        levels = self._levels(means) if self.lifted else np.zeros(count, means.dtype)
+        if self.scorer == "sim":
+            rows = means
+        elif self.cosine is not None:
+            directions = unit_rows(segment_mean(unit_rows(embeddings), groups, count))
+            rows = np.pad(directions * self.cosine, ((0, 0), (0, 1)))
+        else:
+            rows = solve_label_embeddings(embeddings, groups, self.statistics, self.dense)
+        learned = self._joined(means, levels, rows)
+        if self.base is None:
+            return learned
+        return np.concatenate([learned, solve_label_embeddings(embeddings, groups, self.statistics, self.base)], 1)
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``, each label on its own."""
+        d = embeddings.shape[1]
+        size = (self.scorer != "dol") * (self.pair_score.size(d) + 1) + (self.scorer != "sim") * (d + 1)
+        learned = self._learned(embeddings, label_embeddings[:, :size])
+        if label_embeddings.shape[1] == size:
+            return learned
+        base = linear_scores(embeddings, label_embeddings[:, size:])
+        mixed: Array = base + self.share * (learned - base)
+        return mixed
+
+    def similarity(self, queries: Array, gallery: Array) -> Array:
+        """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
+        return self.pair_score.pairs(self.pair_score.first(queries), self.pair_score.second(gallery))
+
+    def matched(self, queries: Array, others: Array) -> Array:
+        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
+        return self.pair_score.matched(queries, others)
+
+    def _levels(self, means: Array) -> Array:
+        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
+
+        S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
+        the mean embedding of its label's images tell: S of the two is to be the same for a new label as for trained ones.
+        """
+        here = self.statistics.counts > 0
+        trained = self.matched(self.prototypes[here], self.statistics.means[here]).mean()
+        levels: Array = trained - self.matched(means, means)
+        return levels
+
+    def _learned(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return what is learned of the score of every pair ``[n, k]``."""
+        if self.scorer == "dol":
+            return self._dense_scores(embeddings, label_embeddings)
+        e = self.pair_score.size(embeddings.shape[1])
+        alike = self.pair_score.pairs(label_embeddings[:, :e], self.pair_score.second(embeddings)).T
+        alike = alike + label_embeddings[:, e]
+        if self.scorer == "sim":
+            return alike
+        both: Array = (alike + self._dense_scores(embeddings, label_embeddings[:, e + 1 :])) / 2
+        return both
+
+    def _dense_scores(self, embeddings: Array, rows: Array) -> Array:
+        return linear_scores(embeddings if self.cosine is None else unit_rows(embeddings), rows)
+
+    def _joined(self, prototypes: Array, levels: Array, dense: Array) -> Array:
+        """Return label embeddings ``[g, e]`` of their parts, the closed form left out."""
+        if self.scorer == "dol":
+            return dense
+        alike = np.concatenate([self.pair_score.first(prototypes), levels[:, None]], 1)
+        return alike if self.scorer == "sim" else np.concatenate([alike, dense], 1)
+
+
+def tiles(n: int, m: int, h: int) -> Iterator[tuple[slice, slice]]:
+    """Yield rows and columns that together cover all pairs ``[n, m]``; h numbers of each pair fit in a tile."""
+    room = max(1, TILE // h)
+    across = max(1, min(m, room))
+    down = max(1, room // across)
+    for column in range(0, m, across):
+        for row in range(0, n, down):
+            yield slice(row, row + down), slice(column, column + across)

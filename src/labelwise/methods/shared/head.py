@@ -1,0 +1,140 @@
+"""What heads of several methods share: features brought to embeddings, and labels that are rows of a linear layer."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.core.arrays import linear_scores, root_features, unit_rows
+from labelwise.core.calibration import Penalty
+from labelwise.core.head_files import shaped
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.statistics import EmbeddingStatistics, solve_label_embeddings, whiten
+
+Array = npt.NDArray[Any]
+LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
+Map = Literal["none", "root", "unit"]  # features as they are; their roots at unit length; at unit length
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Projection:
+    """What follows an encoder that is not trained: features are standardised, and a linear layer may follow."""
+
+    mean: Array = shaped("f")
+    std: Array = shaped("f")
+    length: float = 1.0  # standardised features are multiplied by it
+    weight: Array | None = shaped("d", "f", optional=True)
+    bias: Array | None = shaped("d", optional=True)
+
+    def __call__(self, features: Array) -> Array:
+        """Return embeddings ``[n, d]`` of features ``[n, f]``."""
+        scaled = (features - self.mean) / self.std * self.length
+        return scaled if self.weight is None else linear(scaled, self.weight, self.bias)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Centre:
+    """Rows of unit length around a mean; ``power`` below 1 evens out large entries.
+
+    ``turn`` changes how much directions weigh. With ``directions`` all else is dropped from rows that got unit length before.
+    """
+
+    mean: Array = shaped("_c")
+    power: float = 1.0
+    turn: Array | None = shaped("_c", "_c", optional=True)
+    directions: Array | None = shaped("_c", "_q", optional=True)  # orthonormal columns
+
+    def __call__(self, rows: Array) -> Array:
+        """Return centred rows of unit length ``[n, c]``."""
+        if self.directions is not None:
+            return unit_rows((unit_rows(rows) - self.mean) @ self.directions @ self.directions.T)
+        if self.power != 1.0:  # the root has no slope at zero, where rectified features often are
+            rows = unit_rows(np.sign(rows) * ((abs(rows) + 1e-6) ** self.power - 1e-6**self.power))
+        centred = unit_rows(rows - self.mean)
+        return centred if self.turn is None else unit_rows(centred @ self.turn)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedHead(ABC):
+    """A head with what is kept of training embeddings: it learns labels from examples, and whitens."""
+
+    fitted_together: ClassVar[bool] = False
+    allows_new_labels: ClassVar[bool] = False
+    penalty: ClassVar[Penalty] = "offset"
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    labels: Labels  # those it was trained on
+    width: int  # the size of features
+    statistics: EmbeddingStatistics
+    unit_mean: Array = shaped("d")  # mean training embedding at unit length
+    # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
+    unit_within: Array = shaped("d", "d")
+    projection: Projection | None = None  # None: the encoder was trained, and its features are what follows takes
+
+    @abstractmethod
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, e]``."""
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Return label embeddings ``[g, e]`` solved in closed form from embeddings of examples and training statistics."""
+        return solve_label_embeddings(embeddings, groups, self.statistics, self.embed_labels(self.labels))
+
+    @property
+    def whitens(self) -> bool:
+        """Whether training images of one label had different embeddings, as they all have but in the smallest data."""
+        return bool(self.unit_within.any())
+
+    def whitened(self, embeddings: Array) -> Array:
+        """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
+        return whiten(embeddings, self.unit_mean, self.unit_within)
+
+    def projected(self, features: Array) -> Array:
+        """Return features ``[n, d]`` as what follows takes them."""
+        return features if self.projection is None else self.projection(features)
+
+    def trained_rows(self, labels: Labels) -> list[int]:
+        """Return where these labels stand among the trained ones."""
+        return [self.labels.index(name) for name in labels.names]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearHead(TrainedHead):
+    """The score is linear in the image embedding; the embedding of a label is its row of the layer, weights and then a bias."""
+
+    kind: ClassVar[str] = "linear"
+
+    rows: Array = shaped("k", "d+1")
+    exclusive: bool = False
+    feature_map: Map = "none"  # how embeddings are made even, see ``even``
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``."""
+        return even(self.projected(features), self.feature_map)
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, d + 1]``."""
+        return self.rows[self.trained_rows(labels)]
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(embeddings, label_embeddings)
+
+
+def even(embeddings: Array, how: Map) -> Array:
+    """Return embeddings ``[n, d]`` as they are, or all of one length, as they are or their roots."""
+    if how == "none":
+        return embeddings
+    return LENGTH * (root_features(embeddings) if how == "root" else unit_rows(embeddings))
+
+
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """Return ``x @ weight.T + bias``."""
+    product = x @ weight.T
+    return product if bias is None else product + bias
+
+
+def leaky(x: Array, slope: float) -> Array:
+    """Return numbers, those below zero multiplied by a slope."""
+    return np.where(x > 0, x, slope * x)

@@ -1,0 +1,174 @@
+"""Heads that read a vector of each label, and then answer for labels without images."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from labelwise.core.arrays import linear_scores
+from labelwise.core.head_files import shaped
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.head import Centre, TrainedHead
+from labelwise.methods.shared.label_source import LabelSource
+from labelwise.support.draws import Draws, mix
+from labelwise.support.errors import UsageError
+
+Array = npt.NDArray[Any]
+STEPS = 40  # of the fit of a softmax layer
+MEMORY = 10  # steps that its idea of the curvature goes back
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZeroShotHead(TrainedHead):
+    """Features and label vectors are centred and brought to unit length."""
+
+    centre_features: Centre
+    centre_vectors: Centre
+    source: LabelSource
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image do not compete."""
+        return False
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with the vectors that are read, so that sentences are encoded once."""
+        vectors: Any = self.source.of(labels)
+        return replace(labels, vectors=vectors)
+
+    def comparable(self, features: Array) -> Array:
+        """Return features ``[n, d]`` centred and of unit length."""
+        return self.centre_features(self.projected(features))
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``, centred and of unit length."""
+        return self.comparable(features)
+
+    def vectors(self, labels: Labels) -> Array:
+        """Return what describes these labels ``[k, a]``, centred and of unit length."""
+        vectors, size = self.source.of(labels), len(self.centre_vectors.mean)
+        if vectors.shape[1] != size:
+            raise UsageError(
+                f"Labels of this model are described by vectors of {size} numbers; given {vectors.shape[1]}."
+            )
+        return self.centre_vectors(vectors)
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(embeddings, label_embeddings)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BilinearHead(ZeroShotHead):
+    """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s."""
+
+    kind: ClassVar[str] = "bilinear"
+
+    weights: Array = shaped("d", "a")  # V
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, d + 1]``."""
+        return np.pad(self.vectors(labels) @ self.weights.T, ((0, 0), (0, 1)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GeneratedHead(ZeroShotHead):
+    """A linear softmax over labels, fitted to real features of the trained ones and to generated features of all others.
+
+    It is fitted to the labels asked about and the trained ones together, each label weighing the same. A label that is
+    added later is fitted against the trained ones, and the others stay as they are.
+    """
+
+    fitted_together: ClassVar[bool] = True
+    allows_new_labels: ClassVar[bool] = True
+
+    rows: Array = shaped("k", "d+1")  # the layer of the trained labels alone
+    real: Array = shaped("m", "z")  # some features of the images of trained labels
+    real_targets: Array = shaped("m", dtype="i")  # their labels
+    penalty_of_layer: float  # on the squared weights, in units of the mean squared length of embeddings
+    generated: int  # features made of each label without images
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image compete."""
+        return True
+
+    @abstractmethod
+    def generate(self, labels: Labels, count: int, seed: int) -> Array:
+        """Return features ``[k, count, f]`` made from the labels' descriptions."""
+
+    def latents(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]`` from centred features ``[n, z]``."""
+        return features
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``."""
+        return self.latents(self.comparable(features))
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
+        others = sorted(set(labels.names) - set(self.labels.names))
+        if not others:
+            return self.rows[self.trained_rows(labels)]
+        made = self.generate(labels.select(others), self.generated, 0)
+        features = self.real.astype(np.float32), made.reshape(-1, made.shape[2])
+        targets = np.concatenate(
+            [self.real_targets, np.repeat(np.arange(len(others)), self.generated) + len(self.labels)]
+        )
+        k = len(self.labels) + len(others)
+        *_, (_, rows) = softmax_layers(self.latents(np.concatenate(features)), targets, k, (self.penalty_of_layer,))
+        row_of = {name: row for row, name in enumerate((*self.labels.names, *others))}
+        return rows[[row_of[name] for name in labels.names]]
+
+
+def softmax_layers(
+    embeddings: Array, targets: Array, k: int, penalties: tuple[float, ...]
+) -> Iterator[tuple[float, Array]]:
+    """Yield each penalty, and the weights and biases ``[k, d + 1]`` of the softmax layer under it; each starts from the one before.
+
+    From embeddings ``[n, d]`` with labels ``[n]``; penalties are in units of the mean squared length of embeddings.
+    """
+    unit = float((embeddings**2).sum(1).mean()) if len(embeddings) else 1.0
+    rows = np.zeros((k, embeddings.shape[1] + 1), np.float32)
+    for penalty in penalties:
+        rows = fit_softmax(embeddings, targets, rows, penalty * unit)
+        yield penalty, rows
+
+
+def fit_softmax(features: Array, targets: Array, start: Array, penalty: float, steps: int = STEPS) -> Array:
+    """Return weights and biases ``[k, d + 1]`` of a softmax over labels, each weighing the same, by L-BFGS from ``start``.
+
+    ``penalty`` times half the squared weights is added to the mean loss of features ``[n, d]`` with labels ``[n]``.
+    """
+    counts = np.bincount(targets, minlength=len(start))
+    weight = (1 / (counts[targets] * (counts > 0).sum())).astype(np.float32)
+    k, d = len(start), features.shape[1]
+    here = np.arange(len(targets))
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        rows = flat.reshape(k, d + 1).astype(np.float32)
+        scores = linear_scores(features, rows)
+        scores -= scores.max(1, keepdims=True)
+        shares = np.exp(scores)
+        sums = shares.sum(1, keepdims=True)
+        wrong = np.log(sums[:, 0]) - scores[here, targets]
+        slope = shares / sums * weight[:, None]
+        slope[here, targets] -= weight
+        weights = rows[:, :-1]
+        gradient = np.concatenate([slope.T @ features + penalty * weights, slope.sum(0)[:, None]], 1)
+        value = float((weight * wrong).sum()) + penalty / 2 * float((weights**2).sum())
+        return value, gradient.astype(np.float64).ravel()
+
+    options = {"maxiter": steps, "maxcor": MEMORY}
+    best = minimize(loss, start.astype(np.float64).ravel(), jac=True, method="L-BFGS-B", options=options).x
+    rows: Array = best.reshape(k, d + 1).astype(np.float32)
+    return rows
+
+
+def noise(labels: Labels, shape: tuple[int, ...], seed: int) -> Array:
+    """Return standard normal numbers ``[k, *shape]`` that depend on the name of each label and the seed alone."""
+    return np.stack([Draws(mix(seed, *name.encode())).normal(*shape) for name in labels.names])

@@ -1,0 +1,59 @@
+"""Named clusters, without torch: a linear head, what its names go by, and second opinions."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from labelwise.core.arrays import linear_scores
+from labelwise.core.head_files import shaped
+from labelwise.methods.shared.head import Centre, LinearHead
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NamedHead(LinearHead):
+    """A linear head whose labels are named clusters; see ``method.NamedModel`` for what naming goes by."""
+
+    kind: ClassVar[str] = "named_clusters"
+
+    centre: Centre
+    names: Array = shaped("k", dtype="i")  # the label of each cluster
+    votes: Array = shaped("k", "k")  # how probable each label is for each cluster
+    centres: Array = shaped("k", "d")  # mean embedding of each cluster, in the clusters' own order
+    # label embeddings of every restart, the chosen one first, and the label of each cluster, before a person named any
+    opinions: Array = shaped("r", "k", "d+1")
+    own_names: Array = shaped("r", "k", dtype="i")
+    clusters: Array = shaped("r", "k", "k")  # this and the next two: see `naming.Evidence`
+    overlaps: Array = shaped("r", "k", "k")
+    sizes: Array = shaped("r", "k")
+    alike: Array = shaped("k", "k")  # how alike labels are
+    looks: Array | None = shaped("r", "k", "k", optional=True)  # how well the looks of clusters fit what names say
+    search: int = 500  # matchings that are tried to name clusters
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]`` of unit length."""
+        return self.centre(self.projected(features))
+
+    def second_opinions(self, embeddings: Array) -> Array:
+        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
+
+        A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
+        """
+        answers = []
+        for opinion, own, overlap in zip(self.opinions, self.own_names, self.overlaps, strict=True):
+            label = np.empty_like(own)
+            label[own[linear_sum_assignment(overlap, maximize=True)[1]]] = self.names
+            answers.append(label[linear_scores(embeddings, opinion).argmax(1)])
+        return np.stack(answers[1:] or answers)
+
+    def renamed(self, votes: Array, names: Array) -> "NamedHead":
+        """Return the head whose clusters are called by other labels ``[k]``, with all that is known of a label under its new one."""
+        rows, means, counts = (each.copy() for each in (self.rows, self.statistics.means, self.statistics.counts))
+        rows[names], means[names] = self.rows[self.names], self.statistics.means[self.names]
+        counts[names] = self.statistics.counts[self.names]
+        statistics = replace(self.statistics, means=means, counts=counts)
+        return replace(self, rows=rows, statistics=statistics, votes=votes, names=names)

@@ -1,0 +1,33 @@
+"""A generator of features from noise and label vectors, and a softmax layer on what it makes, without torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.head import leaky, linear
+from labelwise.methods.shared.zero_shot_head import GeneratedHead, noise
+
+Array = npt.NDArray[Any]
+SLOPE = 0.2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CganHead(GeneratedHead):
+    """A softmax layer on real features of seen labels and on those that a conditional GAN makes of unseen ones."""
+
+    kind: ClassVar[str] = "cgan"
+
+    generator: Mapping[str, Array]  # the state of a network of one hidden layer
+
+    def generate(self, labels: Labels, count: int, seed: int) -> Array:
+        """Return features ``[k, count, d]`` of each label, made from its description."""
+        vectors = self.vectors(labels)
+        drawn = noise(labels, (count, vectors.shape[1]), seed)
+        x = np.concatenate([drawn.reshape(-1, vectors.shape[1]), np.repeat(vectors, count, 0)], 1)
+        hidden = leaky(linear(x, self.generator["0.weight"], self.generator["0.bias"]), SLOPE)
+        made = linear(hidden, self.generator["2.weight"], self.generator["2.bias"])
+        return made.reshape(len(labels), count, -1)
