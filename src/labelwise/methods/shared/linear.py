@@ -33,6 +33,7 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Method, Stage
+from labelwise.train.tensors import linear_scores
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
