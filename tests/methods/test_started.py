@@ -104,22 +104,6 @@ def test_saved_and_loaded(tmp_path: object) -> None:
     torch.testing.assert_close(load(folder).scores(images).raw, classifier.scores(images).raw)
 
 
-def test_a_state_of_before_the_closed_form_gives_the_same_answers() -> None:
-    data = training_data(features())
-    for method in (Softmax(closed_form=False, epochs=2), Prototype(closed_form=False, epochs=2)):
-        model, _ = train(method, data, CPU)
-        state = {
-            name: value for name, value in model.state_dict().items() if name not in ("base", "feature_map", "share")
-        }
-        other = method.build(data.spec)
-        other.load_state_dict(state)
-        images = data.val.images
-        expected, scores = (
-            m.score(m.encode_images(images), m.encode_labels(data.labels)) for m in (model, other.eval())
-        )
-        torch.testing.assert_close(scores, expected)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_one_thread_while_it_trains(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     data: TrainData = training_data(features())

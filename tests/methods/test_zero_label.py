@@ -263,9 +263,6 @@ def test_pictures_are_named_by_their_looks(tmp_path: Path) -> None:
     without = model_of(lw.fit(data, replace(method, looks=False), CPU))
     assert not bool(without.looks.any())
     assert without.evidence().looks is None
-    older = {name: value for name, value in model.state_dict().items() if name != "looks"}
-    without.load_state_dict(older)
-    assert not bool(without.looks.any())
 
 
 def test_features_and_attributes_have_no_looks() -> None:

@@ -82,9 +82,9 @@ def _recording(spy: _Spy, monkeypatch: pytest.MonkeyPatch) -> RecordedStep:
     step = RecordedStep(spy)  # type: ignore[arg-type]
 
     def record(self: RecordedStep, draw: Draw, number: int, kind: tuple[int, int]) -> _Replay:
-        self._tapes[kind] = _Replay(spy)  # type: ignore[assignment]
+        self._captured[kind] = _Replay(spy)  # type: ignore[assignment]
         spy.taken.append(("record", kind))
-        return self._tapes[kind]  # type: ignore[return-value]
+        return self._captured[kind]  # type: ignore[return-value]
 
     monkeypatch.setattr(RecordedStep, "_record", record)
     return step

@@ -7,7 +7,7 @@ which start three processes of their own and import pandas, would only cost.
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -31,7 +31,7 @@ def ray_started(workers: int) -> Iterator[Callable[[Parts, Done], None]]:
         finally:
             if starting is not None:
                 starting.exception()
-                _stop(ray)
+                ray.shutdown()
 
 
 def _start(ray: Any, workers: int) -> None:
@@ -39,15 +39,6 @@ def _start(ray: Any, workers: int) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     own: dict[str, Any] = {} if address else {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False}
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-
-
-def _stop(ray: Any) -> None:
-    """Stop Ray. Its processes of this machine, if it started any, are ended at once: answers are on disk, and to wait for each takes a second."""
-    with suppress(AttributeError):  # where a version of Ray keeps them elsewhere, they are waited for
-        node = ray._private.worker._global_node
-        end = node.kill_all_processes
-        node.kill_all_processes = lambda **how: end(**{**how, "allow_graceful": False})
-    ray.shutdown()
 
 
 def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, done: Done) -> None:

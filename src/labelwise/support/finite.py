@@ -15,6 +15,8 @@ def first_not_finite(tensors: Mapping[str, Tensor], infinite: Collection[str] = 
     checked = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
     if not checked:
         return None
-    largest = torch._foreach_norm(tuple(checked.values()), torch.inf)  # NaN where a tensor holds one
+    largest = [
+        torch.linalg.vector_norm(tensor, torch.inf) for tensor in checked.values()
+    ]  # NaN where a tensor holds one
     bad = [one.isnan() if name in infinite else ~one.isfinite() for name, one in zip(checked, largest, strict=True)]
     return next(compress(checked, torch.stack(bad).tolist()), None)

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from labelwise.support.errors import UsageError
 from labelwise.support.processes import together
 from labelwise.train.batches import Batch, Shard
+from labelwise.train.networks.backbone import BATCH_NORMS
 from labelwise.train.stages import Loss
 
 
@@ -209,7 +210,7 @@ def as_one_batch(model: nn.Module, shard: Shard) -> Iterator[None]:
     Parameters and names stay the same. Other layers that draw random numbers, as some networks of other libraries have, draw
     for the rows of a process alone.
     """
-    kinds = {nn.modules.batchnorm._BatchNorm: _SharedBatchNorm, nn.Dropout: _SharedDropout}
+    kinds: dict[Any, type[nn.Module]] = {BATCH_NORMS: _SharedBatchNorm, nn.Dropout: _SharedDropout}
     layers = [
         (module, type(module), shared)
         for module in (model.modules() if shard.world > 1 else ())

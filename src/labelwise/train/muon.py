@@ -39,17 +39,18 @@ class Muon(torch.optim.SGD):
         momenta = [self.state[each].setdefault("momentum_buffer", torch.zeros_like(each)) for each in kernels]
         for kernel in kernels:
             kernel.grad = None
-        torch._foreach_mul_(momenta, group["momentum"])
-        torch._foreach_add_(momenta, gradients)
-        steps = torch._foreach_add(gradients, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
-        turns = orthogonal(torch.stack([step.flatten(1) for step in steps]))
+        for momentum, gradient in zip(momenta, gradients, strict=True):
+            momentum.mul_(group["momentum"]).add_(gradient)
+        steps = torch.stack(momenta).flatten(2)
+        if group["nesterov"]:
+            steps = torch.stack(gradients).flatten(2) + group["momentum"] * steps
+        turns = orthogonal(steps.flatten(2))
         weights = torch.stack([kernel.flatten(1) for kernel in kernels])
         lengths = weights.norm(dim=(1, 2), keepdim=True)
         moved = weights - group["lr"] * lengths / turns.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST) * turns
         moved *= lengths / moved.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)
-        torch._foreach_copy_(
-            tuple(kernels), [each.view_as(kernel) for each, kernel in zip(moved, kernels, strict=True)]
-        )
+        for kernel, each in zip(kernels, moved, strict=True):
+            kernel.copy_(each.view_as(kernel))
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import PARAM_LIST, AveragedModel
+from torch.optim.swa_utils import PARAM_LIST, AveragedModel, get_ema_multi_avg_fn
 
 from labelwise.support.errors import UsageError
 from labelwise.train.muon import Muon
@@ -98,9 +98,10 @@ class MovingAverage(AveragedModel):
     def _follow(self, average: PARAM_LIST, now: PARAM_LIST, _: Tensor | int) -> None:
         n = int(self.n_averaged)  # lies on the CPU; reading the count that torch hands over would wait for the device
         if average[0].is_floating_point():
-            torch._foreach_lerp_(average, now, 1 - min(self.decay, n / (9 + n)))
+            get_ema_multi_avg_fn(min(self.decay, n / (9 + n)))(average, now, n)  # type: ignore[no-untyped-call]
         else:
-            torch._foreach_copy_(average, now)
+            for own, newest in zip(average, now, strict=True):
+                own.copy_(newest)
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:

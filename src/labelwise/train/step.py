@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from labelwise.train.batches import Batch, Draw
 from labelwise.train.distribution import process_mean
 from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.runtime import Network
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss, Stage
 
@@ -102,7 +102,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class _Tape:
+class CapturedStep:
     """A recorded step, and where it finds and leaves what changes."""
 
     graph: torch.cuda.CUDAGraph
@@ -111,6 +111,7 @@ class _Tape:
     terms: dict[str, Tensor]
 
     def replay(self, draw: Draw) -> dict[str, Tensor]:
+        """Take the step for other rows and images; the next replay overwrites the terms that it returns."""
         self.rows.copy_(draw.rows)
         if self.images is not None and draw.images is not None:
             self.images.copy_(draw.images)
@@ -130,46 +131,46 @@ class RecordedStep:
         self.compiled = False  # whether the image encoder is compiled, too
         self.reason: str | None = None  # why it is not recorded, or not compiled
         self._failed = False  # one step could not be recorded, so none is any more
-        self._networks: list[tuple[nn.Module, Any]] = []  # and what they are compiled to
+        self._networks: list[tuple[ImageEncoder, Network]] = []  # and what their backbones are compiled to
         self._forget()
 
     def _forget(self) -> None:
         self._taken: dict[tuple[int, int], int] = {}
-        self._tapes: dict[tuple[int, int], _Tape] = {}
+        self._captured: dict[tuple[int, int], CapturedStep] = {}
 
     @property
     def recorded(self) -> bool:
         """Whether steps are replayed."""
-        return bool(self._tapes)
+        return bool(self._captured)
 
     @property
     def words(self) -> str:
         """How steps are taken, for people."""
-        kind = ("compiled" if self.compiled else "recorded") if self._tapes else "eager"
+        kind = ("compiled" if self.compiled else "recorded") if self._captured else "eager"
         return kind if self.reason is None else f"{kind}: {self.reason}"
 
     def take(self, draw: Draw, number: int) -> dict[str, Tensor]:
         """Change the weights by the stage's step of this number, and return the terms of the loss, which the next step overwrites."""
         kind = (number % self.step.stage.phases, len(draw.rows))
         taken = self._taken[kind] = self._taken.get(kind, 0) + 1
-        tape = self._tapes.get(kind)
-        if tape is None and taken == WARM and not self._failed:
+        captured = self._captured.get(kind)
+        if captured is None and taken == WARM and not self._failed:
             with _watched() as waits:
                 terms = self._as_it_stands(draw, number)
             self._failed, self.reason = bool(waits), f"it waits for the GPU ({waits[0]})" if waits else self.reason
             return terms
-        if tape is None and taken > WARM and not self._failed and len(self._tapes) < KINDS:
-            tape = self._record(draw, number, kind)
-        if tape is None:
+        if captured is None and taken > WARM and not self._failed and len(self._captured) < KINDS:
+            captured = self._record(draw, number, kind)
+        if captured is None:
             return self._as_it_stands(draw, number)
         self.step.set_rate(number)
         self.step.generator.manual_seed(draw.seed)
-        return tape.replay(draw)
+        return captured.replay(draw)
 
     def compile(self, model: nn.Module) -> None:
         """Compile what encodes pictures, in the steps to come, and record them anew. Other passes through the model stay as they are."""
-        encoders = [module.backbone for module in model.modules() if isinstance(module, ImageEncoder)]
-        self._networks = [(network, torch.compile(network._call_impl, dynamic=False)) for network in encoders]
+        encoders = [module for module in model.modules() if isinstance(module, ImageEncoder)]
+        self._networks = [(each, torch.compile(each.backbone.forward, dynamic=False)) for each in encoders]
         self.compiled = bool(self._networks)
         self._forget()
 
@@ -184,7 +185,7 @@ class RecordedStep:
             self.compiled, self._networks, self.reason = False, [], f"it cannot be compiled ({_first_line(error)})"
             return self.step.take(draw, number)
 
-    def _record(self, draw: Draw, number: int, kind: tuple[int, int]) -> _Tape | None:
+    def _record(self, draw: Draw, number: int, kind: tuple[int, int]) -> CapturedStep | None:
         """Return the recording of a step, which is not taken by it; None where that fails."""
         step, graph = self.step, torch.cuda.CUDAGraph()
         graph.register_generator_state(step.generator)
@@ -198,18 +199,18 @@ class RecordedStep:
         except RuntimeError as error:
             self._failed, self.reason = True, _first_line(error)
             return None
-        self._tapes[kind] = _Tape(graph, rows, images, terms)
-        return self._tapes[kind]
+        self._captured[kind] = CapturedStep(graph, rows, images, terms)
+        return self._captured[kind]
 
     @contextmanager
     def _with_compiled(self) -> Iterator[None]:
-        for network, compiled in self._networks:
-            network._compiled_call_impl = compiled
+        for encoder, compiled in self._networks:
+            encoder.compiled = compiled
         try:
             yield
         finally:
-            for network, _ in self._networks:
-                network._compiled_call_impl = None
+            for encoder, _ in self._networks:
+                encoder.compiled = None
 
 
 def _first_line(error: Exception) -> str:

@@ -153,12 +153,6 @@ class FlowModel(GeneratingModel):
         places = {name: place for place, name in enumerate(self.spec.labels.names)}
         return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved when labels were known by descriptions alone, and none was doubted."""
-        for name in ("own", "likeness_inverse", "doubt"):
-            state_dict.setdefault(prefix + name, torch.zeros(self.get_buffer(name).shape))
-        super()._load_from_state_dict(state_dict, prefix, *more)
-
     def padded(self, semantic: Tensor) -> Tensor:
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
         return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))

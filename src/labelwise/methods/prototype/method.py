@@ -4,7 +4,7 @@ A label is a prototype, the moving mean of its training embeddings, and its scor
 The same S compares two images.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -46,7 +46,6 @@ class PrototypeModel(StartedModel):
     """
 
     exclusive = True
-    later: ClassVar[Mapping[str, float]] = {**StartedModel.later, "share": 1.0}
     prototypes: Tensor  # C [k, d]
     share: Tensor  # of what is learned in scores; the rest is that of the closed form
 

@@ -1,7 +1,6 @@
 """Embeddings around their mean, of unit length, and in the directions in which they vary most."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,11 +77,6 @@ class Flattening(Centring):
         """Return the same without torch."""
         return replace(super().centre(), turn=_array(self.turn))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take the state of a ``Centring``, too."""
-        state_dict.setdefault(f"{prefix}turn", torch.eye(len(self.turn)))
-        super()._load_from_state_dict(state_dict, prefix, *more)
-
 
 class PCA(Centring):
     """Rows of unit length around their mean, less all that lies in other directions than those in which they vary most.
@@ -96,6 +90,7 @@ class PCA(Centring):
         super().__init__(size)
         self.most, self.chosen = most, False
         self.register_buffer("directions", torch.zeros(size, most if most < size else 0))
+        self.register_load_state_dict_post_hook(PCA._loaded)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
@@ -118,10 +113,7 @@ class PCA(Centring):
         """Return the same without torch."""
         return replace(super().centre(), directions=_array(self.directions)) if self.chosen else super().centre()
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before directions were chosen, too: none are, then."""
-        state_dict.setdefault(f"{prefix}directions", torch.zeros(self.directions.shape))
-        super()._load_from_state_dict(state_dict, prefix, *more)
+    def _loaded(self, _: object) -> None:
         self.chosen = not self.directions.is_meta and bool(self.directions.any())
 
 

@@ -1,7 +1,7 @@
 """What methods with a linear score share: the model's image side, learning from examples, training settings."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -114,8 +114,6 @@ class LinearModel(RowModel):
     """One that is trained, and keeps what ``labels_from_examples`` needs of the training images."""
 
     infinite: ClassVar[tuple[str, ...]] = ("background",)
-    # entries of the state that an early version did not save, and what it stands for that they are missing
-    later: ClassVar[Mapping[str, float]] = {"background": torch.inf, "unit_mean": 0.0, "unit_within": 0.0}
     means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
     counts: Tensor  # training images of each label
     within: Tensor  # covariance of training embeddings inside a label
@@ -154,12 +152,6 @@ class LinearModel(RowModel):
         """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
         return self.tensor(whiten(array(embeddings.float()), array(self.unit_mean), array(self.unit_within)))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that an early version saved, too, see ``later``."""
-        for name in self.later.keys() & self._buffers.keys():
-            state_dict.setdefault(prefix + name, torch.full(getattr(self, name).shape, self.later[name]))
-        super()._load_from_state_dict(state_dict, prefix, *more)
-
     def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
         """Return label embeddings ``[g, e]`` from embeddings of examples and training statistics."""
         self.check_trained()
@@ -196,7 +188,6 @@ class LinearModel(RowModel):
 class StartedModel(LinearModel):
     """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
 
-    later: ClassVar[Mapping[str, float]] = {**LinearModel.later, "base": 0.0, "feature_map": 0.0}
     base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
     feature_map: Tensor  # what is made of features: AS_THEY_ARE, ROOT or UNIT
 

@@ -128,11 +128,6 @@ class NamedModel(HeadModel):
         self.votes.copy_(votes)
         self.names.copy_(to)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Take a state that was saved before looks played a part, too."""
-        state_dict.setdefault(f"{prefix}looks", torch.zeros(self.looks.shape))
-        super()._load_from_state_dict(state_dict, prefix, *more)
-
     def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
         return {"naming": self.report}

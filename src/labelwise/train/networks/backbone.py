@@ -8,6 +8,8 @@ from torch.nn import functional as F
 from labelwise.support.errors import UnsupportedError
 from labelwise.train.networks.weights import Normalisation
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
 
 class Backbone(nn.Module, ABC):
     """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``."""

@@ -16,7 +16,7 @@ from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.progress import shown
-from labelwise.train.networks.backbone import Backbone
+from labelwise.train.networks.backbone import BATCH_NORMS, Backbone
 from labelwise.train.networks.kept import Kept, cached_features
 from labelwise.train.networks.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.train.networks.spread import spread
@@ -83,6 +83,7 @@ class ImageEncoder(nn.Module):
         self.tuning = False  # whether a frozen backbone is being trained all the same
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
+        self.compiled: Network | None = None  # what stands in for the backbone in a step of training
         self.runtime = Runtime()  # what a backbone that is not being trained is run by
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
@@ -113,7 +114,7 @@ class ImageEncoder(nn.Module):
         """Return self in training mode, or not; a frozen backbone never is, nor are batch norms that came with public weights."""
         super().train(mode)
         for module in self.backbone.modules() if self.frozen or self.backbone.comes_trained else ():
-            if self.frozen or isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if self.frozen or isinstance(module, BATCH_NORMS):
                 module.training = False
         return self
 
@@ -156,7 +157,7 @@ class ImageEncoder(nn.Module):
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; one that is not being trained takes a few at a time."""
         trains = self.training or torch.is_grad_enabled() or x.device.type == "cpu"
         if (trains and not self.frozen) or self.tuning or x.requires_grad or torch.compiler.is_exporting():
-            return self._seen(self.prepare(x), self.backbone)
+            return self._seen(self.prepare(x), self.compiled or self.backbone)
         features = []
         for part in torch.split(x, PIECE.get(x.device.type, 8)):
             images = self.prepare(part)
