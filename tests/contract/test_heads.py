@@ -17,7 +17,7 @@ from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
 from tests.contract.subjects import subject_of, trained
 
-NAMES = [name for name in METHODS if name != "discriminant"]
+NAMES = list(METHODS)
 ROOT = Path(labelwise.__file__).parent.parent
 
 

@@ -10,18 +10,15 @@ from torch import Tensor
 import labelwise as lw
 from labelwise.core import platt as calibration
 from labelwise.core.classifier import Classifier
-from labelwise.core.metrics import confusion_matrix
 from labelwise.fitting.choice import decide
-from labelwise.fitting.estimate import _confused
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
-from labelwise.methods.discriminant import whitening as discriminant
-from labelwise.methods.discriminant.method import DiscriminantModel
-from labelwise.methods.discriminant.whitening import root_features
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.stages import Run
+from labelwise.train.tensors import root_features
 
 CPU = Run(device="cpu")
 D = 24
@@ -253,16 +250,6 @@ def test_of_very_many_images_some_are_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert low < accuracy(some, 8) < high
 
 
-def test_confused_labels_are_those_of_the_whole_table() -> None:
-    drawn = torch.Generator().manual_seed(0)
-    best, targets = torch.randint(5, (2, 300), generator=drawn)
-    table = torch.from_numpy(confusion_matrix(best, targets, 5)).fill_diagonal_(0)
-    places = table.flatten().argsort(descending=True, stable=True)[:3].tolist()
-    right = [{"label": "abcde"[p // 5], "taken_for": "abcde"[p % 5], "count": int(table.flatten()[p])} for p in places]
-    assert _confused(best, targets, tuple("abcde")) == right
-    assert _confused(best, best, tuple("abcde")) == []
-
-
 def wide_label(count: int, seed: int) -> Tensor:
     """Pictures of a label that varies where the labels of ``features`` do not: in numbers that are about the same for all of them."""
     rng = torch.Generator().manual_seed(seed)
@@ -295,35 +282,3 @@ def test_new_pictures_of_a_taught_label_are_as_known_as_its_examples_are_to_each
     more = lw.teach(again, "label 8", examples=features(9, 5)[0][-5:].repeat(1, 2)[:, : D + 12])
     assert torch.equal(lw.forget(more, "label 8").scores(new).strangeness, taught.scores(new).strangeness)
     assert lw.teach(classifier, "one", examples=new[:1]).familiarity.width is None
-
-
-@pytest.mark.parametrize(("stretch", "low"), [(30.0, True), (1.0, False)])
-def test_the_ridge_is_the_best_of_all(stretch: float, low: bool) -> None:
-    """Where pictures vary unlike in a few directions a small ridge is right, where they vary alike a large one."""
-    rng = torch.Generator().manual_seed(3)
-    targets = torch.arange(8).repeat_interleave(30)
-    rows = (2.0 * torch.randn(8, 16, generator=rng))[targets] + torch.randn(240, 16, generator=rng) * torch.tensor(
-        [stretch] * 4 + [1.0] * 12
-    )
-    trials = {r: whitening_with(rows, targets, (1.0, r)) for r in discriminant.RIDGES}
-    chosen = discriminant.fit_whitening(rows, targets, 8).ridge
-    best = {r for r, ridge in trials.items() if ridge == r}  # better than 1, or 1 itself
-    assert chosen in best
-    assert (chosen < 1) == low
-
-
-def whitening_with(rows: Tensor, targets: Tensor, ridges: tuple[float, ...]) -> float:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discriminant, "RIDGES", tuple(sorted(set(ridges))))
-        return discriminant.fit_whitening(rows, targets, 8).ridge
-
-
-def test_what_is_kept_of_training_images_answers_for_no_other_targets() -> None:
-    data = data_of(4, 10)
-    model = fit(data, Discriminant(), CPU).model
-    assert isinstance(model, DiscriminantModel)
-    train = data.split("train")
-    first, other = (model.left_out(train.images, targets).scores for targets in (train.targets, train.targets.flip(0)))
-    model._samples.clear()
-    assert torch.equal(other, model.left_out(train.images, train.targets.flip(0)).scores)
-    assert not torch.equal(first, other)

@@ -16,7 +16,7 @@ from labelwise.fitting.tuning import before_tuning, tuning_lines
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
-from labelwise.methods.discriminant.method import DiscriminantModel
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.shared.tuning import PACE, Head, Tune
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.loop import train

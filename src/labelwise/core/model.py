@@ -152,32 +152,6 @@ class MeasuresExamples(Protocol):
         """Return how unfamiliar each of some examples of a label ``[n, d]`` is to what the others say of it ``[n]``; two at least."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LeftOut:
-    """What a model says of training images as if each, and those that look like it, had not been among them."""
-
-    scores: Tensor  # of every pair [n, k]
-    unfamiliarity: Tensor  # [n], see ``SensesFamiliarity``
-    tells: Tensor  # which rows say something: an image of their label is left [n] (bool)
-    groups: Tensor  # images that were left out together have the same number [n]
-    rows: Tensor  # which of the training images these are [n]: all, or of very many some
-    # What a new image would find, of whose label none was left out: the score of its own label [n], believed as much as the others,
-    # and how much less it varies by how much that is the largest [n]
-    own: Tensor
-    narrowing: Tensor
-
-
-@runtime_checkable
-class LeavesOut(Protocol):
-    """It scores its training images as if it had not seen them, so none need to be held out."""
-
-    def left_out(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> LeftOut:
-        """Return what it says of its training images, from the targets ``[n]`` and the names of the groups of all."""
-
-    def left_out_pairs(self, images: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
-        """Return how alike pairs ``[p, 2]`` of its training images are by ``Whitens.whitened``, as if it had not seen the two."""
-
-
 @runtime_checkable
 class Completes(Protocol):
     """It can take images that were held out from its training into what it solves in closed form."""

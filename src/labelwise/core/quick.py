@@ -126,7 +126,7 @@ def _opened(folder: Path) -> QuickClassifier | None:
 
 def keep_quick(classifier: "Classifier", about: bytes) -> None:
     """Keep in the user's cache what the classifier of this description needs to answer without torch, where it can."""
-    from labelwise.methods.discriminant.method import DiscriminantModel
+    from labelwise.methods.discriminant.model import DiscriminantModel
     from labelwise.train.networks.runtime import graph_file
 
     model = classifier.model

@@ -12,7 +12,7 @@ from labelwise.core.scores import Scores
 from labelwise.fitting.choice import decide, encoder_of
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate
-from labelwise.fitting.left_out import calibrated_left_out
+from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
@@ -24,6 +24,7 @@ from labelwise.images.split.make import VAL_SHARE, val_share
 from labelwise.images.streams import stream_of
 from labelwise.images.survey import readable
 from labelwise.methods import METHODS, Discriminant
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.shared.tuning import Tune
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
@@ -81,8 +82,8 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     if len(part.val):
         about |= {"validation_images": len(part.val), **_merit(scores, part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
-    if not method.holds_out:
-        done = calibrated_left_out(bound, part.train)
+    if isinstance(model, DiscriminantModel) and not method.holds_out:
+        done = calibrate_by_leave_one_out(bound, model.take_fit(), part.train)
         if done is not bound or len(part.val) < 2:
             return done
     done = _estimated(calibrate(scores.of(bound), targets), scores, part.val)
@@ -118,7 +119,7 @@ def _estimated(classifier: Classifier, scores: Scores, val: Split) -> Classifier
         return classifier
     alone = val.groups.count("") if val.groups else len(val)
     independent = alone + len(set(val.groups) - {""})
-    about = estimate(scores.of(classifier), val, torch.arange(len(val)), independent)
+    about = estimate(scores.of(classifier), val, np.arange(len(val)), independent)
     summary = {**classifier.origin.summary, "validation": about}
     return replace(classifier, origin=replace(classifier.origin, summary=summary))
 

@@ -1,13 +1,14 @@
-"""What training images say of a model that can leave them out: calibration, an estimate of its accuracy, a threshold for pairs."""
+"""Calibrate a classifier on its own training images, each left out: probabilities, an estimate of accuracy, a threshold for pairs."""
 
 from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LeavesOut, LeftOut, Whitens, cannot, prepared
+from labelwise.core.head import Array
+from labelwise.core.leave_one_out import LeaveOneOut, LeavesOut
+from labelwise.core.model import prepared
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
@@ -15,62 +16,69 @@ from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, verifier_of
 
-FEWEST = 2  # images that calibration takes
+LEAST_IMAGES = 2  # that calibration takes
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
-def calibrated_left_out(classifier: Classifier, train: Split) -> Classifier:
-    """Return the classifier calibrated on its own training images, each left out; as it is where no two share a label.
+def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train: Split) -> Classifier:
+    """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 
-    Pairs of pictures are compared by whitened embeddings, as if the model had not seen the two.
+    Args:
+        classifier: not calibrated yet.
+        fitted: what is known after its fit.
+        train: its training images.
     """
-    model = classifier.model
-    if not isinstance(model, LeavesOut):
-        raise cannot(model, "leave training images out")
-    images = prepared(model, train.images)
-    left = model.left_out(images, train.targets.to(model.device), train.groups)
-    told = left.tells.nonzero()[:, 0]
-    if len(told) < FEWEST:
+    left = fitted.leave_one_out()
+    usable = np.flatnonzero(left.usable)
+    if len(usable) < LEAST_IMAGES:
         return classifier
-    every = len(left.rows) == len(train)
-    tells = left.rows[told]
-    scores, targets = (
-        _scores(classifier, images if every else images[left.rows], left)[told],
-        train.targets[tells].cpu(),
-    )
-    done = calibrate(scores, targets)
-    labels = len(set(targets.tolist()))  # of n pictures of a label n - 1 differ from its mean as they like
-    independent = max(1, len(set(left.groups[told].tolist())) - labels)
-    about = estimate(scores.of(done), train, tells, independent, _right(scores.of(done), targets, left, told))
+    rows, labels = left.rows[usable], np.asarray(train.targets)
+    scores, targets = _scores(classifier, train, left)[torch.from_numpy(usable)], labels[rows]
+    done = calibrate(scores, torch.from_numpy(targets))
+    # of n images of a label n - 1 differ from its mean as they like
+    independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
+    right = _right(scores.of(done), targets, left, usable)
+    about = estimate(scores.of(done), train, rows, independent, right)
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
-    tells = tells if every else torch.arange(len(train))
-    targets = train.targets[tells].cpu()
-    if not (can_verify(targets) and isinstance(model, Whitens) and model.whitens):
-        return done
-    pairs = draw_pairs(targets, MOST_PAIRS)
-    rows = tells[torch.from_numpy(np.concatenate(pairs))]
-    alike = model.left_out_pairs(images, train.targets.to(model.device), rows).double().cpu()
-    same, different = alike[: len(pairs.same)], alike[len(pairs.same) :]
-    return replace(done, verifier=verifier_of(same, different, "eer", "whitened"))
+    return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
 
 
-def _right(scores: Scores, targets: Tensor, left: LeftOut, rows: Tensor) -> Tensor:
-    """Return whether new images like these rows would be answered right ``[n]``: none of their label will be left out for them.
+def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:
+    """Return the classifier with a threshold for pairs, fitted on pairs of training images as if neither had been seen."""
+    targets = torch.from_numpy(labels[rows])
+    if not can_verify(targets):
+        return classifier
+    same, different = (rows[np.asarray(pairs)] for pairs in draw_pairs(targets, MOST_PAIRS, 0))
+    cosines = fitted.pair_cosines(np.concatenate([same, different]))
+    if cosines is None:
+        return classifier
+    alike = torch.from_numpy(cosines.astype(np.float64))
+    return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
 
-    Their own label is as well known as the others, and by how much it is ahead of them varies less, around the same mean.
+
+def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
+    """Return whether new images like these rows would be answered right ``[n]``.
+
+    None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
+    these varies less, around the same mean.
     """
-    raw, column = scores.raw.cpu(), targets[:, None]
-    odds = scores.classifier.calibration.log_odds(
-        raw.scatter(1, column, left.own.cpu()[rows, None]).to(scores.raw.device)
-    ).cpu()
-    ahead = odds.gather(1, column)[:, 0] - odds.scatter(1, column, -torch.inf).amax(1)
-    return (ahead.mean() + (ahead - ahead.mean()) * left.narrowing.cpu()[rows]) > 0
+    raw, here = np.asarray(scores.raw.cpu()).copy(), np.arange(len(rows))
+    raw[here, targets] = left.own_scores[rows]
+    log_odds = np.asarray(
+        scores.classifier.calibration.log_odds(torch.from_numpy(raw).to(scores.raw.device)).cpu()
+    ).copy()
+    own = log_odds[here, targets]
+    log_odds[here, targets] = -np.inf
+    margins = own - log_odds.max(1)
+    return np.asarray(margins.mean() + (margins - margins.mean()) * left.margin_ratio[rows] > 0)
 
 
-def _scores(classifier: Classifier, images: Tensor, left: LeftOut) -> Scores:
+def _scores(classifier: Classifier, train: Split, left: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
-    scores = classifier.scores_of(classifier.encode(images))
+    images = prepared(classifier.model, train.images)
+    every = len(left.rows) == len(train)
+    scores = classifier.scores_of(classifier.encode(images if every else images[torch.from_numpy(left.rows)]))
     raw = scores.raw.clone()
-    raw[:, : left.scores.shape[1]] = left.scores
-    vars(scores).update(raw=raw, unfamiliarity=left.unfamiliarity)
+    raw[:, : left.scores.shape[1]] = torch.from_numpy(left.scores).to(raw.device)
+    vars(scores).update(raw=raw, unfamiliarity=torch.from_numpy(left.outlier_scores).to(raw.device))
     return scores

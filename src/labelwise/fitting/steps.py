@@ -14,7 +14,7 @@ from labelwise.images.dataset import SPLITS, Dataset, Split, TrainData
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
 from labelwise.images.targets import among_labels
-from labelwise.methods.discriminant.method import DiscriminantModel
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.train.loop import train
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.stages import Method, Run

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.methods.discriminant.method import Discriminant, DiscriminantModel
+from labelwise.methods.discriminant.method import Discriminant
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.shared.tuning import Trial, Tune
 
 WEAK, STRONG = 0.75, 0.85  # accuracy of the closed form on the encoder as it came: tuning pays below, and hardly above

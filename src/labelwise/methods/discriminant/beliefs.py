@@ -1,223 +1,256 @@
-"""A label as a belief about its mean: where it lies, and how wrong that may be. Rows are whitened, see ``ops.discriminant``."""
+"""Where the means of labels lie, and how wrong that may be: a hierarchical Gaussian model in closed form.
+
+Lindley and Smith, "Bayes estimates for the linear model", JRSS B 34 (1972); with the prior estimated from the labels themselves, as in
+Efron and Morris, "Empirical Bayes on vector observations", Biometrika 59 (1972). Rows are whitened, see ``whitening``.
+
+The mean of a label is m ~ N(e, B), where e is what is expected of it, and the mean x of n of its images is N(m, v I / n). So
+
+    posterior mean  e + B (B + I v/n)^-1 (x - e)        squared error  tr(B (I v/n) (B + I v/n)^-1)
+
+B excludes the label's own mean, which is mostly noise: with B = C + pp', where p is the part of the label, Sherman and Morrison give the
+inverse without it. The score of a label subtracts a share of the squared error from the squared distance to its mean.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from labelwise.methods.discriminant.leave_one_out import Sample, left_out_products
+from labelwise.core.head_files import shaped
+from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, leave_out_products, square_norms
 
-PENALTIES = tuple(
-    10.0 ** (step / 2) for step in range(-4, 7)
-)  # on regression from vectors of labels, of their mean square
-PRIOR_LABELS = 300.0  # as many labels as the belief that means spread alike in all directions is worth
-FEWEST = 1e-6  # pictures: as good as none
-FEW = 10  # pictures of a label, and less than half of what labels have on average: it is believed as if it were taught
-MANY = 2_000  # labels: the products of all pairs of more are not made
-CHUNK = 2**14  # rows at a time
-LEAST = 0.01  # of the noise: a spread of labels below this is none
+# Penalties on the regression from vectors of labels, relative to the mean square of the vectors.
+PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
+PRIOR_LABELS = 300.0  # how many labels the belief counts for that means vary alike in all directions
+LEAST_WEIGHT = 1e-6  # of a mean: as good as no image
+# A label of fewer images than this, and of less than half of what labels have on average, is treated as if it were taught.
+FEW_IMAGES = 10
+MANY_LABELS = 2_000  # of more labels not all pairs are multiplied
+ROWS_AT_ONCE = 2**14
+LEAST_VARIANCE = 0.01  # of the noise: means of labels vary by at least this
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """How means of labels spread around what is expected of them, direction by direction."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prior:
+    """How the means of labels vary around what is expected of them, B, and by how much images vary around the mean of their label, v."""
 
-    axes: Tensor  # orthonormal rows [q, d]
-    values: Tensor  # variance along each [q]
-    other: Tensor  # variance along any other direction, a number
-    noise: Tensor  # variance of one picture around the mean of its label along any direction, a number
+    axes: Floats = shaped("q", "d")  # orthonormal rows
+    variances: Floats = shaped("q")  # of B along each
+    other_variance: float  # of B along any other direction
+    noise_variance: float  # v
 
-    def believed(self, examples: Tensor, weights: Tensor, parts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return means ``[g, d]``, and what is taken off squared distances to them ``[g]``, from mean examples ``[g, d]``.
+    def posterior_mean(
+        self, examples: Floats, weights: Floats, parts: Floats | None = None, labels: Ints | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return posterior means ``[g, d]`` around zero, and what squared distances to them exceed ``[g]``.
 
-        All are as far from what was expected. A mean of n examples is drawn towards that the more, the less labels spread in a direction
-        and the noisier the mean is: B (B + I v / n)^-1. ``weights [g]`` are the n; of none only what was expected is left. A label that
-        B was measured on has a part p'p in it, ``parts [g, d]``, that is taken out again: its own noise is no spread of labels.
+        Args:
+            examples: means of example images ``[g, d]``, less what is expected of their labels.
+            weights: of how many images each is the mean ``[g]``; of none the posterior mean is zero.
+            parts: of labels in B ``[k, d]``, which are taken out again.
+            labels: which of these each row is of ``[g]``; None: one after another.
         """
-        noise = (self.noise / weights.clamp_min(FEWEST))[:, None]
-        share, other = self.values / (self.values + noise), self.other / (self.other + noise)
+        noise = (self.noise_variance / np.maximum(weights, LEAST_WEIGHT))[:, None]
+        share = self.variances / (self.variances + noise)
+        other = self.other_variance / (self.other_variance + noise)
         along = examples @ self.axes.T
         shift = (share - other) * along
         errors = noise[:, 0] * (share.sum(1) + (self.axes.shape[1] - len(self.axes)) * other[:, 0])
         if parts is not None:  # Sherman and Morrison
             part = parts @ self.axes.T
-            bent = part / (self.values + noise)
-            left = (1 - (part * bent).sum(1)).clamp_min(FEWEST)
-            shift = shift - noise * bent * ((bent * along).sum(1) / left)[:, None]
-            errors = errors - noise[:, 0].square() * bent.square().sum(1) / left
-        return other * examples + shift @ self.axes, taken_off(weights) * errors
+            part = part if labels is None else part[labels]
+            scaled = part / (self.variances + noise)
+            left = np.maximum(1 - (part * scaled).sum(1), LEAST_WEIGHT)
+            shift -= noise * scaled * ((scaled * along).sum(1) / left)[:, None]
+            errors = errors - noise[:, 0] ** 2 * square_norms(scaled) / left
+        means = shift @ self.axes
+        means += other * examples
+        return means, error_share(weights) * errors
 
 
-def taken_off(weights: Tensor) -> Tensor:
-    """Return the share ``[g]`` of the squared error of means of so many pictures that is taken off every distance to them.
+def error_share(weights: Floats) -> Floats:
+    """Return the share ``[g]`` of the squared error of means of so many images that is subtracted from every distance to them.
 
-    A mean of many pictures is hardly drawn: its noise adds to every distance, and the whole of it is taken off. A mean of few is drawn
-    by as much as it is noisy, which nears it to all pictures. Chosen with ``PRIOR_LABELS`` on labels held out, see docs/discriminant.md.
+    A mean of many images hardly moves: its noise adds to every distance, and all of it is subtracted. A mean of few moves by as much as
+    it is noisy, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on held-out labels, see docs/discriminant.md.
     """
-    return (weights + 1) / (weights + 3)
+    return np.asarray((weights + 1) / (weights + 3))
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What is believed of the labels of a sample: where their means lie, and what is taken off squared distances to them."""
+    """The posterior of the labels of a sample."""
 
-    spread: Spread  # of means around what was expected
-    means: Tensor  # [k, d]
-    excess: Tensor  # [k]
-    start: Tensor  # what was expected [k, d]
-    parts: Tensor  # of labels in the spread [k, d], see ``Spread.believed``
+    prior: Prior
+    means: Floats  # [k, d]
+    excess: Floats  # by which squared distances to them are too large [k]
+    expected: Floats  # [k, d]
+    parts: Floats  # of labels in B [k, d]
     sample: Sample
 
     @property
-    def rest(self) -> Tensor:
+    def other_means(self) -> Floats:
         """The mean of each row's label without the rows of its group ``[n, d]``."""
-        return self._left_out[0]
+        return self._without_groups[0]
 
     @property
-    def rest_excess(self) -> Tensor:
-        """What is taken off squared distances to it ``[n]``."""
-        return self._left_out[1]
+    def other_excess(self) -> Floats:
+        """By which squared distances to these are too large ``[n]``."""
+        return self._without_groups[1]
 
     @cached_property
-    def _left_out(self) -> tuple[Tensor, Tensor]:
-        means, excess = list[Tensor](), list[Tensor]()
-        for rows in torch.split(torch.arange(len(self.sample.rows), device=self.start.device), CHUNK):
-            of = self.sample.targets[rows]
-            rest, weights = self.sample.rest[rows] - self.start[of], self.sample.rest_weights[rows]
-            rest, taken = self.spread.believed(rest, weights, self.parts[of])
-            means.append(self.start[of] + rest)
-            excess.append(taken)
-        return torch.cat(means), torch.cat(excess)
+    def _without_groups(self) -> tuple[Floats, Floats]:
+        sample = self.sample
+        means, excess = np.empty_like(sample.rows), np.empty_like(sample.other_weights)
+        for start in range(0, len(means), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            labels = sample.targets[rows]
+            away, weights = sample.other_means[rows] - self.expected[labels], sample.other_weights[rows]
+            means[rows], excess[rows] = self.prior.posterior_mean(away, weights, self.parts, labels)
+            means[rows] += self.expected[labels]
+        return means, excess
 
-    def select(self, rows: Tensor) -> Self:
+    def select(self, rows: Ints) -> Self:
         """Return what the whole sample says of labels, and of these rows of it."""
         return replace(self, sample=self.sample.select(rows))
 
-    def or_of_few(self, other: Self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means ``[k, d]`` and excess ``[k]``: of labels of few pictures, ``weights [k]``, another belief's."""
-        few = weights < min(FEW, float(weights.mean()) / 2)
-        return torch.where(few[:, None], other.means, self.means), torch.where(few, other.excess, self.excess)
+    def shrink_small_classes(self, other: Self) -> tuple[Floats, Floats]:
+        """Return means ``[k, d]`` and excess ``[k]``, those of another belief for labels of few images."""
+        weights = self.sample.weights
+        few = weights < min(FEW_IMAGES, float(weights.mean()) / 2)
+        return np.where(few[:, None], other.means, self.means), np.where(few, other.excess, self.excess)
 
 
-def label_beliefs(sample: Sample, noise: float, expected: Tensor | None = None, prior: float = PRIOR_LABELS) -> Beliefs:
-    """Return what is believed of labels by whitened rows of this noise, drawn towards what is expected of each ``[k, d]``, or zero.
+def label_beliefs(
+    sample: Sample, noise: float, expected: Floats | None = None, prior_labels: float = PRIOR_LABELS
+) -> Beliefs:
+    """Return the posterior of the labels of a whitened sample of this noise, drawn towards what is expected of each ``[k, d]``, or zero.
 
-    A label is left out of the spread that its mean is drawn by, so a label taught later is believed no less than one of training.
-    Where rows are left out, ``prior`` is to be infinite: directions in which labels spread were measured on these rows, too.
+    A label is left out of the prior that its own mean is drawn by, so a label taught later is treated like one of training.
+    Where rows are left out, ``prior_labels`` is to be infinite: the directions in which labels vary were measured on these rows, too.
     """
-    start = torch.zeros_like(sample.means) if expected is None else expected.to(sample.means)
-    away = torch.where(sample.counts[:, None] > 0, sample.means - start, 0)
-    rows, rest = sample.rows, sample.rest
+    k, d = sample.means.shape
+    start = np.zeros((1, d), sample.means.dtype) if expected is None else expected.astype(sample.means.dtype)
+    start = np.broadcast_to(start, (k, d))
+    away = np.where(sample.counts[:, None] > 0, sample.means - start, 0)
+    rows, others = sample.rows, sample.other_means
     if expected is not None:
-        rows, rest = rows - start[sample.targets], rest - start[sample.targets]
-    products = left_out_products(sample, rows, rest)
-    spread, parts = label_spread(away, sample.weights, noise, spread_size(products, sample, noise), prior)
-    means, excess = spread.believed(away, sample.weights, parts)
-    return Beliefs(spread, start + means, excess, start, parts, sample)
+        rows, others = rows - start[sample.targets], others - start[sample.targets]
+    size = between_label_variance(leave_out_products(sample, rows, others), sample, noise)
+    prior, parts = fit_prior(away, sample.weights, noise, size, prior_labels)
+    means, excess = prior.posterior_mean(away, sample.weights, parts)
+    return Beliefs(prior, start + means, excess, start, parts, sample)
 
 
-def as_of_all(sample: Sample, beliefs: Beliefs, expected: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return the mean of each row's label without the row's group, believed like one of all its rows ``[n, d]``, and its excess ``[n]``.
+def means_at_full_size(sample: Sample, beliefs: Beliefs) -> tuple[Floats, Floats]:
+    """Return the mean of each row's label without the row's group, as certain as one of all its rows ``[n, d]``, and its excess ``[n]``.
 
-    Left out, a row finds its label drawn with more caution than the labels beside it, which no new picture does. What the mean of fewer
-    rows is noisier, and so longer, is taken off. Labels spread alike in all directions, see ``prior`` of ``label_beliefs``.
+    Left out, a row finds its own label drawn with more caution than the other labels, which no new image does. What the mean of fewer
+    rows is longer by, because it is noisier, is subtracted. B must be the same in all directions, see ``label_beliefs``.
     """
-    start = 0 if expected is None else expected.to(sample.means)[sample.targets]
-    left, spread = sample.rest_weights, beliefs.spread
-    weights = torch.where(left > 0, sample.weights[sample.targets], 0)
-    means, excess = spread.believed(sample.rest - start, weights)
-    share = spread.other / (spread.other + spread.noise / weights.clamp_min(FEWEST))
-    longer = spread.noise * sample.rows.shape[1] * (1 / left.clamp_min(FEWEST) - 1 / weights.clamp_min(FEWEST))
-    return start + means, excess + torch.where(left > 0, share.square() * longer, 0)
+    left, prior = sample.other_weights, beliefs.prior
+    weights = np.where(left > 0, sample.weights[sample.targets], 0)
+    expected = beliefs.expected[sample.targets]
+    means, excess = prior.posterior_mean(sample.other_means - expected, weights)
+    means += expected
+    most_left, most = np.maximum(left, LEAST_WEIGHT), np.maximum(weights, LEAST_WEIGHT)
+    share = prior.other_variance / (prior.other_variance + prior.noise_variance / most)
+    longer = prior.noise_variance * sample.rows.shape[1] * (1 / most_left - 1 / most)
+    return means, excess + np.where(left > 0, share**2 * longer, 0)
 
 
-def narrowing(sample: Sample, beliefs: Beliefs) -> Tensor:
-    """Return how much less new pictures spread in how far their label is ahead of another than rows left out do ``[n]``, at most 1.
+def margin_ratio(sample: Sample, beliefs: Beliefs) -> Floats:
+    """Return how much less the margin between a label and another varies for new images than for rows left out ``[n]``, at most 1.
 
-    The difference of squared distances to means of m and n pictures varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n) does: noise
-    of the two means, h(m) = 1/m + 1/(2 m^2), and that of the picture along what separates two near labels, s = size / tau.
+    The difference of squared distances to means of m and n images varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n): noise of
+    the two means, h(m) = 1/m + 1/(2 m^2), and that of the image along what separates two near labels, s = variance of B / v.
     """
-    n, left = (each.clamp_min(1) for each in (sample.weights[sample.targets], sample.rest_weights))
-    apart = beliefs.spread.other / beliefs.spread.noise.clamp_min(1e-30) * (1 + 1 / n)
-    noise, more = (1 / m + 0.5 / m.square() for m in (n, left))
-    return ((apart + 2 * noise) / (apart + noise + more)).sqrt().clamp_max(1)
+    n, left = (np.maximum(weights, 1) for weights in (sample.weights[sample.targets], sample.other_weights))
+    apart = beliefs.prior.other_variance / max(beliefs.prior.noise_variance, 1e-30) * (1 + 1 / n)
+    noise, more = (1 / m + 0.5 / m**2 for m in (n, left))
+    return np.asarray(np.minimum(np.sqrt((apart + 2 * noise) / (apart + noise + more)), 1))
 
 
-def label_spread(
-    away: Tensor, weights: Tensor, noise: float, size: Tensor, prior: float = PRIOR_LABELS
-) -> tuple[Spread, Tensor]:
-    """Return how means of k labels spread, from how far they are away ``[k, d]`` from what was expected, and their parts in it ``[k, d]``.
+def fit_prior(
+    away: Floats, weights: Floats, noise: float, size: float, prior_labels: float = PRIOR_LABELS
+) -> tuple[Prior, Floats]:
+    """Return the prior of k labels, from how far their means are from what was expected ``[k, d]``, and their parts in B ``[k, d]``.
 
-    Each is a mean of so many pictures ``weights [k]``, whose squared distance from it is ``noise`` on average, and ``size`` is that of
-    means from what was expected. A label counts the less, the more of its distance is noise. As k labels say nothing of most
-    directions, three hundred imagined ones spread alike in all of them.
+    A label counts the less, the more of its distance is noise. As k labels say nothing of most directions, three hundred imagined
+    labels that vary alike in all of them are added.
+
+    Args:
+        away: means of labels, less what was expected ``[k, d]``.
+        weights: of how many images each is the mean ``[k]``.
+        noise: mean squared distance of an image to the mean of its label.
+        size: mean squared distance of means from what was expected.
+        prior_labels: how many imagined labels there are.
     """
     k, d = away.shape
-    counts = label_counts(weights, size, noise)
-    labels = max(1.0, float(counts.sum().square() / counts.square().sum()) - 1)
-    share = labels / (labels + prior)
+    counts = label_weights(weights, size, noise)
+    labels = max(1.0, float(counts.sum()) ** 2 / max(float((counts**2).sum()), 1e-30) - 1)
+    share = labels / (labels + prior_labels)
     other = (1 - share) * size / d
-    parts = away * counts.sqrt()[:, None]
-    parts = parts * (share * size / parts.square().sum().clamp_min(1e-30)).sqrt()
-    values, turns = torch.linalg.eigh(parts @ parts.T if k < d else parts.T @ parts)
-    axes = (parts.T @ turns / values.clamp_min(1e-30).sqrt()).T if k < d else turns.T
-    known = values > 1e-6 * values[-1].clamp_min(1e-24)  # the mean of means has no direction of its own
-    values = torch.where(known, values, 0) + other
-    return Spread(axes * known[:, None], values, other, away.new_tensor(noise / d)), parts
+    parts = away * np.sqrt(counts)[:, None]
+    parts = parts * (share * size / max(float((parts**2).sum()), 1e-30)) ** 0.5
+    values, turns = np.linalg.eigh(parts @ parts.T if k < d else parts.T @ parts)
+    axes = (parts.T @ turns / np.sqrt(np.maximum(values, 1e-30))).T if k < d else turns.T
+    known = values > 1e-6 * max(float(values[-1]), 1e-24)  # the mean of means has no direction of its own
+    variances = np.where(known, values, 0) + other
+    prior = Prior(axes=axes * known[:, None], variances=variances, other_variance=other, noise_variance=noise / d)
+    return prior, parts
 
 
-def spread_size(products: Tensor, sample: Sample, noise: float) -> Tensor:
-    """Return the mean square by which means of labels are away from what was expected, a number.
+def between_label_variance(products: Floats, sample: Sample, noise: float) -> float:
+    """Return the mean square by which means of labels differ from what was expected.
 
     That is what a row and the mean of the others of its label have in common: ``products [n]`` of how far both are away. A label counts
-    the less, the more noise they have; and the expected mean, the mean of all labels, has a part in each of them.
+    the less, the noisier these are; and the expected mean, the mean of all labels, has a part in each of them.
     """
-    seen, targets = sample.rest_weights > 0, sample.targets
-    rows = torch.zeros_like(sample.counts).index_add_(0, targets, seen.to(products))
-    each = torch.zeros_like(sample.counts).index_add_(0, targets, products * seen) / rows.clamp_min(1)
-    told = (rows > 0).to(products)
-    k, size = told.sum(), each.new_tensor(noise + 1e-12)
+    k, usable = len(sample.counts), sample.other_weights > 0
+    rows = np.bincount(sample.targets, usable, minlength=k)
+    each = np.bincount(sample.targets, products * usable, minlength=k) / np.maximum(rows, 1)
+    labels = int((rows > 0).sum())
+    size = noise + 1e-12
     for _ in range(3):
-        counts = told * label_counts(sample.weights, size, noise)
-        size = (counts @ each / counts.sum().clamp_min(1e-30) + noise / max(1, len(targets))) * k / (k - 1).clamp_min(1)
-        size = size.clamp_min(LEAST * noise + 1e-12)
+        counts = (rows > 0) * label_weights(sample.weights.astype(np.float64), size, noise)
+        size = float(counts @ each) / max(float(counts.sum()), 1e-30) + noise / max(1, len(sample.targets))
+        size = max(size * labels / max(labels - 1, 1), LEAST_VARIANCE * noise + 1e-12)
     return size
 
 
-def label_counts(weights: Tensor, size: Tensor, noise: float) -> Tensor:
-    """Return how much labels of means of so many pictures ``[k]`` count in their spread: none, where all is noise, to 1."""
-    return (weights > 0) * (size / (size + noise / weights.clamp_min(FEWEST))).square()
+def label_weights(weights: Floats, size: float, noise: float) -> Floats:
+    """Return how much labels of means of so many images ``[k]`` count in the prior: 0 where all is noise, at most 1."""
+    return np.asarray((weights > 0) * (size / (size + noise / np.maximum(weights, LEAST_WEIGHT))) ** 2)
 
 
-def expected_means(vectors: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how to expect a label's mean from its vector, ``[a, d]``, and what k labels are expected to be without each ``[k, d]``.
+def regress_means(vectors: Floats, means: Floats) -> tuple[Floats, Floats]:
+    """Return the map from a label's vector to its expected mean ``[a, d]``, and what k labels are expected to be without each ``[k, d]``.
 
-    Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form; its penalty makes the error
-    for a label that it has not seen least (residual / (1 - h)).
+    Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form: Hoerl and Kennard, Technometrics 12
+    (1970). The penalty minimises the leave-one-label-out error, residual / (1 - h).
     """
     values, turns = _gram_axes(vectors)
-    values, turned = values.clamp_min(0), turns.T @ means
-    mean = (values.sum() / len(vectors)).clamp_min(1e-12)
+    values, turned = np.maximum(values, 0), turns.T @ means
+    mean = max(float(values.sum()) / len(vectors), 1e-12)
 
-    def away(penalty: float) -> Tensor:
+    def leave_out_residuals(penalty: float) -> Floats:
         share = values / (values + penalty * mean)
-        hat = (turns.square() * share).sum(1)
-        residuals: Tensor = (means - (turns * share) @ turned) / (1 - hat).clamp_min(1e-6)[:, None]
-        return residuals
+        leverage = (turns**2 * share).sum(1)
+        return np.asarray((means - (turns * share) @ turned) / np.maximum(1 - leverage, 1e-6)[:, None])
 
-    penalty = min(PENALTIES, key=lambda each: float(away(each).square().sum()))
+    penalty = min(PENALTIES, key=lambda each: float((leave_out_residuals(each) ** 2).sum()))
     weights = vectors.T @ (turns / (values + penalty * mean)) @ turned
-    return weights, means - away(penalty)
+    return weights, means - leave_out_residuals(penalty)
 
 
-def _gram_axes(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values ``[q]`` and axes ``[k, q]`` of the products of vectors ``[k, a]``; of many labels those that are not 0 alone."""
+def _gram_axes(vectors: Floats) -> tuple[Floats, Floats]:
+    """Return values ``[q]`` and axes ``[k, q]`` of the products of vectors ``[k, a]``; of many labels only those that are not 0."""
     k, a = vectors.shape
-    if k <= max(a, MANY):
-        values, turns = torch.linalg.eigh(vectors @ vectors.T)
+    if k <= max(a, MANY_LABELS):
+        values, turns = np.linalg.eigh(vectors @ vectors.T)
         return values, turns
-    values, turns = torch.linalg.eigh(vectors.T @ vectors)
+    values, turns = np.linalg.eigh(vectors.T @ vectors)
     known = values > 1e-10 * values[-1]
-    return values[known], vectors @ turns[:, known] / values[known].sqrt()
+    return values[known], vectors @ turns[:, known] / np.sqrt(values[known])

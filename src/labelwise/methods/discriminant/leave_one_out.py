@@ -1,181 +1,214 @@
-"""Distances of pictures to labels as if each picture, or each group of lookalikes, had not been there: exact, in closed form.
+"""Distances of images to labels as if each image, or each group of copies, were not in the training set: exact, in closed form.
 
-Rows are whitened: the covariance of rows inside a label, plus its ridge, is the identity. Leaving pictures out moves the mean of
-their label and takes a few directions out of that covariance, which Woodbury's identity undoes without another inverse. What is
-left as it is: the ridge, and the number by which squares are divided.
+Lachenbruch and Mickey, "Estimation of error rates in discriminant analysis", Technometrics 10 (1968), extended to groups of rows.
+
+Rows are whitened: the covariance W of rows inside labels, plus its ridge, is the identity. Let U [g, d] be the rows of a group less the
+means of their labels, n the number of rows of a label and f the degrees of freedom. Without the group, f W loses U'KU with
+K = I + 11'/(n - g) for the rows of one label, and by the Woodbury identity the inverse covariance becomes
+
+    I + U'HU    with    H = (f K^-1 - UU')^-1,    K^-1 = I - 11'/n
+
+(K = I where all rows of a label are left out, since 1'U = 0 then). The ridge and f stay as they are.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-CHUNK = 2**22  # numbers of a table of distances held at a time
-PAIRS = 2**19  # numbers of pairs held at a time: few enough for a processor's cache
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+
+TABLE_NUMBERS = 2**22  # numbers of a table of distances that are computed at a time
+PAIR_NUMBERS = 2**19  # numbers of pairs of rows that are compared at a time: few enough for a processor's cache
+
+
+def segment_sums(rows: Floats, groups: Ints, count: int) -> Floats:
+    """Return the sum ``[count, d]`` of the rows ``[n, d]`` of each group; zeros for an empty group."""
+    sums = np.zeros((count, rows.shape[1]), rows.dtype)
+    sizes = np.bincount(groups, minlength=count)
+    members = np.split(groups.argsort(kind="stable"), sizes.cumsum()[:-1])
+    for group in sizes.nonzero()[0]:
+        rows[members[group]].sum(0, out=sums[group])
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Labelled rows, the means of labels, and the mean of each row's label without the row's group.
 
-    Rows of one group are as good as copies of each other. So a mean of n rows in groups of sizes g is as good as one of
+    Rows of one group are as good as copies of each other, so a mean of n rows in groups of sizes g is as good as one of
     n^2 / sum g^2 rows: its *weight*.
     """
 
-    rows: Tensor  # [n, d]
-    targets: Tensor  # [n]
-    groups: Tensor  # of rows that are left out together [n]
-    means: Tensor  # [k, d]; zeros where a label has no row
-    counts: Tensor  # rows of each label [k]
-    weights: Tensor  # [k]
-    rest: Tensor  # mean of a row's label without the rows of its group [n, d]; that of all labels where none is left
-    rest_weights: Tensor  # [n]; 0 where none is left
+    rows: Floats  # [n, d]
+    targets: Ints  # [n]
+    groups: Ints  # rows of one group are left out together [n]
+    means: Floats  # of labels [k, d]; zeros where a label has no row
+    counts: Floats  # rows of each label [k]
+    weights: Floats  # of the means [k]
+    other_means: (
+        Floats  # mean of a row's label without the rows of its group [n, d]; mean of all labels where no row is left
+    )
+    other_weights: Floats  # of these [n]; 0 where no row is left
 
     @classmethod
-    def of(cls, rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Self:
-        """Return the sample of rows ``[n, d]`` of k labels; without groups each row is one of its own."""
-        groups = torch.arange(len(rows), device=rows.device) if groups is None else groups
-        counts = torch.bincount(targets, minlength=k).to(rows)
-        sums = rows.new_zeros(k, rows.shape[1]).index_add_(0, targets, rows)
-        means = sums / counts.clamp_min(1)[:, None]
-        # the rows of one label in one group: a part
-        _, part = torch.unique(groups * k + targets, return_inverse=True)
-        sizes = torch.bincount(part).to(rows)
-        squares = torch.zeros_like(counts).index_add_(0, targets, sizes[part])  # sum of g^2: each row counts its g
-        part_sums = rows.new_zeros(len(sizes), rows.shape[1]).index_add_(0, part, rows)
-        left, left_squares = counts[targets] - sizes[part], squares[targets] - sizes[part] ** 2
-        centre = means[counts > 0].mean(0)
-        rest = torch.empty_like(rows)
-        for some in torch.split(torch.arange(len(rows), device=rows.device), max(1, CHUNK // rows.shape[1])):
-            others = (sums[targets[some]] - part_sums[part[some]]) / left[some].clamp_min(1)[:, None]
-            rest[some] = torch.where(left[some][:, None] > 0, others, centre)
+    def of(cls, rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Self:
+        """Return the sample of rows ``[n, d]`` of k labels; without groups each row is a group of its own."""
+        groups = np.arange(len(rows)) if groups is None else groups
+        counts = np.bincount(targets, minlength=k).astype(rows.dtype)
+        sums = segment_sums(rows, targets, k)
+        means = sums / np.maximum(counts, 1)[:, None]
+        # a part: the rows of one label in one group
+        _, part = np.unique(groups * k + targets, return_inverse=True)
+        sizes = np.bincount(part).astype(rows.dtype)
+        squares = np.bincount(targets, sizes[part], minlength=k).astype(rows.dtype)  # sum of g^2: each row counts its g
+        left = counts[targets] - sizes[part]
+        others = sums[targets]
+        others -= rows if len(sizes) == len(rows) else segment_sums(rows, part, len(sizes))[part]
+        others /= np.maximum(left, 1)[:, None]
+        others[left == 0] = means[counts > 0].mean(0)
         return cls(
             rows=rows,
             targets=targets,
             groups=groups,
             means=means,
             counts=counts,
-            weights=counts**2 / squares.clamp_min(1),
-            rest=rest,
-            rest_weights=left**2 / left_squares.clamp_min(1),
+            weights=counts**2 / np.maximum(squares, 1),
+            other_means=others,
+            other_weights=left**2 / np.maximum(squares[targets] - sizes[part] ** 2, 1),
         )
 
     @property
-    def inside(self) -> Tensor:
+    def residuals(self) -> Floats:
         """Rows less the mean of their label ``[n, d]``."""
         return self.rows - self.means[self.targets]
 
     @property
     def degrees(self) -> int:
-        """Rows less labels that have any: what the squares inside labels are divided by, at least 1."""
+        """Degrees of freedom of the covariance inside labels: rows less labels that have any, at least 1."""
         return max(1, int(self.counts.sum()) - int((self.counts > 0).sum()))
 
-    def select(self, rows: Tensor) -> Self:
+    def select(self, rows: Ints) -> Self:
         """Return these rows only, among the same labels."""
         return replace(
             self,
             rows=self.rows[rows],
             targets=self.targets[rows],
             groups=self.groups[rows],
-            rest=self.rest[rows],
-            rest_weights=self.rest_weights[rows],
+            other_means=self.other_means[rows],
+            other_weights=self.other_weights[rows],
         )
 
-    def turned(self, centre: Tensor, axes: Tensor) -> Self:
+    def rotate(self, centre: Floats, axes: Floats) -> Self:
         """Return it in coordinates around a centre ``[d]`` along axes, the columns of ``[d, q]``."""
-        means = torch.where(self.counts[:, None] > 0, (self.means - centre) @ axes, 0)
-        return replace(self, rows=(self.rows - centre) @ axes, means=means, rest=(self.rest - centre) @ axes)
+        means = np.where(self.counts[:, None] > 0, (self.means - centre) @ axes, 0)
+        return replace(
+            self, rows=(self.rows - centre) @ axes, means=means, other_means=(self.other_means - centre) @ axes
+        )
 
-    def scaled(self, by: Tensor) -> Self:
-        """Return it with each coordinate multiplied by a number ``[d]``."""
-        return replace(self, rows=self.rows * by, means=self.means * by, rest=self.rest * by)
+    def scale(self, factors: Floats) -> Self:
+        """Return it with each coordinate multiplied by a factor ``[d]``."""
+        return replace(
+            self, rows=self.rows * factors, means=self.means * factors, other_means=self.other_means * factors
+        )
 
 
-def left_out_distances(sample: Sample, points: Tensor, own: Tensor) -> Tensor:
+def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> Floats:
     """Return squared distances ``[n, m]`` of whitened rows to points ``[m, d]``, whitened without the rows of their group.
 
-    Point c belongs to label c; there may be more points than labels. ``own [n, d]`` takes the place of the point of each row's label
-    for the rows of its group.
+    Point c belongs to label c; there may be more points than labels. ``own_points [n, d]`` take the place of the point of each row's
+    label for the rows of its group.
     """
-    table = sample.rows.new_empty(len(sample.rows), len(points))
-    norms = points.square().sum(1)
-    # of labels and points where these are few; else of rows, block by block: a table of all labels would be too large
-    of_means = sample.means @ points.T if len(sample.means) * len(points) <= CHUNK else None
-    for rows in _blocks(sample.groups, len(points)):
-        x, targets, instead = sample.rows[rows], sample.targets[rows], own[rows]
+    table = np.empty((len(sample.rows), len(points)), sample.rows.dtype)
+    norms = square_norms(points)
+    # products of labels and points where these are few; else of rows, block by block: a table of all labels would be too large
+    of_means = sample.means @ points.T if len(sample.means) * len(points) <= TABLE_NUMBERS else None
+    for rows in _group_blocks(sample.groups, len(points)):
+        x, targets, own = sample.rows[rows], sample.targets[rows], own_points[rows]
         u = x - sample.means[targets]
         across = _products(x, u)  # [b, g, g]
-        gone = _undone(_products(u, u), targets, sample)
-        plain = x.square().sum(2, keepdim=True) + (across @ gone * across).sum(2, keepdim=True)
-        product = (x.flatten(0, 1) @ points.T).view(*rows.shape, -1)
-        between = (u.flatten(0, 1) @ points.T).view_as(product) if of_means is None else product - of_means[targets]
-        to_points = plain + norms + _bent(product, between, across, gone)
-        to_own = (
-            plain + instead.square().sum(2)[:, None] + _bent(_products(x, instead), _products(u, instead), across, gone)
-        )
-        table[rows] = to_points.scatter_(2, targets[:, None, :].expand_as(to_own), to_own)
+        update = _inverse_update(_products(u, u), targets, sample)
+        plain = square_norms(x)[:, :, None] + (across @ update * across).sum(2, keepdims=True)
+        product = (x.reshape(-1, x.shape[2]) @ points.T).reshape(*rows.shape, -1)
+        if of_means is None:
+            between = (u.reshape(-1, u.shape[2]) @ points.T).reshape(product.shape)
+        else:
+            between = product - of_means[targets]
+        to_points = _woodbury_update(product, between, across, update)
+        to_points += plain
+        to_points += norms
+        to_own = _woodbury_update(_products(x, own), _products(u, own), across, update)
+        to_own = to_own + plain + square_norms(own)[:, None]
+        np.put_along_axis(to_points, np.broadcast_to(targets[:, None], to_own.shape), to_own, 2)
+        table[rows] = to_points
     return table
 
 
-def left_out_products(sample: Sample, first: Tensor, second: Tensor) -> Tensor:
-    """Return the products ``[n]`` of two points for each row, ``[n, d]`` each, whitened without the rows of its group."""
-    products = sample.rows.new_empty(len(sample.rows))
-    for rows in _blocks(sample.groups, sample.rows.shape[1]):
+def leave_out_products(sample: Sample, first: Floats, second: Floats) -> Floats:
+    """Return the product ``[n]`` of two points for each row, ``[n, d]`` each, whitened without the rows of its group."""
+    products = np.empty(len(sample.rows), sample.rows.dtype)
+    for rows in _group_blocks(sample.groups, sample.rows.shape[1]):
         targets = sample.targets[rows]
         u, one, other = sample.rows[rows] - sample.means[targets], first[rows], second[rows]
-        gone = _undone(_products(u, u), targets, sample)
-        products[rows] = (one * other).sum(2) + (_products(one, u) @ gone * _products(other, u)).sum(2)
+        update = _inverse_update(_products(u, u), targets, sample)
+        more = (_products(one, u) @ update * _products(other, u)).sum(2)
+        products[rows] = np.einsum("bgd,bgd->bg", one, other) + more
     return products
 
 
-def left_out_cosines(sample: Sample, pairs: Tensor) -> Tensor:
+def leave_out_cosines(sample: Sample, pairs: Ints) -> Floats:
     """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, whitened without the two."""
-    parts = [sample.rows.new_empty(0)]
-    for rows in torch.split(pairs, max(1, PAIRS // (2 * sample.rows.shape[1]))):
+    parts = [np.empty(0, sample.rows.dtype)]
+    step = max(1, PAIR_NUMBERS // (2 * sample.rows.shape[1]))
+    for rows in (pairs[start : start + step] for start in range(0, len(pairs), step)):
         x, targets = sample.rows[rows], sample.targets[rows]
         u = x - sample.means[targets]
-        across = x @ u.mT
-        table = x @ x.mT + across @ _undone(u @ u.mT, targets, sample) @ across.mT
-        parts.append(table[:, 0, 1] / (table[:, 0, 0] * table[:, 1, 1]).clamp_min(1e-24).sqrt())
-    return torch.cat(parts)
+        across = x @ u.swapaxes(1, 2)
+        update = _inverse_update(u @ u.swapaxes(1, 2), targets, sample)
+        table = x @ x.swapaxes(1, 2) + across @ update @ across.swapaxes(1, 2)
+        parts.append(table[:, 0, 1] / np.sqrt(np.maximum(table[:, 0, 0] * table[:, 1, 1], 1e-24)))
+    return np.concatenate(parts)
 
 
-def _products(x: Tensor, y: Tensor) -> Tensor:
-    """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; of single rows quicker than by matrices."""
-    return (x * y).sum(2, keepdim=True) if x.shape[1] == y.shape[1] == 1 else x @ y.mT
+def square_norms(rows: Floats) -> Floats:
+    """Return the squared length of each row, along the last axis."""
+    squares: Floats = np.einsum("...d,...d->...", rows, rows)
+    return squares
 
 
-def _undone(squares: Tensor, targets: Tensor, sample: Sample) -> Tensor:
-    """Return H ``[b, g, g]`` such that leaving out rows u adds u' H u to the inverse covariance; ``squares`` are u u' ``[b, g, g]``.
+def _products(x: Floats, y: Floats) -> Floats:
+    """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; of single rows without matrices, which is faster."""
+    if x.shape[1] == y.shape[1] == 1:
+        return np.asarray(np.einsum("bgd,bgd->bg", x, y)[:, :, None])
+    return np.asarray(x @ y.swapaxes(1, 2))
 
-    The squares inside labels lose u' K u with K = I + 11' / (n - g) for the rows of a label, whose inverse is I - 11' / n;
-    where all rows of a label go, 1'u is 0, and K is I.
-    """
+
+def _inverse_update(squares: Floats, targets: Ints, sample: Sample) -> Floats:
+    """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` and the targets of the groups ``[b, g]``."""
     counts = sample.counts[targets]
-    same = (targets[:, :, None] == targets[:, None, :]).to(squares)
-    stays = (same.sum(2) < counts).to(squares)
-    eye = torch.eye(squares.shape[1], dtype=squares.dtype, device=squares.device)
-    kept = sample.degrees * (eye - same * (stays / counts)[:, None, :]) - squares
-    inverse: Tensor = 1 / kept if kept.shape[1] == 1 else torch.linalg.inv(kept)
-    return inverse
+    same = (targets[:, :, None] == targets[:, None, :]).astype(squares.dtype)
+    some_left = (same.sum(2) < counts).astype(squares.dtype)
+    eye = np.eye(squares.shape[1], dtype=squares.dtype)
+    inverse = sample.degrees * (eye - same * (some_left / counts)[:, None, :]) - squares
+    return np.asarray(1 / inverse if inverse.shape[1] == 1 else np.linalg.inv(inverse))
 
 
-def _bent(product: Tensor, between: Tensor, across: Tensor, gone: Tensor) -> Tensor:
+def _woodbury_update(product: Floats, between: Floats, across: Floats, update: Floats) -> Floats:
     """Return the part ``[b, g, m]`` of squared distances of x to points p that depends on both, from x p', u p', x u' and H."""
     if between.shape[1] == 1:
-        return gone * between.square() - 2 * across * gone * between - 2 * product
-    bent = gone @ between
-    return (between * bent).sum(1, keepdim=True) - 2 * across @ bent - 2 * product
+        return np.asarray((update * between - 2 * across * update) * between - 2 * product)
+    turned = update @ between
+    return np.asarray((between * turned).sum(1, keepdims=True) - 2 * across @ turned - 2 * product)
 
 
-def _blocks(groups: Tensor, columns: int) -> Iterator[Tensor]:
+def _group_blocks(groups: Ints, columns: int) -> Iterator[Ints]:
     """Yield the rows of groups of one size ``[b, g]``, as many groups at a time as fit into memory."""
-    order = groups.argsort(stable=True)
-    _, sizes = torch.unique_consecutive(groups[order], return_counts=True)
-    starts = sizes.cumsum(0) - sizes
-    for size in sizes.unique().tolist():
-        first = starts[sizes == size]
-        rows = order[first[:, None] + torch.arange(size, device=groups.device)]
-        yield from torch.split(rows, max(1, CHUNK // (size * (columns + size))))
+    order = groups.argsort(kind="stable")
+    _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
+    for size in np.unique(sizes).tolist():
+        rows = order[starts[sizes == size][:, None] + np.arange(size)]
+        step = max(1, TABLE_NUMBERS // (size * (columns + size)))
+        yield from (rows[start : start + step] for start in range(0, len(rows), step))

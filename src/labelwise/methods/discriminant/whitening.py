@@ -1,137 +1,171 @@
-"""A shared-covariance Gaussian on root features, every choice of which is made by exact leave-one-out."""
+"""Linear discriminant analysis on root features: a covariance that all labels share, its ridge chosen by exact leave-one-out.
+
+Fisher, "The use of multiple measurements in taxonomic problems", Annals of Eugenics 7 (1936); the ridge as in Friedman, "Regularized
+discriminant analysis", JASA 84 (1989), but chosen by the likelihood of rows left out, see ``leave_one_out``. With W the covariance of n
+rows of k labels inside these, and t its mean variance, rows are whitened by P^(1/2), where P = (W + r t I)^-1.
+"""
 
 import math
 from dataclasses import dataclass
 from functools import cache
 
-import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+import numpy as np
 
+from labelwise.core.arrays import unit_rows
+from labelwise.core.head_files import shaped
 from labelwise.core.platt import fit_temperature
-from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, label_beliefs, spread_size
-from labelwise.methods.discriminant.leave_one_out import Sample, left_out_distances, left_out_products
-from labelwise.train.tensors import root_features as root_features
+from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, between_label_variance, label_beliefs
+from labelwise.methods.discriminant.leave_one_out import (
+    Floats,
+    Ints,
+    Sample,
+    leave_out_distances,
+    leave_out_products,
+    square_norms,
+)
+from labelwise.support.draws import Draws
 
-RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the mean variance inside labels
-MOST_CHOSEN_BY = 1_000  # rows left out to choose a ridge by; of many labels fewer, but not so few as FEWEST
-MOST_PAIRS, FEWEST = 2**22, 200
-NOTHING = 1e-12  # a mean variance inside labels below this is rounding: copies of one picture
-# Sharpness of cosines where one picture a label leaves nothing to choose it by: the more, the less alike pictures are and the more
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # relative to the mean variance inside labels
+RIDGE_ROWS = 1_000  # rows left out to choose a ridge by; of many labels fewer, but at least LEAST_RIDGE_ROWS
+RIDGE_PAIRS, LEAST_RIDGE_ROWS = 2**22, 200
+LEAST_VARIANCE = 1e-12  # a mean variance inside labels below this is rounding: copies of one image
+# Sharpness of cosines where one image a label leaves nothing to choose it by: larger, the less alike images are and the more
 # labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
-PLAIN_SHARPNESS, BY_LABELS = 12.0, 0.3
+COSINE_SHARPNESS, LABELS_POWER = 12.0, 0.3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Whitening:
-    """What brings rows to coordinates in which rows of one label spread alike, and how sure scores there are."""
+    """What brings rows to coordinates in which rows of one label vary alike in all directions, and how sure scores are there."""
 
-    root: Tensor  # P^(1/2) [d, d], symmetric
-    centre: Tensor  # mean of the means of labels [d]
-    noise: float  # tau: squared distance of a row to the mean of infinitely many of its label
+    root: Floats = shaped("d", "d")  # P^(1/2), symmetric
+    centre: Floats = shaped("d")  # mean of the means of labels
+    # tau: mean squared distance of a row to the mean of infinitely many of its label; 0: scores are cosines
+    noise: float
     sharpness: float  # b
     ridge: float = 0.0  # r
 
-    def __call__(self, rows: Tensor) -> Tensor:
+    def __call__(self, rows: Floats) -> Floats:
         """Return whitened rows ``[n, d]`` around the centre."""
-        return (rows - self.centre) @ self.root
+        return np.asarray((rows - self.centre) @ self.root)
 
-    def label_rows(self, means: Tensor, excess: Tensor) -> Tensor:
+    def label_rows(self, means: Floats, excess: Floats) -> Floats:
         """Return label embeddings ``[g, d + 1]``, weights and then a bias, of whitened means ``[g, d]``.
 
-        ``excess [g]`` is taken off squared distances to them.
+        ``excess [g]`` is subtracted from squared distances to them.
         """
         if not self.noise:
-            means, excess = normalize(means, dim=1), excess * 0 + 1  # whose squares are 1: scores are cosines
+            means, excess = unit_rows(means), excess * 0 + 1  # whose squares are 1: scores are cosines
         weights = means @ self.root
-        bias = 0.5 * (excess - means.square().sum(1)) - weights @ self.centre
-        return (self.sharpness * torch.cat([weights, bias[:, None]], 1)).float()
+        bias = 0.5 * (excess - square_norms(means)) - weights @ self.centre
+        return np.asarray(self.sharpness * np.concatenate([weights, bias[:, None]], 1), np.float32)
 
 
-def fit_whitening(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Whitening:
+def fit_whitening(rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Whitening:
     """Return the whitening of rows ``[n, d]`` of k labels under which rows left out are most probably of their label.
 
-    The inverse covariance inside labels is P = (W + r t I)^-1, with t the mean variance. One decomposition serves all r, in the space
-    that the rows span where they are fewer than their numbers. Rows of one group are left out together. Where no two groups share a
-    label there is no covariance inside labels: that of all rows takes its place, its ridge the mean variance in the directions in
-    which rows vary, the noise is 0, and labels are to be told apart by cosines.
+    One decomposition serves all ridges, in the space that the rows span where they are fewer than their numbers. Rows of one group are
+    left out together. Where no two groups share a label there is no covariance inside labels: that of all rows takes its place, its
+    ridge the mean variance in the directions in which rows vary, the noise is 0, and scores are cosines.
     """
     x, basis = rows, None
     n, d = x.shape
     if n < d:
-        basis, corner = torch.linalg.qr(x.double().T)
+        basis, corner = np.linalg.qr(x.astype(np.float64).T)
         x = corner.T
     sample = Sample.of(x, targets, k, groups)
     centre = label_centre(sample)
-    apart = x - centre if not bool((sample.rest_weights > 0).any()) else sample.inside
-    values, axes = torch.linalg.eigh((apart.T @ apart).double() / sample.degrees)
-    values, axes = values.clamp_min(0), axes.to(x)
-    variance = max(float(values.sum()) / d, NOTHING)
-    if bool((sample.rest_weights > 0).any()):
-        some = sample.select(some_groups(sample.groups, min(MOST_CHOSEN_BY, max(FEWEST, MOST_PAIRS // k))))
-        sharpness, noise, ridge = _best_ridge(some.turned(centre, axes), values, variance)
+    comparable = bool((sample.other_weights > 0).any())
+    away = sample.residuals if comparable else x - centre
+    values, axes = np.linalg.eigh((away.T @ away).astype(np.float64) / sample.degrees)
+    values, axes = np.maximum(values, 0), axes.astype(x.dtype)
+    variance = max(float(values.sum()) / d, LEAST_VARIANCE)
+    if comparable:
+        some = sample.select(draw_groups(sample.groups, min(RIDGE_ROWS, max(LEAST_RIDGE_ROWS, RIDGE_PAIRS // k))))
+        sharpness, noise, ridge = _best_ridge(some.rotate(centre, axes), values, variance)
     else:
-        sharpness, noise, ridge = plain_sharpness(rows, int((sample.counts > 0).sum())), 0.0, d / max(1, n - 1)
+        sharpness, noise, ridge = cosine_sharpness(rows, int((sample.counts > 0).sum())), 0.0, d / max(1, n - 1)
     outside = (ridge * variance) ** -0.5
-    scale = (values + ridge * variance) ** -0.5 - outside
+    scale = ((values + ridge * variance) ** -0.5 - outside).astype(x.dtype)
     if basis is not None:
         centre, axes = basis @ centre, basis @ axes
-    root = (axes * scale.to(x)) @ axes.T + outside * torch.eye(d, dtype=x.dtype, device=x.device)
+    root = (axes * scale) @ axes.T
+    root[np.diag_indices(d)] += outside
     return Whitening(root=root, centre=centre, ridge=ridge, noise=noise, sharpness=sharpness)
 
 
-def plain_sharpness(rows: Tensor, k: int) -> float:
-    """Return how sure cosines are to be that tell k labels of one picture each apart, from their rows ``[n, d]``."""
+def cosine_sharpness(rows: Floats, k: int) -> float:
+    """Return how sure cosines are to be that distinguish k labels of one image each, from their rows ``[n, d]``."""
     n = len(rows)
-    cosine = (float(normalize(rows.double(), dim=1).sum(0).square().sum()) - n) / max(1, n * (n - 1))
-    return max(1.0, PLAIN_SHARPNESS * (1 - cosine) * math.pow(k, BY_LABELS))
+    cosine = (float((unit_rows(rows.astype(np.float64)).sum(0) ** 2).sum()) - n) / max(1, n * (n - 1))
+    return max(1.0, COSINE_SHARPNESS * (1 - cosine) * math.pow(k, LABELS_POWER))
 
 
-def closed_form_rows(rows: Tensor, targets: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
-    """Return the embeddings ``[k, d + 1]`` of labels by which rows ``[n, d]`` are told best when left out, see ``fit_whitening``."""
+def closed_form_rows(rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Floats:
+    """Return the label embeddings ``[k, d + 1]`` that suit rows ``[n, d]`` best when these are left out, see ``fit_whitening``."""
     whitening = fit_whitening(rows, targets, k, groups)
     sample = Sample.of(whitening(rows), targets, k, groups)
-    plain, drawn = (label_beliefs(sample, whitening.noise, prior=prior) for prior in (math.inf, PRIOR_LABELS))
-    return whitening.label_rows(*plain.or_of_few(drawn, sample.weights))
+    plain, drawn = (label_beliefs(sample, whitening.noise, prior_labels=prior) for prior in (math.inf, PRIOR_LABELS))
+    return whitening.label_rows(*plain.shrink_small_classes(drawn))
 
 
-def label_centre(sample: Sample) -> Tensor:
+def label_centre(sample: Sample) -> Floats:
     """Return the mean ``[d]`` of the means of labels, in which a label counts the less, the less its mean is known."""
-    middle, present = sample.means[sample.counts > 0].mean(0), sample.counts > 0
-    noise = float(sample.inside.square().sum()) / sample.degrees
-    size = spread_size(((sample.rows - middle) * (sample.rest - middle)).sum(1), sample, noise)
-    counts = present / (size + noise / sample.weights.clamp_min(1))
-    return (counts / counts.sum()) @ sample.means
+    present = sample.counts > 0
+    middle = sample.means[present].mean(0)
+    noise = float(square_norms(sample.residuals).sum()) / sample.degrees
+    products = np.einsum("nd,nd->n", sample.rows - middle, sample.other_means - middle)
+    size = between_label_variance(products, sample, noise)
+    counts = present / (size + noise / np.maximum(sample.weights, 1))
+    return np.asarray((counts / counts.sum()) @ sample.means)
 
 
 def mean_noise(sample: Sample) -> float:
     """Return tau of whitened rows: from their squared distances to means of others of their label, each left out."""
-    seen, away = sample.rest_weights > 0, sample.rows - sample.rest
-    distances = left_out_products(sample, away, away)
-    return float((distances * sample.rest_weights / (sample.rest_weights + 1))[seen].mean())
+    usable, away = sample.other_weights > 0, sample.rows - sample.other_means
+    distances = leave_out_products(sample, away, away)
+    return float((distances * sample.other_weights / (sample.other_weights + 1))[usable].mean())
 
 
-def left_out_scores(distances: Tensor, sample: Sample, excess: Tensor, own: Tensor) -> Tensor:
-    """Return log-likelihoods ``[n, k]`` from left-out distances, less what errors of means add to them.
+def leave_out_scores(distances: Floats, sample: Sample, excess: Floats, own_excess: Floats) -> Floats:
+    """Return log-likelihoods ``[n, k]`` from leave-one-out distances, less what errors of means add to them.
 
-    That is ``excess [k]``; and ``own [n]`` for the label of each row, for all rows of its group, which may have several labels.
+    That is ``excess [k]``; and ``own_excess [n]`` for the label of each row, for all rows of its group, which may have several labels.
     """
-    _, group = torch.unique(sample.groups, return_inverse=True)
-    table = excess.repeat(int(group.max()) + 1, 1)
-    table[group, sample.targets] = own
-    return -0.5 * (distances - table[group])
+    _, group = np.unique(sample.groups, return_inverse=True)
+    if len(group) == group.max(initial=-1) + 1:  # all rows are groups of their own
+        scores = distances - excess
+        rows = np.arange(len(scores))
+        scores[rows, sample.targets] = distances[rows, sample.targets] - own_excess
+        scores *= -0.5
+        return scores
+    table = np.tile(excess, (int(group.max()) + 1, 1))
+    table[group, sample.targets] = own_excess
+    return np.asarray(-0.5 * (distances - table[group]))
 
 
-def _best_ridge(sample: Sample, values: Tensor, variance: float) -> tuple[float, float, float]:
+def draw_groups(groups: Ints, most: int) -> Ints:
+    """Return all rows of these groups ``[n]``, or of many the rows of some whole groups, ``most`` of them at most."""
+    if len(groups) <= most:
+        return np.arange(len(groups))
+    _, group = np.unique(groups, return_inverse=True)
+    order = Draws(0).permutation(int(group.max()) + 1)
+    place = order[group].argsort(kind="stable")
+    last = order[group][place[most]]
+    return np.flatnonzero(order[group] < last)
+
+
+def _best_ridge(sample: Sample, values: Floats, variance: float) -> tuple[float, float, float]:
     """Return sharpness, noise and ridge under which rows left out are likeliest, along axes of these variances ``[d]``.
 
-    From 1 on, as long as the next ridge is better: of 65 draws of five sets of photos the likelihood had another peak in four of two pictures a label, less than 0.001 higher.
+    From 1 on, as long as the next ridge is better: of 65 draws of five sets of photos the likelihood had another peak in four of two
+    images a label, less than 0.001 higher.
     """
 
     @cache
     def trial(place: int) -> tuple[float, float, float, float]:
         ridge = RIDGES[place]
-        return *_likelihood(sample.scaled((values + ridge * variance).float() ** -0.5)), ridge
+        return *_likelihood(sample.scale((values + ridge * variance).astype(sample.rows.dtype) ** -0.5)), ridge
 
     best = RIDGES.index(1.0)
     for step in (1, -1):
@@ -141,24 +175,18 @@ def _best_ridge(sample: Sample, values: Tensor, variance: float) -> tuple[float,
 
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:
-    """Return the cross entropy of rows left out, the sharpness b that makes it least, and tau."""
-    seen = sample.rest_weights > 0
-    told = sample.weights > 1 + 1e-6  # a label of one group has no row that could be told: it would only win wrongly
+    """Return the cross entropy of rows left out, the sharpness b that minimises it, and tau."""
+    usable = sample.other_weights > 0
+    compared = (
+        sample.weights > 1 + 1e-6
+    )  # a label of one group has no row that could be answered: it would only win wrongly
     noise = mean_noise(sample)
-    beliefs = label_beliefs(sample, noise, prior=math.inf)
-    distances = left_out_distances(sample, beliefs.means, beliefs.rest)
-    scores = left_out_scores(distances, sample, beliefs.excess, beliefs.rest_excess)[seen][:, told]
-    targets = (told.cumsum(0) - 1)[sample.targets[seen]]
-    sharpness = 1 / fit_temperature(scores.cpu(), targets.cpu())
-    return float(cross_entropy(scores * sharpness, targets)), sharpness, noise
-
-
-def some_groups(groups: Tensor, most: int) -> Tensor:
-    """Return all rows of these groups ``[n]``, or of many the rows of some whole groups, ``most`` of them at most."""
-    if len(groups) <= most:
-        return torch.arange(len(groups), device=groups.device)
-    _, group = torch.unique(groups, return_inverse=True)
-    order = torch.randperm(int(group.max()) + 1, generator=torch.Generator().manual_seed(0)).to(group.device)
-    place = order[group].argsort(stable=True)
-    last = order[group][place[most]]
-    return (order[group] < last).nonzero()[:, 0]
+    beliefs = label_beliefs(sample, noise, prior_labels=math.inf)
+    distances = leave_out_distances(sample, beliefs.means, beliefs.other_means)
+    scores = leave_out_scores(distances, sample, beliefs.excess, beliefs.other_excess)[usable][:, compared]
+    targets = (compared.cumsum() - 1)[sample.targets[usable]]
+    sharpness = 1 / fit_temperature(scores, targets)
+    log_odds = scores.astype(np.float64) * sharpness
+    log_odds -= log_odds.max(1, keepdims=True)
+    entropy = np.log(np.exp(log_odds).sum(1)) - log_odds[np.arange(len(targets)), targets]
+    return float(entropy.mean()), sharpness, noise

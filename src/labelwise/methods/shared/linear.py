@@ -15,8 +15,8 @@ from labelwise.core.model import LabelModel, Spec, as_float
 from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.streams import by_shares, on_device
-from labelwise.methods.discriminant.copies import together
-from labelwise.methods.discriminant.whitening import closed_form_rows, root_features
+from labelwise.methods.discriminant.copies import group_copies
+from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
 from labelwise.methods.shared.statistics import (
     EmbeddingStatistics,
@@ -33,7 +33,7 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Method, Stage
-from labelwise.train.tensors import linear_scores
+from labelwise.train.tensors import linear_scores, root_features
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
 
@@ -228,9 +228,9 @@ class StartedModel(LinearModel):
     def solve(self, split: Split) -> None:
         """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
         embeddings = self.encode_all(split.images)
-        targets = split.targets.to(embeddings.device)
-        groups = together(embeddings, targets, split.groups)
-        self.base.copy_(closed_form_rows(embeddings, targets, len(self.spec.labels), groups))
+        rows, targets = array(embeddings), array(split.targets)
+        groups = group_copies(rows, targets, split.groups)
+        self.base.copy_(torch.from_numpy(closed_form_rows(rows, targets, len(self.spec.labels), groups)))
         self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
 
 from labelwise.core.arrays import linear_scores, unit_rows
 from labelwise.core.head_files import shaped
@@ -66,7 +65,7 @@ def whiten(embeddings: Array, mean: Array, within: Array, ridge: float = 1.0) ->
     """
     factor = np.linalg.cholesky(_ridged(within.astype(np.float64), ridge))
     centred = unit_rows(embeddings) - mean
-    whitened: Array = solve_triangular(factor.astype(centred.dtype), centred.T, lower=True, check_finite=False).T
+    whitened: Array = np.linalg.solve(factor.astype(centred.dtype), centred.T).T
     return whitened
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
@@ -69,7 +70,8 @@ class Head(nn.Module):
         mean, std = spread(features, 1)
         self.register_buffer("mean", mean.float())
         self.register_buffer("std", std.float())
-        rows = closed_form_rows((features - self.mean) / self.std, targets, k) / PACE
+        standard = ((features - self.mean) / self.std).cpu().numpy()
+        rows = torch.from_numpy(closed_form_rows(standard, targets.cpu().numpy(), k)).to(features.device) / PACE
         self.weight, self.bias = nn.Parameter(rows[:, :-1].clone()), nn.Parameter(rows[:, -1].clone())
 
     def forward(self, features: Tensor) -> Tensor:

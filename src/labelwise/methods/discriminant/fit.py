@@ -1,0 +1,133 @@
+"""Fit a discriminant head in closed form: seconds, no learning rate, no validation images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.leave_one_out import LeaveOneOut
+from labelwise.core.platt import most_rows
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.discriminant.beliefs import (
+    Beliefs,
+    Prior,
+    label_beliefs,
+    margin_ratio,
+    means_at_full_size,
+    regress_means,
+)
+from labelwise.methods.discriminant.copies import group_copies
+from labelwise.methods.discriminant.head import Descriptions, DiscriminantHead
+from labelwise.methods.discriminant.leave_one_out import (
+    Sample,
+    leave_out_cosines,
+    leave_out_distances,
+    leave_out_products,
+)
+from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
+from labelwise.methods.shared.label_source import LabelSource
+
+Array = npt.NDArray[Any]
+ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiscriminantFit:
+    """A fitted head, and the whitened training images, which can be left out."""
+
+    head: DiscriminantHead
+    sample: Sample
+    plain: Beliefs  # of labels, as if they varied alike in all directions: so rows can be left out
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Return what is said of training images, each left out with its copies; of very many images some."""
+        rows = draw_groups(self.sample.groups, most_rows(len(self.head.labels)))
+        every = len(rows) == len(self.sample.rows)
+        sample, beliefs = (self.sample, self.plain) if every else (self.sample.select(rows), self.plain.select(rows))
+        points = np.concatenate([beliefs.means, np.zeros_like(beliefs.means[:1])])  # and the mean of all labels
+        table = leave_out_distances(sample, points, beliefs.other_means)
+        likelihoods = leave_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.other_excess)
+        means, excess = means_at_full_size(sample, beliefs)
+        means -= sample.rows
+        own = excess - leave_out_products(sample, means, means) + table[:, -1]
+        sharpness = self.head.whitening.sharpness
+        return LeaveOneOut(
+            rows=rows,
+            scores=(sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32),
+            outlier_scores=(-2 * likelihoods.max(1)).astype(np.float32),
+            usable=(sample.other_weights > 0) & self.head.whitens,
+            groups=sample.groups,
+            own_scores=(0.5 * sharpness * own).astype(np.float32),
+            margin_ratio=margin_ratio(sample, beliefs).astype(np.float32),
+        )
+
+    def pair_cosines(self, pairs: Array) -> Array | None:
+        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, as if neither had been seen."""
+        return leave_out_cosines(self.sample, pairs) if self.head.whitens else None
+
+
+def fit_discriminant(
+    features: Array,
+    targets: Array,
+    labels: Labels,
+    groups: Sequence[str] = (),
+    source: LabelSource | None = None,
+) -> DiscriminantFit:
+    """Return the head of features ``[n, d]`` and what is needed to leave training images out.
+
+    Args:
+        features: of training images, float32.
+        targets: the label of each, as its position ``[n]``.
+        labels: their names; where they have vectors, these predict the means of labels without images.
+        groups: names of sets of images that are left out together, "" for none; () for none at all.
+        source: what made the vectors of labels, and makes those of labels described later.
+    """
+    targets, rooted = np.asarray(targets, np.int64), float(features.min()) >= 0
+    embeddings = _embed(features, rooted)
+    sets = group_copies(embeddings, targets, groups)
+    whitening = _in_single(fit_whitening(embeddings, targets, len(labels), sets))
+    sample = Sample.of(whitening(embeddings), targets, len(labels), sets)
+    beliefs = label_beliefs(sample, whitening.noise)
+    prior, expected, descriptions = beliefs.prior, None, None
+    if labels.vectors is not None:
+        descriptions, expected = _regress(labels, sample, prior, source or LabelSource())
+        beliefs = label_beliefs(sample, whitening.noise, expected)
+        descriptions = replace(descriptions, prior=beliefs.prior)
+    plain = label_beliefs(sample, whitening.noise, expected, prior_labels=inf)
+    means, excess = plain.shrink_small_classes(beliefs)
+    head = DiscriminantHead(
+        labels=labels,
+        rows=whitening.label_rows(means.astype(np.float64), excess.astype(np.float64)),
+        rooted=rooted,
+        whitening=whitening,
+        prior=prior,
+        descriptions=descriptions,
+    )
+    return DiscriminantFit(head=head, sample=sample, plain=plain)
+
+
+def _embed(features: Array, rooted: bool) -> Array:
+    """Return embeddings ``[n, d]``, see ``DiscriminantHead.embed``, some rows at a time."""
+    embed, embeddings = root_features if rooted else unit_rows, np.empty_like(features)
+    for start in range(0, len(features), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        embeddings[rows] = embed(features[rows])
+    return embeddings
+
+
+def _in_single(whitening: Whitening) -> Whitening:
+    """Return a whitening in single precision, as it is saved."""
+    root, centre = (array.astype(np.float32) for array in (whitening.root, whitening.centre))
+    return replace(whitening, root=root, centre=centre)
+
+
+def _regress(labels: Labels, sample: Sample, prior: Prior, source: LabelSource) -> tuple[Descriptions, Array]:
+    """Return what descriptions say of means, its prior still to be fitted, and the means expected of labels without their images."""
+    mean = np.asarray(labels.vectors).astype(np.float64).mean(0).astype(np.float32)
+    empty = Descriptions(source=source, mean=mean, weights=np.empty((len(mean), 0), np.float32), prior=prior)
+    weights, expected = regress_means(empty.vectors(labels), sample.means.astype(np.float64))
+    return replace(empty, weights=weights.astype(np.float32)), expected

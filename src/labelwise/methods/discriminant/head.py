@@ -1,0 +1,156 @@
+"""The head of method discriminant: a label is a Gaussian belief about the mean of its images."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.core.arrays import linear_scores, root_features, unit_rows
+from labelwise.core.calibration import Penalty
+from labelwise.core.head_files import shaped
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.discriminant.beliefs import Prior
+from labelwise.methods.discriminant.leave_one_out import square_norms
+from labelwise.methods.discriminant.whitening import Whitening
+from labelwise.methods.shared.label_source import LabelSource
+from labelwise.support.errors import UsageError
+from labelwise.support.segments import segment_mean
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Descriptions:
+    """What the descriptions of labels say of their means: a linear regression, and how means vary around it."""
+
+    source: LabelSource  # what makes vectors of descriptions
+    mean: Array = shaped("a")  # of the vectors of trained labels
+    weights: Array = shaped("a", "d")  # from centred vectors of unit length to whitened means
+    prior: Prior
+
+    def vectors(self, labels: Labels) -> Array:
+        """Return the vectors of labels ``[k, a]``, centred and of unit length."""
+        vectors = np.asarray(self.source.of(labels) if labels.vectors is None else labels.vectors)
+        if vectors.shape[1] != len(self.mean):
+            raise UsageError(
+                f"Labels of this model are described by vectors of {len(self.mean)} numbers; given {vectors.shape[1]}."
+            )
+        return unit_rows(vectors.astype(np.float64) - self.mean)
+
+    def expected_means(self, labels: Labels) -> Array:
+        """Return the whitened means ``[k, d]`` that are expected of labels."""
+        return np.asarray(self.vectors(labels) @ self.weights)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiscriminantHead:
+    """Scores are log-likelihood ratios: how much nearer an image is to the mean of a label than to the mean of all labels.
+
+    Embeddings are root features at unit length; or, where training features have negative numbers, features at unit length. The score
+    is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias.
+    """
+
+    kind: ClassVar[str] = "discriminant"
+    reads: ClassVar[tuple[str, ...]] = ()
+    fitted_together: ClassVar[bool] = False
+    allows_new_labels: ClassVar[bool] = False
+    penalty: ClassVar[Penalty] = "offset"
+
+    labels: Labels  # those it was fitted to
+    rows: Array = shaped("k", "d+1")  # their embeddings
+    rooted: bool  # whether embeddings are root features
+    whitening: Whitening
+    prior: Prior
+    descriptions: Descriptions | None = None  # None: labels were not described
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image do not compete."""
+        return False
+
+    @property
+    def width(self) -> int:
+        """The size d of the features it takes."""
+        return len(self.whitening.centre)
+
+    @property
+    def reads_descriptions(self) -> bool:
+        """Whether the labels it was fitted to were described."""
+        return self.descriptions is not None
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with the vectors that it reads, so that sentences are encoded once."""
+        if self.descriptions is None:
+            return labels
+        vectors: Any = self.descriptions.source.of(labels)
+        return replace(labels, vectors=vectors)
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]`` of unit length."""
+        return root_features(features) if self.rooted else unit_rows(features)
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, d + 1]``; that of a label it was not fitted to comes from its description."""
+        trained = {name: row for row, name in enumerate(self.labels.names)}
+        unknown = [name for name in labels.names if name not in trained]
+        if not unknown or self.descriptions is None:
+            return self.rows[[self.labels.index(name) for name in labels.names]]
+        expected = self.descriptions.expected_means(labels.select(unknown))
+        rows = self._label_rows(expected, np.zeros(len(unknown)), self.descriptions.prior, expected)
+        trained |= {name: len(self.rows) + row for row, name in enumerate(unknown)}
+        return np.concatenate([self.rows, rows])[[trained[name] for name in labels.names]]
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``: one matrix product."""
+        return linear_scores(embeddings, label_embeddings)
+
+    def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
+        return self._distances(embeddings, self.score(embeddings, label_embeddings))
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Return label embeddings ``[g, d + 1]``: posterior means of examples, see ``beliefs``."""
+        counts = np.bincount(groups).astype(np.float64)
+        means = segment_mean(self._whitened_exactly(embeddings), groups, len(counts))
+        return self._label_rows(means, counts, self.prior)
+
+    def label_from_both(self, embeddings: Array, description: Labels) -> Array:
+        """Return the label embedding ``[d + 1]`` of examples ``[n, d]`` and the description of one label."""
+        if self.descriptions is None:
+            raise UsageError(
+                "The labels of this classifier were not described, so it learns a label from examples alone."
+            )
+        means, counts = self._whitened_exactly(embeddings).mean(0)[None], np.array([float(len(embeddings))])
+        expected = self.descriptions.expected_means(description)
+        (row,) = self._label_rows(means, counts, self.descriptions.prior, expected)
+        return np.asarray(row)
+
+    def example_distances(self, embeddings: Array) -> Array:
+        """Return the squared distances ``[n]`` of examples of a label ``[n, d]`` to its mean by the others, in standard deviations."""
+        n, whitened = len(embeddings), self._whitened_exactly(embeddings)
+        others = (whitened.sum(0) - whitened) / (n - 1)
+        rows = self._label_rows(others, np.full(n, n - 1.0), self.prior)
+        scores = np.einsum("nd,nd->n", embeddings, rows[:, :-1]) + rows[:, -1]
+        return self._distances(embeddings, scores[:, None])
+
+    @property
+    def whitens(self) -> bool:
+        """Whether some label had two images that differ."""
+        return self.whitening.noise > 0
+
+    def whitened(self, embeddings: Array) -> Array:
+        """Return embeddings ``[n, d]`` in which images of one label differ alike in every direction."""
+        return self.whitening(embeddings)
+
+    def _whitened_exactly(self, embeddings: Array) -> Array:
+        return self.whitening(embeddings.astype(np.float64))
+
+    def _distances(self, embeddings: Array, scores: Array) -> Array:
+        return np.asarray(square_norms(self.whitening(embeddings)) - 2 / self.whitening.sharpness * scores.max(1))
+
+    def _label_rows(self, means: Array, counts: Array, prior: Prior, expected: Array | None = None) -> Array:
+        """Return label embeddings ``[g, d + 1]`` of whitened means of so many examples ``[g, d]``."""
+        expected = np.zeros_like(means) if expected is None else expected
+        posterior, excess = prior.posterior_mean(means - expected, counts)
+        return self.whitening.label_rows(expected + posterior, excess)
