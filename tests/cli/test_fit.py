@@ -68,7 +68,9 @@ def test_unknown_setting_names_the_nearest(run: Any, pictures: Path, tmp_path: P
     assert run("fit", pictures, "--out", tmp_path / "m", "--method", "indicater")[0] == 2
 
 
-def test_settings_are_listed(run: Any, tmp_path: Path) -> None:
-    code, out, _ = run("fit", "finches", "--out", tmp_path / "m", "--method", "indicator", "--set", "help")
+def test_settings_are_listed(run: Any) -> None:
+    code, out, _ = run("settings", "indicator")
     assert code == 0
     assert "optimizer.lr" in out
+    assert json.loads(run("settings", "simclr", "--json")[1])["queue"]["default"] == "4096"
+    assert run("settings", "indicater")[0] == 2

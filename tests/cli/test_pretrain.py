@@ -142,10 +142,6 @@ def test_a_file_states_its_encoder(run: Any, plain_pictures: Path, tmp_path: Pat
 
 
 def test_requests_that_make_no_sense(run: Any, plain_pictures: Path, tmp_path: Path) -> None:
-    code, out, _ = run("pretrain", "x", "--out", "y.safetensors", "--set", "help")
-    assert code == 0
-    assert "encoder.backbone" in out
-    assert "momentum" in out
     for words, said in (
         (["--out", tmp_path / "e.pt"], "as a .safetensors file"),
         (["--out", tmp_path / "e.safetensors", "--set", "epoch=3"], 'Did you mean "epochs"'),

@@ -27,7 +27,7 @@ SHAPES, WORDS = "data/shapes.npz", "data/described"
 EVERY = (
     "fit", "pretrain", "name", "classify", "ask", "rank", "verify", "retrieve", "teach", "forget", "outliers", "explain", "imagine",
     "evaluate", "report", "analyse", "attack", "calibrate", "reproduce", "serve", "export", "demo", "data", "data list", "data where",
-    "data get", "data check", "data split", "data encode", "data zero-shot",
+    "data get", "data check", "data split", "data encode", "data zero-shot", "settings",
 )  # fmt: skip
 QUICK = (
     "clarel/table3", "indicator/table8", "indicator/table11", "prototype/fewshot", "prototype/table3",
@@ -212,8 +212,8 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
         tensors("b.safetensors"),
         f"pretrain {SHAPES} --kind patches --set width=40 --json --out c.safetensors",
         tensors("c.safetensors"),
-        "pretrain x --out y --set help",
     ),
+    "settings": tuple(f"settings {name}" for name in (*METHODS, "simclr", "patches")),
     "serve": (
         "serve folders/served.lw --bake a.lw",
         folder("a.lw"),
@@ -263,7 +263,6 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
         "data check a --json",
     ),
     "fit": (
-        *(f"fit x --out y --method {name} --set help" for name in METHODS),
         "fit data/described --size 8 --encoder none --set encoder.width=2 --set encoder_epochs=1 --out a.lw --json",
         "fit data/gallery --size 8 --encoder none --set encoder.width=2 --epochs 1 --out b.lw --json",
         "fit data/several.npz --encoder none --set encoder.width=2 --epochs 1 --out c.lw --json",

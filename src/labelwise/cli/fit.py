@@ -25,7 +25,7 @@ from labelwise.cli.options import (
     Strict,
 )
 from labelwise.cli.outcome import next_steps, outcome
-from labelwise.cli.output import note, settings_tables, show
+from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.plugins import plugins
@@ -64,12 +64,6 @@ def fit(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Train on what you know, calibrate, and save a classifier."""
     words = list(set_ or [])
-    if "help" in words:
-        from labelwise.methods import METHODS, method_class
-
-        chosen = method_class(next(iter(METHODS)) if method == "auto" else method)()
-        show(None, *settings_tables(chosen), json=False)
-        return
     from labelwise.core.store import check_free, check_savable, save
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.train.distribution import choose_device, is_main_process, is_restarted, process_group

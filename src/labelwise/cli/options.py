@@ -46,9 +46,7 @@ Unknown = Annotated[
 Size = Annotated[int | None, Option(min=8, help="Side in pixels that pictures are brought to.")]
 Strict = Annotated[bool, Option("--strict", help="Make an unreadable picture an error.")]
 
-Settings = Annotated[
-    list[str] | None, Option("--set", help="A setting of the method as key=value; --set help lists them.")
-]
+Settings = Annotated[list[str] | None, Option("--set", help="A setting as key=value; see labelwise settings.")]
 Seed = Annotated[int, Option(help="Of what is drawn at random.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda.")]
 EncoderName = Annotated[
@@ -85,7 +83,7 @@ Exact = Annotated[
 EXACT = ("fit", "classify", "evaluate")  # verbs that take it
 # Verbs that neither read nor keep features of pictures, so that there is nothing to leave.
 UNCACHED = (
-    "cache", "check", "demo", "encode", "export", "forget", "imagine", "pretrain", "serve", "split", "where", "get",
+    "cache", "check", "demo", "encode", "export", "forget", "imagine", "pretrain", "serve", "settings", "split", "where", "get",
     "zero_shot",
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -14,9 +14,6 @@ from rich.text import Text
 
 from labelwise.support.display import as_json, visible
 from labelwise.support.errors import LabelwiseWarning
-
-if TYPE_CHECKING:
-    from labelwise.support.settings_help import Setting
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is
@@ -136,23 +133,6 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
         why = "they are left as they are, since calibration did not help on images that it was not fitted on"
         return f"{whose} are off by {after} on average (calibration error, ECE); {why}"
     return f"{whose} are off by {after} on average (calibration error, ECE); before calibration by {before}"
-
-
-def settings_tables(settings: Any) -> Iterator[RenderableType]:
-    """Yield the settings of a method in groups: what each is for, and its default."""
-    from labelwise.support.settings_help import explain
-
-    groups: dict[str, list[Setting]] = {}
-    for one in explain(settings):
-        groups.setdefault(one.group, []).append(one)
-    for group, rows in groups.items():
-        yield Text(group, style="bold").append(f"  {rows[0].about}", style="not bold")
-        table = plain_table("  setting", "default", "what it is for")
-        for one in rows:
-            table.add_row(Text(f"  {one.key}"), Text(one.default), Text(one.words))
-        yield table
-        yield ""
-    yield Text("Give a setting as --set key=value, and more as --set key=value --set key=value.")
 
 
 def warn_leaked(share: float, advice: str = ".") -> None:

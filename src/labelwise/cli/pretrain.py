@@ -13,7 +13,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
-from labelwise.cli.output import note, percent, settings_tables, show, styled
+from labelwise.cli.output import note, percent, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import of_the_run, override, pairs_of
@@ -55,13 +55,10 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     """Train an image encoder on pictures alone, without labels, for any method to start from."""
     from labelwise.evaluation.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
-    from labelwise.fitting.pretraining import Pretrain, write_encoder
+    from labelwise.fitting.pretraining import write_encoder
     from labelwise.train.distribution import is_main_process, is_restarted
 
     words = list(set_ or [])
-    if "help" in words:
-        show(None, *settings_tables(Patches() if kind == PATCHES else Pretrain()), json=False)
-        return
     engine, accumulate = of_the_run(words)
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume is not None or device == "cuda"):

@@ -32,6 +32,7 @@ from labelwise.cli.rank import rank
 from labelwise.cli.report import report
 from labelwise.cli.retrieve import retrieve
 from labelwise.cli.serve import demo, export, serve
+from labelwise.cli.settings import settings
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
@@ -46,7 +47,7 @@ RESUME = {
 }
 VERBS: tuple[Callable[..., None], ...] = (
     fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache,
+    calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache, settings,
 )  # fmt: skip
 
 NEEDS = {

@@ -1,6 +1,6 @@
 """An image encoder in seconds, without labels or gradients: a dictionary of patches, and what changes of a picture leave alone."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from labelwise.core.model import as_float
 from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.settings import setting
 from labelwise.train.augment import Augment
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
@@ -23,12 +24,10 @@ PIECE = 64
 class Patches:
     """How to find an encoder of patches."""
 
-    width: int = 200  # how many patches the dictionary has
-    # what should not change an embedding much: colours stay what they are
-    augment: Augment = field(
-        default_factory=lambda: Augment(
-            scale=(0.6, 1.0), flip=True, brightness=0.3, contrast=0.1, saturation=0.1, hue=0.02
-        )
+    width: int = setting(200, "Patches in the dictionary.")
+    augment: Augment = setting(
+        Augment(scale=(0.6, 1.0), flip=True, brightness=0.3, contrast=0.1, saturation=0.1, hue=0.02),
+        "What should not change an embedding much; colours stay.",
     )
 
     def __post_init__(self) -> None:

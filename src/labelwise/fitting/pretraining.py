@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
@@ -44,20 +44,20 @@ class Pretrain(Method):
     name: ClassVar[str] = "pretrain"
     needs: ClassVar[tuple[str, ...]] = ()
 
-    # `simclr` compares the images of a batch with each other; `moco` compares them with a queue of embeddings that
-    # a slowly following copy of the encoder made, so that a small batch suffices
-    kind: Literal["simclr", "moco"] = "simclr"
-    temperature: float | None = None  # tau, divides the cosines of embeddings; None is 0.5 for SimCLR and 0.2 for MoCo
-    hidden: int = 512  # size of the projection's hidden layer
-    projection_size: int = 128  # of the embeddings that are contrasted
-    epochs: int = 100  # how often to go through the images
-    batch: int = 128  # images of a step, over all processes; two views of each are made
-    optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-3, weight_decay=1e-6))
-    schedule: Schedule = field(default_factory=lambda: Schedule(name="onecycle", warmup=0.05))
-    augment: Augment | None = None  # None chooses by the images, see `contrastive_augment`
-    queue: int = 4096  # how many embeddings of earlier images MoCo compares with, at least a batch
-    momentum: float = 0.99  # share of the copy that MoCo keeps at each step
-    encoder: Encoder = field(default_factory=Encoder)  # what is trained
+    kind: Literal["simclr", "moco"] = setting(
+        "simclr", "simclr compares the images of a batch; moco compares with a queue, so a small batch suffices."
+    )
+    temperature: float | None = setting(None, "Temperature of cosines; none: 0.5 for SimCLR, 0.2 for MoCo.")
+    hidden: int = setting(512, "Width of the hidden layer of the projection.")
+    projection_size: int = setting(128, "Size of the contrasted embeddings.")
+    epochs: int = setting(100, "Passes through the images.")
+    batch: int = setting(128, "Images of a step, over all processes; two views of each.")
+    optimizer: Optimizer = setting(Optimizer(name="adam", lr=0.001, weight_decay=1e-06), "The optimiser.")
+    schedule: Schedule = setting(Schedule(name="onecycle", warmup=0.05), "The learning rate over time.")
+    augment: Augment | None = setting(None, "Augmentation; none: chosen by the images.")
+    queue: int = setting(4096, "Embeddings of earlier images that MoCo compares with, at least a batch.")
+    momentum: float = setting(0.99, "Decay of MoCo's copy of the encoder, per step.")
+    encoder: Encoder = setting(Encoder(), "The network to train.")
 
     def __post_init__(self) -> None:
         if self.kind not in TEMPERATURES:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,11 +23,14 @@ class View:
     (3, 224, 224)
     """
 
-    # the side in pixels that the network sees; None is the one its weights were made for, else that of what is kept
-    size: int | None = None
-    crop: float | None = None  # kept of the centre: up to 1 a share of each side, above a side in pixels; None is all
-    fit: Fit = "cut"  # resizes a file to cover the shape and keeps its centre; ``squash`` stretches both sides to it
-    mirror: bool = False  # embeddings are averaged over a picture and its mirror image, but for training
+    size: int | None = setting(
+        None, "Side in pixels that the network sees; none: the side of its weights, else of the crop."
+    )
+    crop: float | None = setting(
+        None, "Centre crop: up to 1 a share of each side, above 1 a side in pixels; none: the whole image."
+    )
+    fit: Fit = setting("cut", "How a file is brought to the shape, cutting to the centre or stretching both sides.")
+    mirror: bool = setting(False, "Average embeddings over an image and its mirror image, except in training.")
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:

@@ -18,7 +18,7 @@ from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
@@ -64,8 +64,8 @@ class Eszsl(ZeroShotMethod):
 
     name: ClassVar[str] = "eszsl"
 
-    image_penalty: float | None = None  # gamma; None is chosen on labels held out of training
-    label_penalty: float | None = None  # lambda; likewise
+    image_penalty: float | None = setting(None, "Gamma; none: chosen on held-out labels.")
+    label_penalty: float | None = setting(None, "Lambda; none: chosen on held-out labels.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

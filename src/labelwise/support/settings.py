@@ -1,5 +1,9 @@
 """Settings as plain values and back: frozen dataclasses, JSON, and ``key=value`` words from the shell.
 
+    @dataclass(frozen=True)
+    class Optimizer:
+        lr: float = setting(0.1, "Largest learning rate.")
+
 Strict on purpose: an unknown key or a value of the wrong kind is an error that names the nearest valid key.
 """
 
@@ -7,13 +11,68 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from inspect import getdoc
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from labelwise.support.errors import UsageError, listing, suggest
 
 T = TypeVar("T")
+
+
+def setting(default: T, words: str) -> T:
+    """Return a field of a dataclass of settings: its default, and its help text."""
+    return field(default=default, metadata={"help": words})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting, as ``labelwise settings`` shows it."""
+
+    group: str  # the name of a field that has parts, "training", or the method
+    about: str  # of the group, in a sentence
+    key: str  # dotted
+    default: str
+    words: str  # its help text
+
+
+def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -> Iterator[Setting]:
+    """Yield every setting with its default and help text, those of parts that are off by default too."""
+    kind = type(settings)
+    hints = get_type_hints(kind)
+    for f in (f for f in fields(settings) if f.init):
+        value = getattr(settings, f.name)
+        home = next(each for each in reversed(kind.__mro__) if f.name in getattr(each, "__annotations__", {}))
+        inner = value if is_dataclass(value) else next((o for o in options_of(hints[f.name]) if is_dataclass(o)), None)
+        if inner is None:
+            own = group or ("training" if home.__subclasses__() else home.__name__.lower())
+            yield Setting(
+                group=own,
+                about=about or _summary(home),
+                key=f"{prefix}{f.name}",
+                default="none" if value is None else json.dumps(to_plain(value)),
+                words=help_of(kind, f.name),
+            )
+            continue
+        part = inner() if isinstance(inner, type) else inner
+        off = "" if value is not None else "Off unless one of these is set. "
+        words = off + (help_of(kind, f.name) or _summary(type(part)))
+        yield from explain(part, f"{prefix}{f.name}.", f"{prefix}{f.name}", words)
+
+
+def help_of(kind: type, name: str) -> str:
+    """Return the help text of a setting; a class that changes a default inherits the text."""
+    for each in kind.__mro__:
+        f = vars(each).get("__dataclass_fields__", {}).get(name)
+        if f is not None and "help" in f.metadata:
+            return str(f.metadata["help"])
+    return ""
+
+
+def _summary(kind: type) -> str:
+    """Return the first line of the docstring of a class."""
+    return (getdoc(kind) or "").partition("\n")[0].replace("`", "")
 
 
 def to_plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
 from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.rng import BatchRng
@@ -30,15 +30,16 @@ from labelwise.train.stages import Loss
 class Adversarial:
     """How batches are attacked in training."""
 
-    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
-    steps: int = 10  # of gradient ascent; a step of training costs about this many more
-    step_size: float | None = None  # as a share of epsilon; None is 2.5 / steps
-    share: float = 1.0  # how many pictures of a batch are attacked, drawn anew each time. A smaller one saves no time.
-    # what the attack raises: the ``stage``'s own loss, or the cross-entropy of the model's ``scores``
-    loss: Literal["stage", "scores"] = "stage"
-    # the share of the steps over which epsilon grows from 0. Where epsilon is large a model may otherwise never begin
-    # to learn: it gives every picture the same scores, which no attack can worsen.
-    warmup: float = 0.0
+    epsilon: float = setting(8 / 255, "How far a pixel may move, in [0, 1], before normalisation.")
+    steps: int = setting(10, "Steps of gradient ascent; each costs as much as a training step.")
+    step_size: float | None = setting(None, "Step as a share of epsilon; none: 2.5 / steps.")
+    share: float = setting(1.0, "Share of a batch that is attacked, drawn at random.")
+    loss: Literal["stage", "scores"] = setting(
+        "stage", "What the attack raises: the loss of the stage, or the cross-entropy of the scores."
+    )
+    warmup: float = setting(
+        0.0, "Share of the steps over which epsilon grows from 0, for models that would not start to learn."
+    )
 
     def __post_init__(self) -> None:
         check_range(self, "above 0 and at most 1", "epsilon", "share")

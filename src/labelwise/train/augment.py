@@ -19,6 +19,7 @@ from torch import Tensor
 
 from labelwise.core.model import as_float
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
 from labelwise.train.random_changes import random_change
 from labelwise.train.rng import BatchRng
 
@@ -39,26 +40,24 @@ class Augment:
     less than twice as large as ``size``.
     """
 
-    size: int | None = None  # side of the images that come back; None keeps the height and width given
-    padding: int = 0  # pixels of zeros around the image from which the crop may be taken
-    # smallest and largest share of the area that a crop resized to ``size`` covers; None crops without resizing. The
-    # share is uniform.
-    scale: tuple[float, float] | None = None
-    # smallest and largest width / height of a resized crop; log-uniform among those that fit the image
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip: bool = False  # mirror half of the images left to right
-    rotation: float = 0.0  # largest angle, in degrees, either way, about the centre of the crop
-    brightness: float = 0.0  # largest change of the factor on all values
-    contrast: float = 0.0  # largest change of the factor on the distance from the image's mean grey
-    saturation: float = 0.0  # largest change of the factor on the distance of each pixel from its grey
-    hue: float = 0.0  # largest turn about the grey axis (of YIQ), either way; 0.5 is half the circle
-    jitter_probability: float = 1.0  # how often brightness, contrast, saturation and hue apply, all four together
-    grey: float = 0.0  # how often an image loses its colours
-    changes: int = 0  # how many random changes each image gets, of the kinds in ``random_changes`` (RandAugment)
-    strength: float = 0.5  # of random changes, 0 to 1; 0.5 is what is written as 15 of 30
-    # side in pixels of a square, centred on any pixel, that is painted a middle grey; 0 is none (Cutout)
-    erase: int = 0
-    noise: float = 0.0  # standard deviation of the normal noise added to every value
+    size: int | None = setting(None, "Side of the augmented images; none: unchanged.")
+    padding: int = setting(0, "Pixels of zeros around the image before cropping.")
+    scale: tuple[float, float] | None = setting(
+        None, "Smallest and largest area share of a crop resized to size; none: no resizing."
+    )
+    ratio: tuple[float, float] = setting((3 / 4, 4 / 3), "Smallest and largest width / height of a resized crop.")
+    flip: bool = setting(False, "Mirror half of the images.")
+    rotation: float = setting(0.0, "Largest rotation in degrees, either way.")
+    brightness: float = setting(0.0, "Largest change of the brightness factor.")
+    contrast: float = setting(0.0, "Largest change of the contrast factor.")
+    saturation: float = setting(0.0, "Largest change of the saturation factor.")
+    hue: float = setting(0.0, "Largest turn of the hue, either way; 0.5 is half the circle.")
+    jitter_probability: float = setting(1.0, "Probability of the four colour changes together.")
+    grey: float = setting(0.0, "Probability that an image loses its colours.")
+    changes: int = setting(0, "Random changes of each image (RandAugment).")
+    strength: float = setting(0.5, "Strength of random changes, 0 to 1.")
+    erase: int = setting(0, "Side in pixels of a square painted grey (Cutout); 0: none.")
+    noise: float = setting(0.0, "Standard deviation of normal noise on every value.")
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:

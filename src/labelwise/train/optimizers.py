@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import PARAM_LIST, AveragedModel, get_ema_multi_avg_fn
 
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
 from labelwise.train.muon import Muon
 
 
@@ -18,14 +19,13 @@ from labelwise.train.muon import Muon
 class Optimizer:
     """Which optimiser, and its settings; ``lr`` is the largest rate the schedule reaches."""
 
-    # the published choice of a method; ``adamw`` for transformers; ``muon`` for convolutions trained from nothing in few epochs
-    name: Literal["sgd", "adam", "adamw", "muon"] = "sgd"
-    lr: float = (
-        0.1  # the first to try where training fails: a third where the loss jumps, three times where it hardly falls
+    name: Literal["sgd", "adam", "adamw", "muon"] = setting(
+        "sgd", "sgd, adam, adamw (transformers) or muon (convolutions trained from scratch in few epochs)."
     )
-    momentum: float = 0.9  # of ``sgd`` and ``muon``: how much of the last step is kept; rarely worth a change
-    nesterov: bool = True  # of ``sgd`` and ``muon``: look ahead before a step; rarely worth a change
-    weight_decay: float = 5e-4  # how fast weights shrink; more where training is much better than validation
+    lr: float = setting(0.1, "Largest learning rate; a third where the loss jumps, three times where it hardly falls.")
+    momentum: float = setting(0.9, "Momentum of sgd and muon; rarely worth a change.")
+    nesterov: bool = setting(True, "Nesterov momentum for sgd and muon; rarely worth a change.")
+    weight_decay: float = setting(5e-4, "How fast weights shrink; more where training is much better than validation.")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
@@ -45,16 +45,13 @@ class Optimizer:
 class Schedule:
     """How the learning rate changes: a pure function of the step, so a resumed run needs no state of it."""
 
-    # ``constant``, ``step`` (times ``factor`` at each epoch of ``drops``), ``cosine`` (to zero), ``onecycle`` (up over
-    # the first ``warmup`` share of the run, down to almost zero after it), or ``noam`` (up in a straight line over the
-    # first ``steps`` steps, then down as one over the square root of the step)
-    name: Literal["constant", "step", "cosine", "onecycle", "noam"] = "onecycle"
-    drops: tuple[int, ...] = ()  # of ``step``: the epochs at which the rate falls
-    factor: float = 0.2  # of ``step``: what it is multiplied by then
-    warmup: float = (
-        0.3  # of ``onecycle``: the share of the run in which the rate rises; more where it starts unsteadily
+    name: Literal["constant", "step", "cosine", "onecycle", "noam"] = setting(
+        "onecycle", "constant, step, cosine, onecycle (up, then down to almost zero) or noam (up, then 1 / sqrt(step))."
     )
-    steps: int = 4_000  # of the way up of ``noam``
+    drops: tuple[int, ...] = setting((), "Epochs at which the rate of step falls.")
+    factor: float = setting(0.2, "What step multiplies the rate by at each drop.")
+    warmup: float = setting(0.3, "Share of the run in which the rate of onecycle rises.")
+    steps: int = setting(4_000, "Steps in which the rate of noam rises.")
 
     def __post_init__(self) -> None:
         if self.name not in ("constant", "step", "cosine", "onecycle", "noam"):

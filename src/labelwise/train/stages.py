@@ -13,6 +13,7 @@ from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, Batches
 from labelwise.train.optimizers import Optimizer, Schedule
 
@@ -67,8 +68,10 @@ class Method(ABC):
     # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
     multilabel: ClassVar[bool] = False
 
-    # how pictures are brought to its models; what matches training on random crops of a side is a crop of that side
-    view: View = field(default_factory=View)
+    view: View = setting(
+        View(),
+        "How images are brought to the encoder. After training on random crops of a side, use a crop of that side.",
+    )
 
     @property
     def holds_out(self) -> bool:

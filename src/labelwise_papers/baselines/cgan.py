@@ -30,7 +30,7 @@ from labelwise.methods.shared.generated import (
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
 from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Method, Stage
@@ -45,7 +45,7 @@ class GanOptimizer(Optimizer):
     name: Literal["sgd", "adam", "adamw"] = "adam"
     lr: float = 1e-4
     weight_decay: float = 0.0
-    beta: float = 0.5  # the share of the mean direction that a step of Adam keeps
+    beta: float = setting(0.5, "Share of the mean direction that a step of Adam keeps.")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters."""
@@ -105,10 +105,10 @@ class Cgan(GeneratingMethod):
     patience: int | None = 50
     clip: float | None = None
     optimizer: GanOptimizer = field(default_factory=GanOptimizer)
-    hidden: int = 1024  # the width of the one hidden layer of generator and critic
-    critic_steps: int = 5  # of the critic for each of the generator
-    gradient_penalty: float = 10.0  # on how far the slope of the critic is from 1
-    class_weight: float = 0.01  # of the loss by which made features should look like their label
+    hidden: int = setting(1024, "Width of the hidden layer of generator and critic.")
+    critic_steps: int = setting(5, "Steps of the critic per step of the generator.")
+    gradient_penalty: float = setting(10.0, "Penalty on the distance of the critic's slope from 1.")
+    class_weight: float = setting(0.01, "Weight of the loss that made features look like their label.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

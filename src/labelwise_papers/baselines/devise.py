@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
 
@@ -20,7 +20,7 @@ class Devise(ZeroShotMethod):
 
     name: ClassVar[str] = "devise"
 
-    margin: float = 0.1  # how far; the paper's is 0.1
+    margin: float = setting(0.1, "Margin of the ranking loss; 0.1 in the paper.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

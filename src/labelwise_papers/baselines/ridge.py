@@ -13,7 +13,7 @@ from torch import Tensor
 from labelwise.core.model import LabelModel
 from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.stages import Method, Stage
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
@@ -26,7 +26,7 @@ class Ridge(ZeroShotMethod):
 
     name: ClassVar[str] = "ridge"
 
-    penalty: float | None = None  # on the weights; None is chosen on labels held out of training
+    penalty: float | None = setting(None, "Penalty on the weights; none: chosen on held-out labels.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ from labelwise.core.model import LabelModel, Spec
 from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import supervised_contrastive
 from labelwise.train.distribution import whole_batch
@@ -57,10 +57,10 @@ class Supcon(ImageMethod):
     epochs: int = 60
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(weight_decay=1e-4))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="cosine"))
-    temperature: float = 0.1  # tau, divides the cosines of embeddings
-    projection_size: int = 128  # of the embeddings that are contrasted
-    head_epochs: int = 30  # of the linear layer
-    head_optimizer: Optimizer = field(default_factory=Optimizer)  # of the linear layer
+    temperature: float = setting(0.1, "Temperature of the cosines of embeddings.")
+    projection_size: int = setting(128, "Size of the contrasted embeddings.")
+    head_epochs: int = setting(30, "Epochs of the linear layer.")
+    head_optimizer: Optimizer = setting(Optimizer(), "Optimiser of the linear layer.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

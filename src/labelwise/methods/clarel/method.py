@@ -23,7 +23,7 @@ from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import EncoderModel, ImageMethod, array, projection_of
 from labelwise.methods.shared.zero_shot import encoder_stage
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
@@ -130,31 +130,29 @@ class Clarel(ImageMethod):
     epochs: int = 80
     optimizer: Optimizer = field(default_factory=Optimizer)
     clip: float | None = 1.0
-    # `words` reads sentences with convolutions and an LSTM over word vectors, as in the paper; `vectors` takes one
-    # frozen vector of each sentence (or of each label, where it has no sentences)
-    reader: Literal["words", "vectors"] = "vectors"
-    # with `vectors`, what makes a vector of a sentence, see `encode_sentences`; with `words`, where word vectors
-    # come from: words (25,000 that come along) or glove (400,000)
-    sentences: str = "words"
-    filters: tuple[int, ...] = (128, 256)  # the width of each convolution block of `words`
-    hidden: int = 512  # the width of its LSTM in each direction
-    longest: int = 30  # how many words of a sentence it reads
-    # how many sentences of an image, or of its label, a step reads, drawn anew each time; None is all
-    drawn: int | None = 2
-    # the share of images that a step describes by the sentences of their label, as labels are described when they are
-    # asked about; the paper's is 0
-    label_texts: float = 0.5
-    code_size: int = 256  # e, the size of the common space
-    # train the image encoder with the retrieval loss, as needed for images without labels; otherwise it is first
-    # trained on the seen labels and then left as it is. Features and frozen encoders are never trained.
-    end_to_end: bool = False
-    encoder_epochs: int = 20  # of that first training
-    share: float = 0.5  # lambda, from 0 (find the image of a text) to 1 (find the text of an image)
-    class_weight: float = 0.5  # kappa, from 0 (no labels used) to 1 (labels alone)
-    sharpness: float = 4.0  # distances are multiplied by it in the softmax of training; the paper's is 1
-    dropout: float = 0.25  # the share of numbers dropped before the last layer of either side
-    # features that are not trained are raised to it, with their sign, before they are brought to unit length
-    power: float = 0.5
+    reader: Literal["words", "vectors"] = setting(
+        "vectors",
+        "words: an LSTM over word vectors, as in the paper; vectors: one frozen vector per sentence or label.",
+    )
+    sentences: str = setting(
+        "words",
+        "With vectors, what embeds a sentence; with words, the word vectors: words (25,000, included) or glove.",
+    )
+    filters: tuple[int, ...] = setting((128, 256), "Width of each convolution block of words.")
+    hidden: int = setting(512, "Width of the LSTM in each direction.")
+    longest: int = setting(30, "Words of a sentence that are read.")
+    drawn: int | None = setting(2, "Sentences drawn per image and step; none: all.")
+    label_texts: float = setting(0.5, "Share of images described by the sentences of their label; 0 in the paper.")
+    code_size: int = setting(256, "Size of the common space (e).")
+    end_to_end: bool = setting(
+        False, "Train the image encoder with the retrieval loss; otherwise it is trained first on the seen labels."
+    )
+    encoder_epochs: int = setting(20, "Epochs of training the image encoder first.")
+    share: float = setting(0.5, "Lambda: 0 finds the image of a text, 1 the text of an image.")
+    class_weight: float = setting(0.5, "Kappa: 0 uses no labels, 1 labels alone.")
+    sharpness: float = setting(4.0, "Factor on distances in the softmax of training; 1 in the paper.")
+    dropout: float = setting(0.25, "Dropout before the last layer of either side.")
+    power: float = setting(0.5, "Power of frozen features, with their sign, before normalising.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

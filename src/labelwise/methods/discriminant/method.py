@@ -5,7 +5,7 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder
 from labelwise.methods.shared.tuning import Tune, tuning_stages
 from labelwise.support.errors import DataError
+from labelwise.support.settings import setting
 from labelwise.train.stages import Method, Stage
 
 
@@ -29,11 +30,12 @@ class Discriminant(Method):
     name: ClassVar[str] = "discriminant"
     leaves_out: ClassVar[bool] = True
 
-    encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))  # which network makes features of pictures
-    # whether to read the vectors of labels or their texts, where they have any; auto takes vectors first
-    source: Source = "auto"
-    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
-    tune: Tune | None = None
+    encoder: Encoder = setting(Encoder(frozen=True), "The network that makes features of images.")
+    source: Source = setting("auto", "Read label vectors or texts; auto prefers vectors.")
+    sentences: str = setting("words", "What embeds a sentence: words, glove or minilm.")
+    tune: Tune | None = setting(
+        None, "Train the pretrained encoder further first; kept only if validation accuracy improves."
+    )
 
     @property
     def holds_out(self) -> bool:

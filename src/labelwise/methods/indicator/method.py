@@ -25,7 +25,7 @@ from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.methods.shared.linear import Encoder, StartedMethod, StartedModel
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores
@@ -150,17 +150,17 @@ class Indicator(StartedMethod):
     name: ClassVar[str] = "indicator"
     multilabel: ClassVar[bool] = True
 
-    # N, wrong labels per image and step, drawn without replacement. None, or k - 1 and more, is all of them, which
-    # costs no more here: each image is encoded once whatever N. With many thousands of labels a small N saves time and
-    # memory.
-    negatives: int | None = None
-    # `uniform`, or `hard`: in proportion to exp(score / temperature)
-    sampling: Literal["uniform", "hard"] = "uniform"
-    temperature: float = 1.0  # of hard sampling
-    activation: Activation = "none"  # between the two layers of the label encoder
-    # numbers of negatives to train with first, one stage each (section 9 of the paper)
-    curriculum: tuple[int, ...] = ()
-    later_lr: float | None = None  # the learning rate of the stages after the first; None keeps that of the first
+    negatives: int | None = setting(
+        None,
+        "N, wrong labels per image and step; none: all of them. A small N saves time with many thousands of labels.",
+    )
+    sampling: Literal["uniform", "hard"] = setting(
+        "uniform", "uniform, or hard: in proportion to exp(score / temperature)."
+    )
+    temperature: float = setting(1.0, "Temperature of hard sampling.")
+    activation: Activation = setting("none", "Activation between the layers of the label encoder.")
+    curriculum: tuple[int, ...] = setting((), "Numbers of negatives to train with first, one stage each (section 9).")
+    later_lr: float | None = setting(None, "Learning rate of later stages; none: as in the first.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

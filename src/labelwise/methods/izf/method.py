@@ -28,7 +28,7 @@ from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMetho
 from labelwise.methods.shared.tuning import state_copy
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.support.errors import UsageError, listing
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
 from labelwise.train.stages import Method, Stage
@@ -45,38 +45,47 @@ class Izf(GeneratingMethod):
 
     name: ClassVar[str] = "izf"
 
-    # of the flow; 0 is the closed form alone, without a network. Training gains little over it, and is slow on a CPU:
-    # 30 is a good number to try.
-    epochs: int = 0
+    epochs: int = setting(
+        0, "Epochs of the flow; 0: the closed form alone. Training gains little; 30 is a good number to try."
+    )
     clip: float | None = 10.0
-    # `closed` solves the linear flow and trains from there; `labels` takes from it where labels lie and begins the flow at random;
-    # `random` is the paper's: labels lie where their vectors are
-    start: Start = "closed"
-    # `nbc` takes the label of the largest density; `softmax` trains a layer on generated features
-    head: Head = "nbc"
-    # of the covariance in the closed form, see `gaussian.Choice`; None is chosen on held-out labels
-    shrink: float | None = None
-    width: float | None = None  # of the kernel between label vectors, 0 is linear; likewise
-    penalty: float | None = None  # of the regression of means on label vectors; likewise
-    own: float | None = None  # how much of what its images say against its vector a trained label keeps; likewise
-    vector_power: float | None = None  # label vectors are raised to it, with their sign; likewise
-    flat: float | None = None  # how much less directions weigh that many label vectors share; likewise
-    # the length of label vectors as latents with start=random, in standard deviations; None is chosen on held-out labels
-    label_length: float | None = None
-    blocks: int = 5  # of the flow
-    hidden: int = 1024  # the width of its hidden layers
-    mixing: Mixing = "permutation"  # how blocks mix coordinates, see `nn.flow.FlowSettings`
-    act_norm: bool = False  # whether blocks first shift and scale every coordinate
-    flow_weight: float = 2.0  # of the negative log-density, for each coordinate
-    # of the squared distance between the feature at a label's centre and the mean feature of its images
-    centre_weight: float = 1.0
-    mmd_weight: float = 0.1  # of how alike generated features of unseen labels are to real features of seen ones
-    mmd_kernel: Kernel = "mixture"  # that measures it, see `ops.mmd`
-    # the width of the uniform noise on scaled features in training, with start=random; the closed form adds the normal noise
-    # that its shrinkage stands for
-    noise: float = 0.008
-    # how much of its spread the semantic part of a generated feature has, with start=random; the paper holds it fixed
-    semantic_spread: float = 0.0
+    start: Start = setting(
+        "closed", "closed: start at the linear flow; labels: label positions from it; random: the paper's start."
+    )
+    head: Head = setting("nbc", "nbc: the label of largest density; softmax: a layer trained on generated features.")
+    shrink: float | None = setting(None, "Shrinkage of the covariance in closed form; none: chosen on held-out labels.")
+    width: float | None = setting(
+        None, "Width of the kernel between label vectors, 0 is linear; none: chosen on held-out labels."
+    )
+    penalty: float | None = setting(
+        None, "Penalty of regressing means on label vectors; none: chosen on held-out labels."
+    )
+    own: float | None = setting(
+        None, "How far trained labels follow their own images; none: chosen on held-out labels."
+    )
+    vector_power: float | None = setting(
+        None, "Power of label vectors, with their sign; none: chosen on held-out labels."
+    )
+    flat: float | None = setting(
+        None, "How far shared directions of label vectors are reduced; none: chosen on held-out labels."
+    )
+    label_length: float | None = setting(
+        None, "Length of label vectors with start=random, in standard deviations; none: chosen on held-out labels."
+    )
+    blocks: int = setting(5, "Blocks of the flow.")
+    hidden: int = setting(1024, "Width of the hidden layers of the flow.")
+    mixing: Mixing = setting("permutation", "How blocks mix coordinates.")
+    act_norm: bool = setting(False, "Whether blocks first shift and scale each coordinate.")
+    flow_weight: float = setting(2.0, "Weight of the negative log-density per coordinate.")
+    centre_weight: float = setting(
+        1.0, "Weight of the distance from the feature at a label's centre to the mean feature of its images."
+    )
+    mmd_weight: float = setting(0.1, "Weight of the discrepancy of generated unseen features to real seen ones.")
+    mmd_kernel: Kernel = setting("mixture", "Kernel of the discrepancy.")
+    noise: float = setting(0.008, "Width of the uniform noise on features with start=random.")
+    semantic_spread: float = setting(
+        0.0, "Spread of the semantic part of generated features with start=random; fixed in the paper."
+    )
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():

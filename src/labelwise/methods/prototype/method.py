@@ -21,7 +21,7 @@ from labelwise.methods.prototype.head import PairScore, PrototypeHead
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
 from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel, array
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.distribution import whole_batch
 from labelwise.train.grouped_batches import GroupedBatches
@@ -185,32 +185,32 @@ class Prototype(StartedMethod):
 
     name: ClassVar[str] = "prototype"
 
-    # what scores a label, see `PrototypeModel`; `mean` names trained labels better, `sim` taught ones
-    head: Head = "sim"
-    # S is `learned`, or the `cosine` with a learned scale and offset, or `both`, their sum: embeddings are then
-    # trained to point where their label's do, and labels that training never saw are told apart better
-    similarity: Literal["learned", "cosine", "both"] = "learned"
-    # how S(a, b) and S(b, a) become one; `none` keeps S(a, b), prototype first
-    symmetric: Literal["none", "max", "mean"] = "none"
-    hidden: int = 512  # units of a hidden layer of S
-    layers: int = 1  # hidden layers of S, 1 or 2
-    dropout: float = 0.25  # in S, before its output
-    # `mean`, moving means of embeddings; or `sgd`, trained as weights are
-    prototypes: Literal["mean", "sgd"] = "mean"
-    # prototypes begin `normal`, as in the paper, or `uniform` in [0, 1)
-    start: Literal["normal", "uniform"] = "normal"
-    momentum: float = 0.9  # lambda, the share of a prototype that stays in a step that has images of its label
-    # the most images of a label that stand together in a batch, see `GroupedBatches`; 5 in the paper. Fewer leave
-    # room for more labels in a batch, with which few epochs teach more.
-    group: int = 2
-    class_weight: float = 1.0  # of L_class, the cross-entropy of S over the prototypes
-    pair_weight: float = 1.0  # of L_pair, whether two images of a batch have the same label
-    aux_weight: float = 1.0  # of L_aux, the cross-entropy of the dense output layer
-    smoothing: float = 0.2  # of the targets of L_class and L_aux
-    pair_smoothing: float = 0.0  # s > 0 draws the targets of L_pair from [1 - s, 1] and [0, s]
-    margin: float | None = None  # m of AM-softmax in the dense layer, 0.4 in the paper; None is a plain dense layer
-    margin_scale: float = 30.0  # s of AM-softmax
-    lifted: bool = True  # S of labels learnt from examples is brought to the level of trained ones; the paper does not
+    head: Head = setting("sim", "What scores a label: mean is better for trained labels, sim for taught ones.")
+    similarity: Literal["learned", "cosine", "both"] = setting(
+        "learned", "learned, cosine or both; both tells labels apart better that training never saw."
+    )
+    symmetric: Literal["none", "max", "mean"] = setting(
+        "none", "How S(a, b) and S(b, a) are combined; none: S(a, b), prototype first."
+    )
+    hidden: int = setting(512, "Units of a hidden layer of S.")
+    layers: int = setting(1, "Hidden layers of S, 1 or 2.")
+    dropout: float = setting(0.25, "Dropout in S before its output.")
+    prototypes: Literal["mean", "sgd"] = setting("mean", "mean: moving means of embeddings; sgd: trained as weights.")
+    start: Literal["normal", "uniform"] = setting(
+        "normal", "Start of prototypes: normal (the paper) or uniform in [0, 1)."
+    )
+    momentum: float = setting(0.9, "Decay of a moving mean per step with images of its label (lambda).")
+    group: int = setting(
+        2, "Most images of a label together in a batch; 5 in the paper. Fewer allow more labels in a batch."
+    )
+    class_weight: float = setting(1.0, "Weight of L_class, the cross-entropy of S over prototypes.")
+    pair_weight: float = setting(1.0, "Weight of L_pair, whether two images have the same label.")
+    aux_weight: float = setting(1.0, "Weight of L_aux, the cross-entropy of the dense layer.")
+    smoothing: float = setting(0.2, "Label smoothing of L_class and L_aux.")
+    pair_smoothing: float = setting(0.0, "s: targets of L_pair are drawn from [1 - s, 1] and [0, s].")
+    margin: float | None = setting(None, "Margin of AM-softmax, 0.4 in the paper; none: a plain dense layer.")
+    margin_scale: float = setting(30.0, "Scale of AM-softmax.")
+    lifted: bool = setting(True, "Bring S of taught labels to the level of trained ones; not in the paper.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
 from labelwise.methods.shared.zero_shot_head import softmax_layers
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 
@@ -133,12 +133,13 @@ class GeneratingMethod(ZeroShotMethod):
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-4, weight_decay=1e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(name="constant"))
     batch: int = 256
-    encoder_epochs: int = 20  # of the image encoder, where there is one to train
-    encoder_optimizer: Optimizer = field(default_factory=Optimizer)  # likewise
-    # the trial stops after so many epochs without a better figure on held-out labels; None never does
-    patience: int | None = 10
-    generated: int = 100  # features made of each label without images, to train a softmax layer
-    head_penalty: float | None = None  # on the weights of that layer; None is chosen on labels held out of training
+    encoder_epochs: int = setting(20, "Epochs of the image encoder, if one is trained.")
+    encoder_optimizer: Optimizer = setting(Optimizer(), "Optimiser of the image encoder.")
+    patience: int | None = setting(
+        10, "Epochs without a better figure on held-out labels after which the trial stops; none: never."
+    )
+    generated: int = setting(100, "Features generated per unseen label to train a softmax layer.")
+    head_penalty: float | None = setting(None, "Penalty on the weights of that layer; none: chosen on held-out labels.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

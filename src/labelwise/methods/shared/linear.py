@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from labelwise.methods.shared.statistics import (
     whiten,
 )
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
@@ -291,22 +291,21 @@ class SoftmaxModel(HeadModel):
 class ImageMethod(Method):
     """Settings shared by the methods that train an image encoder with labelled images."""
 
-    encoder: Encoder = field(default_factory=Encoder)
-    epochs: int = 30  # how often to go through the images, in each stage; fewer to try something out, more for a network of its own
-    # images of a step, over all processes; of features (precomputed, or of a frozen encoder) at most a tenth of them,
-    # and at least eight, so that few images still make enough steps
-    batch: int = 64
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    schedule: Schedule = field(default_factory=Schedule)
-    # None chooses by the images: a crop with padding of an eighth of the side, and for colour pictures a mirror image
-    # half of the time. A frozen encoder sees the images as they are.
-    augment: Augment | None = None
-    # the largest gradient norm; it guards against the rare step that would undo training. None is no limit.
-    clip: float | None = 5.0
-    # the share that stays of a moving average of the weights, which takes their place in the end; None: no average
-    average: float | None = None
-    # attack the pictures of each batch before its loss is computed; None does not
-    adversarial: Adversarial | None = None
+    encoder: Encoder = setting(Encoder(), "The network that makes features of images.")
+    epochs: int = setting(30, "Passes through the images, in each stage.")
+    batch: int = setting(
+        64, "Images of a step, over all processes; on frozen features at most a tenth of them, and at least eight."
+    )
+    optimizer: Optimizer = setting(Optimizer(), "The optimiser.")
+    schedule: Schedule = setting(Schedule(), "The learning rate over time.")
+    augment: Augment | None = setting(
+        None, "Augmentation; none: a padded crop, and mirror images in colour. Frozen encoders see images unchanged."
+    )
+    clip: float | None = setting(5.0, "Largest gradient norm; none: no limit.")
+    average: float | None = setting(
+        None, "Decay of a moving average of the weights, used in the end; none: no average."
+    )
+    adversarial: Adversarial | None = setting(None, "Attack the images of each batch before its loss; none: do not.")
 
     def __post_init__(self) -> None:
         check_range(self, "at least 1", "epochs", "batch")
@@ -365,9 +364,10 @@ class ImageMethod(Method):
 class StartedMethod(ImageMethod):
     """Settings of methods that begin with the closed form on features that are not trained."""
 
-    # on features (precomputed, or of a frozen encoder) begin with the closed form of method discriminant, and keep what training
-    # adds to it only where validation images gain by it; False trains from nothing, on standardised features, as version 0.1 did
-    closed_form: bool = True
+    closed_form: bool = setting(
+        True,
+        "On frozen features, start from the closed form of discriminant; training is kept only if validation accuracy improves.",
+    )
 
     def begin(self, model: LinearModel, data: TrainData) -> None:
         """Fit to the training images what comes before training, the closed form where nothing else is between them and scores."""

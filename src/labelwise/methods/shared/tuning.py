@@ -12,7 +12,7 @@ from labelwise.images.dataset import TrainData
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import EncoderModel
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.distribution import of_main_process
@@ -29,15 +29,14 @@ WARMUP = 0.1  # share of the steps in which the learning rate rises
 class Tune:
     """Train the pretrained encoder further, and keep that only where validation pictures gain by it (--tune). For GPUs."""
 
-    # learning rates to try, each from the pretrained weights; validation pictures choose among them and the encoder as it came
-    rates: tuple[float, ...] = (3e-4, 1e-3)
-    steps: int = (
-        300  # of each try, and at least once through the pictures; 1000 where labels are hard and pictures many
+    rates: tuple[float, ...] = setting(
+        (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
     )
-    batch: int = 64  # pictures of a step, over all processes
-    weight_decay: float = 1e-2  # how fast weights shrink; rarely worth a change
-    smoothing: float = 0.1  # share of the truth that is spread over all labels; rarely worth a change
-    flip: bool = True  # mirror half of the pictures; false where left and right differ, as in letters
+    steps: int = setting(300, "Steps of each try, at least one pass; 1000 for hard labels and many images.")
+    batch: int = setting(64, "Images of a step, over all processes.")
+    weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
+    smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")
+    flip: bool = setting(True, "Mirror half of the images; false where left and right differ, as in letters.")
 
     def __post_init__(self) -> None:
         check_range(self, "at least 1", "steps", "batch")

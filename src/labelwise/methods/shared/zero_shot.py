@@ -18,7 +18,7 @@ from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel, array
 from labelwise.methods.shared.zero_shot_head import BilinearHead
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.stages import Stage
 
@@ -98,10 +98,9 @@ class ZeroShotMethod(ImageMethod):
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")
     zero_shot: ClassVar[bool] = True
 
-    # whether to read the vectors of labels or their texts; auto takes vectors where there are any
-    source: Source = "auto"
-    sentences: str = "words"  # what makes a vector of a sentence: words, glove or minilm
-    power: float = 0.5  # image embeddings are raised to it, with their sign, before they are brought to unit length
+    source: Source = setting("auto", "Read label vectors or texts; auto prefers vectors.")
+    sentences: str = setting("words", "What embeds a sentence: words, glove or minilm.")
+    power: float = setting(0.5, "Power of image embeddings, with their sign, before normalising.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

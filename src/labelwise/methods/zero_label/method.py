@@ -8,7 +8,7 @@ one is chosen by its loss alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ from labelwise.methods.zero_label.naming import (
 )
 from labelwise.methods.zero_label.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range
+from labelwise.support.settings import check_range, setting
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 
@@ -159,28 +159,28 @@ class ZeroLabel(Method):
     name: ClassVar[str] = "zero_label"
     needs: ClassVar[tuple[str, ...]] = ()
 
-    # what makes embeddings of images, never trained here: a pretrained one, or weights of your own; features are taken
-    # as they are. One with random weights is ablation A.
-    encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))
-    naming: Literal["structure", "transport"] = "structure"  # `structure` or `transport` (the paper's)
-    prior: Source = "auto"  # where the similarity of labels comes from, see `label_similarity`
-    neighbours: int = 10  # nearest words that stand for a name beside itself, where the prior is words or sentences
-    # structure naming also goes by the looks of pictures (colours, how edges lie), where the prior is words or sentences
-    looks: bool = True
-    # the prior's value at the second most similar label, 0.2 in the paper, 0.1 in the authors' code
-    second: float = 0.2
-    restarts: int = 10  # how many; 50 in the paper
-    centre: bool = True  # embeddings are taken around their mean before they get unit length; the paper does not
-    # structure naming brings embeddings of more numbers than this to unit length, and then to so many directions in
-    # which they vary most; only where they are centred
-    directions: int = 128
-    # structure naming clusters means of this many neighbouring embeddings, see `neighbour_means`; 1 is the embeddings
-    smooth: int = 20
-    # structure naming makes clusters as large as shares say (equal ones, unless labels have shares)
-    balanced: bool = True
-    search: int = 500  # random matchings that structure naming improves, for each restart
-    clustering: Clustering = field(default_factory=Clustering)  # stage II of transport naming
-    matching: Matching = field(default_factory=Matching)  # stage III of transport naming
+    encoder: Encoder = setting(
+        Encoder(frozen=True), "What makes embeddings, never trained here. Random weights are ablation A."
+    )
+    naming: Literal["structure", "transport"] = setting("structure", "structure, or transport (the paper's).")
+    prior: Source = setting("auto", "Where the similarity of labels comes from.")
+    neighbours: int = setting(10, "Nearest words that stand for a name beside itself, with prior words or sentences.")
+    looks: bool = setting(
+        True, "Compare the looks of images (colours, edges) too, with structure naming and prior words or sentences."
+    )
+    second: float = setting(
+        0.2, "The prior's value at the second most similar label; 0.2 in the paper, 0.1 in the authors' code."
+    )
+    restarts: int = setting(10, "Number of restarts; 50 in the paper.")
+    centre: bool = setting(True, "Centre embeddings before normalising them; not in the paper.")
+    directions: int = setting(128, "Most directions of centred embeddings that structure naming keeps.")
+    smooth: int = setting(
+        20, "Structure naming clusters means of this many neighbouring embeddings; 1: the embeddings."
+    )
+    balanced: bool = setting(True, "Structure naming makes clusters as large as label shares say, else equal.")
+    search: int = setting(500, "Random matchings that structure naming improves, per restart.")
+    clustering: Clustering = setting(Clustering(), "Stage II of transport naming.")
+    matching: Matching = setting(Matching(), "Stage III of transport naming.")
 
     def __post_init__(self) -> None:
         if self.naming not in ("structure", "transport"):

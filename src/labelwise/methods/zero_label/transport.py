@@ -16,6 +16,7 @@ from labelwise.images.dataset import Split
 from labelwise.methods.zero_label.clusters import nearest_centres
 from labelwise.methods.zero_label.label_prior import LabelPrior
 from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.distribution import whole_batch
 from labelwise.train.optimizers import Optimizer, Schedule
@@ -28,34 +29,35 @@ HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 class Clustering:
     """Stage II of transport naming: centres that entropic transport brings to the embeddings."""
 
-    steps: int = 5000  # of gradient descent
-    batch: int = 1000  # images of a step
-    lr: float = 0.01  # of Adam; 0.1 in the paper, 0.01 in the authors' code
-    epsilon: float = 0.01  # of the transport
-    iterations: int = 1000  # of Sinkhorn's algorithm at most
-    tolerance: float = 1e-4  # how far marginals of the plan may be from where they should be
-    # how the plan is differentiated; `unrolled` is through the iterations, as in the paper
-    gradient: Gradient = "implicit"
-    shared: bool = False  # one clustering for all restarts, so that they differ in stage III alone
+    steps: int = setting(5000, "Steps of gradient descent.")
+    batch: int = setting(1000, "Images of a step.")
+    lr: float = setting(0.01, "Learning rate of Adam; 0.1 in the paper, 0.01 in the authors' code.")
+    epsilon: float = setting(0.01, "Regularisation of the transport.")
+    iterations: int = setting(1000, "Most iterations of Sinkhorn's algorithm.")
+    tolerance: float = setting(1e-4, "How far marginals of the plan may be off.")
+    gradient: Gradient = setting(
+        "implicit", "How the plan is differentiated; unrolled, as in the paper, through the iterations."
+    )
+    shared: bool = setting(False, "One clustering for all restarts, which then differ in stage III alone.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
     """Stage III of transport naming: a linear layer whose scores follow the prior."""
 
-    steps: int = 10_000  # of gradient descent
-    batch: int = 500  # images of a step, and samples of the prior
-    lr: float = 1e-5  # of SGD with momentum 0.9 and weight decay 5e-4
-    clip: float = 100.0  # the largest gradient norm of a restart
-    epsilon: float = 0.01  # of the transport (the paper's beta)
-    iterations: int = 700  # of Sinkhorn's algorithm at most
-    tolerance: float = 1e-5  # how far marginals of the plan may be from where they should be
-    # as in `Clustering`; `envelope` is not for a guided loss, as that is no objective of a transport
-    gradient: Gradient = "implicit"
-    guided: bool = True  # images of a cluster move as one (ablations B and C: False)
-    # the layer starts at the centres, or at random (ablations C and D)
-    initial: Literal["clusters", "random"] = "clusters"
-    bias: bool = False  # the layer has one, which starts at random
+    steps: int = setting(10_000, "Steps of gradient descent.")
+    batch: int = setting(500, "Images of a step, and samples of the prior.")
+    lr: float = setting(1e-5, "Learning rate of SGD with momentum 0.9 and weight decay 5e-4.")
+    clip: float = setting(100.0, "Largest gradient norm of a restart.")
+    epsilon: float = setting(0.01, "Regularisation of the transport (the paper's beta).")
+    iterations: int = setting(700, "Most iterations of Sinkhorn's algorithm.")
+    tolerance: float = setting(1e-5, "How far marginals of the plan may be off.")
+    gradient: Gradient = setting("implicit", "As in clustering; envelope does not suit a guided loss.")
+    guided: bool = setting(True, "Images of a cluster move as one (ablations B and C: false).")
+    initial: Literal["clusters", "random"] = setting(
+        "clusters", "Start at the centres, or at random (ablations C and D)."
+    )
+    bias: bool = setting(False, "Whether the layer has a bias, which starts at random.")
 
 
 class Restarts(nn.Module):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
 from labelwise.train.networks.backbones import ON_FEATURES, build_backbone
 from labelwise.train.networks.efficientnet import EfficientNetLite0
 from labelwise.train.networks.image_encoder import ImageEncoder
@@ -18,17 +19,17 @@ LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is 
 class Encoder:
     """Which image encoder: what turns a picture into numbers. The first thing to change where accuracy is too low."""
 
-    # a network by name: convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME ...; "auto" is "efficientnet_lite0"
-    # where it is frozen, else a small one. Larger ones see more and take longer.
-    backbone: str = "auto"
-    width: int | None = None  # the backbone's base width; None is the published one, a smaller one is quicker
-    code_size: int | None = None  # how many numbers a picture becomes; None is what the backbone makes
-    # a .safetensors file of the backbone's weights; None starts from the public ones where the backbone brings them
-    # (efficientnet_lite0 and those of other libraries), else at random
-    weights: str | None = None
-    # the backbone keeps these weights: each training image is encoded once, and only what follows is trained
-    frozen: bool = False
-    size: int | None = None  # another name of `View.size`, the side that the backbone sees
+    backbone: str = setting(
+        "auto",
+        "convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME or another known network; auto is efficientnet_lite0 where frozen, else a small one.",
+    )
+    width: int | None = setting(None, "Base width of the backbone; none: as published.")
+    code_size: int | None = setting(None, "Embedding size; none: that of the backbone.")
+    weights: str | None = setting(
+        None, "A .safetensors file of weights; none: the public ones where there are any, else random."
+    )
+    frozen: bool = setting(False, "Keep the weights; each training image is encoded once and only the head is trained.")
+    size: int | None = setting(None, "Another name of view.size.")
 
     def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> ImageEncoder:
         """Return a new image encoder with these settings, for images of a shape that are seen so.

@@ -1,0 +1,49 @@
+"""The verb settings: which settings a method has, and what they are for."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+from typer import Argument
+
+from labelwise.cli.options import AsJson
+from labelwise.cli.output import plain_table, show
+from labelwise.support.settings import Setting, explain
+
+PRETRAINING = ("simclr", "moco", "patches")
+
+
+def settings(
+    method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant",
+    json: AsJson = False,
+) -> None:
+    """The settings of a method, their defaults and what they are for."""
+    found = list(explain(_defaults(method)))
+    document = {one.key: {"default": one.default, "help": one.words, "group": one.group} for one in found}
+    show(document, *_tables(found), json=json)
+
+
+def _defaults(name: str) -> Any:
+    """Return the default settings of a method, or of a kind of pretraining."""
+    if name in PRETRAINING:
+        from labelwise.fitting.patches import Patches
+        from labelwise.fitting.pretraining import Pretrain
+
+        return Patches() if name == "patches" else Pretrain(kind=name)  # type: ignore[arg-type]
+    from labelwise.methods import method_class
+
+    return method_class(name)()
+
+
+def _tables(found: list[Setting]) -> Iterator[RenderableType]:
+    """Yield a table for each group of settings."""
+    groups: dict[str, list[Setting]] = {}
+    for one in found:
+        groups.setdefault(one.group, []).append(one)
+    for group, rows in groups.items():
+        yield Text(group, style="bold").append(f"  {rows[0].about}", style="not bold")
+        cells = [(Text(f"  {one.key}"), Text(one.default), Text(one.words)) for one in rows]
+        yield plain_table("  setting", "default", "what it is for", rows=cells)
+        yield ""
+    yield Text("Give a setting as --set key=value, several as --set key=value --set key=value.")
