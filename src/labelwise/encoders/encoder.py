@@ -1,7 +1,7 @@
 """What turns images into features, as everything above sees it."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ Features = npt.NDArray[np.float32]
 class Encoder(Protocol):
     """Turns images into features. Pure: row i depends on image i alone.
 
-    Normalising, centre crop, resizing and averaging over the mirror image happen inside.
+    Normalising, centre crop, resizing and averaging over the mirror image happen inside. One that is best asked about several images
+    at a time has their number as ``batch``; one whose features nobody will ask for again has ``cacheable`` False.
     """
 
     @property
@@ -49,7 +50,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class Locates(Protocol):
-    """An encoder whose features are the mean of feature maps over space."""
+    """An encoder whose features are pooled from maps: how much of a feature lies where."""
 
     @property
     def window(self) -> tuple[slice, slice]:
@@ -70,6 +71,7 @@ class Precomputed:
     width: int
     fit: Fit = "cut"
     runtime: str = ""
+    cacheable: ClassVar[bool] = False
 
     @property
     def id(self) -> str:

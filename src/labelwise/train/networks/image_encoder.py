@@ -81,6 +81,7 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
         self.tuning = False  # whether a frozen backbone is being trained all the same
+        self.published: str | None = None  # the registered encoder whose weights the backbone has
         self._missing: LabelwiseError | None = None
         self._encoded = Kept()
         self.compiled: Network | None = None  # what stands in for the backbone in a step of training
@@ -97,6 +98,7 @@ class ImageEncoder(nn.Module):
         try:
             if path is None:
                 self.backbone.load_published()
+                self.published = self.backbone.registered
             else:
                 load_weights(self.backbone, path)
         except LabelwiseError as error:
@@ -109,6 +111,8 @@ class ImageEncoder(nn.Module):
 
     def _loaded(self, _: object) -> None:
         self._missing = None
+        same = self.frozen and not self.mean.is_meta and self.backbone.has_published()
+        self.published = self.backbone.registered if same else None
 
     def train(self, mode: bool = True) -> Self:
         """Return self in training mode, or not; a frozen backbone never is, nor are batch norms that came with public weights."""
@@ -121,7 +125,7 @@ class ImageEncoder(nn.Module):
     def tune(self, on: bool) -> None:
         """Let the weights of a frozen backbone be trained, with batch norms as they are, or no longer; features made before are forgotten."""
         self.backbone.requires_grad_(on)
-        self.tuning, self._encoded = on, Kept()
+        self.tuning, self._encoded, self.published = on, Kept(), None
 
     def normalise(self, x: Tensor) -> Tensor:
         """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
@@ -168,6 +172,16 @@ class ImageEncoder(nn.Module):
         """Return the features that a network makes of what it takes, and of the mirror image where that counts, too."""
         features = network(x)
         return (features + network(x.flip(3))) / 2 if self.mirrors else features
+
+    @property
+    def width(self) -> int:
+        """The size of the features that a head takes: of embeddings where the backbone was trained, else of the backbone's features."""
+        return self.backbone.width_out if self.untrained else self.code_size
+
+    def embed(self, x: Tensor, network: Network | None = None) -> Tensor:
+        """Return what a head takes of images in [0, 1] ``[n, width]``; ``network`` stands in for the backbone."""
+        features = self._seen(self.prepare(x), network or self.backbone)
+        return features if self.untrained else self.finish(features)
 
     def finish(self, features: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""

@@ -1,0 +1,117 @@
+"""What training made of an image encoder, as an ONNX file that needs no torch."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from importlib import import_module
+from io import StringIO
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelwise.encoders.encoder import Array
+from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id
+from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.torch_encoder import TorchEncoder, has_maps, projected_maps
+
+TOLERANCE = 1e-4  # of the largest feature
+OPSET = 18
+
+
+class _Graph(nn.Module):
+    """An image encoder as a function of bytes (or of float32 rows) that were cropped, without the mirror image."""
+
+    def __init__(self, encoder: ImageEncoder) -> None:
+        super().__init__()
+        self.encoder, self.with_maps = encoder, has_maps(encoder)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Return features ``[n, d]``, and the maps that they are pooled from."""
+        encoder = self.encoder
+        x = encoder.prepare(images.float() / 255 if len(encoder.shape) == 3 else images)
+        maps = encoder.backbone.maps(x) if self.with_maps else None
+        features = encoder.backbone(x) if maps is None else encoder.backbone.pool(maps)
+        features = features if encoder.untrained else encoder.finish(features)
+        return (features,) if maps is None else (features, projected_maps(encoder, maps))
+
+
+def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
+    """Return an image encoder as one that ONNX Runtime runs, compared with torch to 1e-4 of the largest feature.
+
+    Its ``content`` is the ONNX file and its ``card`` says how images are seen.
+    """
+    encoder = TorchEncoder(image_encoder)
+    graph, view = _Graph(image_encoder).eval(), image_encoder.view
+    content = _content(graph, encoder)
+    card = Card(
+        name=encoder.name, shape=encoder.shape, maps="maps" if graph.with_maps else None, fit=view.fit,
+        crop=view.crop, mirror=view.mirror, source="trained by labelwise",
+    )  # fmt: skip
+    exported = OnnxEncoder(card, onnx_id(card, content), partial(bytes, content), encoder.width)
+    images = example(encoder.shape, 2)
+    wanted = encoder(images)
+    off = float(np.abs(exported(images) - wanted).max())
+    if not off <= TOLERANCE * float(np.abs(wanted).max()):
+        raise LabelwiseError(f"The exported {encoder.name} differs from torch by {off:.1e}; nothing is saved.")
+    return exported
+
+
+def check_packages() -> None:
+    """Raise an error unless the packages that write ONNX files are installed."""
+    for name in ("onnx", "onnxscript"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError:
+            raise UsageError(f'To save what was trained needs {name}: pip install "labelwise[train]".') from None
+
+
+def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
+    """Return noise ``[count, *shape]``: bytes of images, or float32 rows."""
+    rng = np.random.default_rng(seed)
+    if len(shape) == 3:
+        return rng.integers(0, 256, (count, *shape), np.uint8)
+    return rng.normal(size=(count, *shape)).astype(np.float32)
+
+
+def _content(graph: _Graph, encoder: TorchEncoder) -> bytes:
+    """Return the ONNX file of a graph for any number of images."""
+    check_packages()
+    images = example(encoder.shape, 3)
+    seen = images[(..., *encoder.window)] if len(encoder.shape) == 3 else images
+    names = ["features", "maps"] if graph.with_maps else ["features"]
+    with quiet(), torch.no_grad():
+        try:
+            size = torch.export.Dim("n", min=1, max=65_536)
+            program = torch.export.export(
+                graph,
+                (torch.from_numpy(np.ascontiguousarray(seen)).to(encoder.device),),
+                dynamic_shapes={"images": {0: size}},
+                strict=False,
+            )
+            written = torch.onnx.export(
+                program, input_names=["images"], output_names=names, dynamo=True, opset_version=OPSET, verbose=False
+            )
+        except LabelwiseError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UnsupportedError(f"{encoder.name} cannot be written as an ONNX graph: {reason}") from error
+    assert written is not None
+    content: bytes = written.model_proto.SerializeToString()
+    return content
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the exporter's remarks on its progress from the user."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), redirect_stdout(StringIO()):
+            yield
+    finally:
+        logging.disable(level)

@@ -1,0 +1,205 @@
+"""An image encoder in memory as an ``Encoder``: what was just trained, or runs on a GPU.
+
+On a CPU it takes four images at a time on one thread, always four: torch's results depend on how many images and threads share a call,
+but not on what the other images are. On a GPU it runs in half precision, recorded and replayed, equal to 1e-2.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from threading import Lock
+from typing import Any
+from warnings import warn
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d
+
+from labelwise.encoders.encoder import Array, Encoder, Features, Precomputed
+from labelwise.encoders.registry import open_encoder
+from labelwise.support.cache import digest
+from labelwise.support.errors import LabelwiseWarning, UnsupportedError
+from labelwise.train.networks.backbone import BATCH_NORMS
+from labelwise.train.networks.image_encoder import ImageEncoder
+
+CPU_BATCH, GPU_BATCH = 4, 256
+WARM, KINDS = 3, 4  # calls with so many images before these are recorded, and recordings at most, each with its memory
+
+Network = Callable[[Tensor], Tensor]
+
+
+def encoder_of(image_encoder: ImageEncoder) -> Encoder:
+    """Return what makes the features that the head of a model takes.
+
+    Of a network that was trained these are its embeddings; of a frozen one the features of its backbone, by ONNX Runtime where the
+    weights are published; feature rows are taken as they are.
+    """
+    if image_encoder.untrained and len(image_encoder.shape) == 1:
+        return Precomputed(image_encoder.shape[0])
+    name, on_cpu = image_encoder.published, image_encoder.mean.device.type == "cpu"
+    if image_encoder.frozen and name is not None and on_cpu:
+        return open_encoder(name, image_encoder.shape, image_encoder.view)
+    return TorchEncoder(image_encoder)
+
+
+class TorchEncoder:
+    """Runs an image encoder with the weights that it has now."""
+
+    cacheable = False  # its weights may never be saved
+
+    def __init__(self, image_encoder: ImageEncoder) -> None:
+        image_encoder.check_weights()
+        self.network = image_encoder.eval()
+        self.device = image_encoder.mean.device
+        self.name = type(image_encoder.backbone).__name__
+        self.shape, self.fit = image_encoder.shape, image_encoder.view.fit
+        self.window = image_encoder.view.window(*self.shape[1:]) if len(self.shape) == 3 else (slice(None), slice(None))
+        self.width = image_encoder.width
+        self.batch = CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
+        self._half = _Replayed(image_encoder.backbone) if self.device.type == "cuda" else None
+
+    @property
+    def id(self) -> str:
+        """The digest of its weights and of how images are seen."""
+        view = self.network.view
+        seen = (self.name, self.shape, view.size, view.crop, view.mirror, self.network.untrained)
+        state = self.network.state_dict().items()
+        parts = [part for name, each in state for part in (name.encode(), each.contiguous().cpu().numpy().tobytes())]
+        return digest(repr(seen).encode(), *parts).hex()
+
+    @property
+    def runtime(self) -> str:
+        """The library and version that runs it."""
+        return f"torch {torch.__version__}{', float16' if self._half else ''}"
+
+    def __call__(self, images: Array) -> Features:
+        """Return the features ``[n, d]`` of images ``[n, *shape]``."""
+        return self._run(images, self._features)
+
+    def maps(self, images: Array) -> Features:
+        """Return the maps ``[n, d, h, w]`` that the features of images are pooled from, those of mirror images turned back."""
+        return self._run(images, self._maps)
+
+    def _run(self, images: Array, network: Network) -> Features:
+        if self.device.type != "cpu":
+            return self._piece(images, network)
+        pieces = [images[start : start + CPU_BATCH] for start in range(0, len(images), CPU_BATCH)]
+        with _ONE_THREAD():
+            parts = [self._piece(np.resize(one, (CPU_BATCH, *one.shape[1:])), network)[: len(one)] for one in pieces]
+        return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
+
+    def _piece(self, images: Array, network: Network) -> Features:
+        with torch.no_grad():
+            x = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
+            x = x.float() / 255 if len(self.shape) == 3 else x
+            features: Features = network(x).float().cpu().numpy()
+        return features
+
+    def _features(self, x: Tensor) -> Tensor:
+        return self.network.embed(x, self._half)
+
+    def _maps(self, x: Tensor) -> Tensor:
+        maps = self.network.maps(x)
+        if self.network.mirrors:
+            maps = (maps + self.network.maps(x.flip(3)).flip(3)) / 2
+        return projected_maps(self.network, maps)
+
+
+def has_maps(encoder: ImageEncoder) -> bool:
+    """Return whether the features of an image encoder are pooled from maps."""
+    if len(encoder.shape) != 3:
+        return False
+    image = torch.zeros(1, *encoder.shape, device=encoder.mean.device)
+    try:
+        with torch.no_grad():
+            return encoder.maps(image).ndim == 4
+    except UnsupportedError:
+        return False
+
+
+def projected_maps(encoder: ImageEncoder, maps: Tensor) -> Tensor:
+    """Return the maps ``[n, d, h, w]`` of what follows the backbone, from the maps of the backbone."""
+    layer = encoder.project
+    if encoder.untrained or not isinstance(layer, nn.Linear):
+        return maps
+    return conv2d(maps, layer.weight[:, :, None, None])
+
+
+class _OneThread:
+    """torch computes on one thread while anyone is inside; what was set before comes back when the last one leaves."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, 1
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if not self._inside:
+                self._before = torch.get_num_threads()
+            self._inside += 1
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    torch.set_num_threads(self._before)
+
+
+_ONE_THREAD: Any = _OneThread()
+
+
+class _Replayed:
+    """A network on a GPU in half precision, recorded for each number of images that comes again.
+
+    float16 keeps as many digits as convolutions there take of float32 anyway (TF32), and eight times as fine as bfloat16. Where the
+    network leaves its range, the network itself answers in float32.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        self._plain = backbone
+        self._half, self._warned = deepcopy(backbone).half(), False
+        for part in self._half.modules():
+            if isinstance(part, BATCH_NORMS):
+                part.float()  # their statistics may leave the range
+        self._calls: Counter[int] = Counter()
+        self._tapes: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
+        self._lock = Lock()  # a recording has one place for images
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return features ``[n, d]``."""
+        with self._lock:
+            features = self._features(images.to(torch.float16, memory_format=torch.channels_last)).float()
+        if bool(features.isfinite().all()):
+            return features
+        if not self._warned:
+            self._warned = True
+            words = "Features of some images leave the range of float16, so they are computed in float32, more slowly."
+            warn(words, LabelwiseWarning, stacklevel=2)
+        return self._plain(images)  # type: ignore[no-any-return]
+
+    def _features(self, images: Tensor) -> Tensor:
+        n = len(images)
+        self._calls[n] += 1
+        if images.is_cuda and n not in self._tapes and self._calls[n] > WARM and len(self._tapes) < KINDS:
+            self._tapes[n] = self._recorded(images)
+        tape = self._tapes.get(n)
+        if tape is None:
+            return self._half(images)  # type: ignore[no-any-return]
+        graph, inputs, features = tape
+        inputs.copy_(images)
+        graph.replay()
+        return features
+
+    def _recorded(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
+        """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
+        graph, inputs = torch.cuda.CUDAGraph(), images.clone()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                features = self._half(inputs)
+        except RuntimeError:
+            return None
+        return graph, inputs, features
