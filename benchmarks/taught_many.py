@@ -15,7 +15,7 @@ import torch
 
 import labelwise as lw
 from labelwise.core.store import load
-from labelwise.server.present import Present
+from labelwise.server.live import LiveClassifier
 from labelwise.tasks.teach import teach
 
 EACH = 20  # labels over which the time of one is averaged
@@ -50,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "m.lw"
         lw.save(lw.fit(data, lw.methods.Indicator(epochs=1)), model)
-        writer, follower = (Present(load(model), model) for _ in range(2))
+        writer, follower = (LiveClassifier(load(model), model) for _ in range(2))
         scores, count = writer.base.scores(data.split("test").images[:5]), 0
 
         def add(labels: int) -> None:
@@ -72,13 +72,13 @@ def main() -> None:
                 times.take("undo", writer.undo)
                 times.take("follow undo", follower.read)
             print(f"{count:,} labels: {times}", flush=True)
-            assert torch.equal(follower.served.classifier.label_embeddings, writer.served.classifier.label_embeddings)
+            assert torch.equal(follower.snapshot.classifier.label_embeddings, writer.snapshot.classifier.label_embeddings)
         writer.close()
         follower.close()
         base = load(model)
         times = Times()
         for _ in range(3):
-            times.take("start", lambda: Present(base, model).close())
+            times.take("start", lambda: LiveClassifier(base, model).close())
         print(times)
 
 

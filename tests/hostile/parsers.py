@@ -214,8 +214,8 @@ def read_body(file: Path) -> None:
     """A body as both kinds that teach: a form, and a document."""
     from starlette.requests import Request
 
-    from labelwise.server.bodies import read_lesson
-    from labelwise.server.refusals import Refusal
+    from labelwise.server.bodies import read_examples
+    from labelwise.server.errors import HTTPError
     from labelwise.server.settings import Service
 
     body, refused = file.read_bytes(), 0
@@ -226,8 +226,8 @@ def read_body(file: Path) -> None:
 
         scope = {"type": "http", "method": "POST", "headers": [(b"content-type", kind)], "query_string": b""}
         try:
-            asyncio.run(read_lesson(Request(scope, receive), Service(model=file)))
-        except Refusal:
+            asyncio.run(read_examples(Request(scope, receive), Service(model=file)))
+        except HTTPError:
             refused += 1
     if refused == 2:
         raise UsageError("refused")

@@ -1,16 +1,18 @@
-"""Connections that bite a real service: what they cost it, what an honest client beside them meets, and that refusals arrive."""
+"""Connections that bite a real service: what they cost it, what an honest client beside them meets, and that refusals arrive.
+
+Clients that are slow or many are the business of the proxy of ``deploy/``: tests/hostile/test_proxy.py.
+"""
 
 import contextlib
 import json
 import signal
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from labelwise.server import bodies
-from tests.hostile.connections import HEALTH, LARGE, ahead, answers, asks, connect, megabytes, post, slow
+from tests.hostile.connections import HEALTH, ahead, answers, asks, connect, megabytes, post
 from tests.server.asking import images_of, png, saved
 from tests.server.services import Running
 
@@ -22,7 +24,7 @@ TOKEN = "Authorization: Bearer sesame"
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One with small limits, which all tests here share; it must outlive them."""
     folder = tmp_path_factory.mktemp("hostile")
-    options = ("--timeout", "2", "--body", "1", "--connections", "60", "--per-address", "50")
+    options = ("--timeout", "2", "--max-body", "1", "--connections", "60")
     one = Running(saved(folder), *options, "--token", "sesame")
     try:
         yield one
@@ -42,14 +44,6 @@ def asked(service: Running, content: bytes) -> bytes:
     with connect(service.port) as one:
         one.sendall(content)
         return answers(one)
-
-
-def after_a_while(service: Running) -> int:
-    """The first answer to who asks again and again that is not that there are too many connections."""
-    end = time.monotonic() + 15
-    while (status := asks(service.port, "/card")[0]) in (0, 503) and time.monotonic() < end:
-        time.sleep(0.1)
-    return status
 
 
 def test_requests_sent_ahead_wait_outside(service: Running) -> None:
@@ -75,23 +69,6 @@ def test_requests_sent_ahead_are_answered_in_turn(service: Running) -> None:
     assert got[25] == 415
 
 
-def test_slow_readers_are_let_go_and_bother_nobody(service: Running) -> None:
-    with slow(service.port, 70):
-        assert [asks(service.port)[0] for _ in range(5)] == [200] * 5, "its own lane"
-        assert asks(service.port, "/card")[0] == 503, "one address has no more connections"
-        assert asks(service.port, "/card", "127.0.0.2")[0] == 401, "another one has its own"
-        assert after_a_while(service) == 401, "an answer is taken in time, or lost"
-
-
-def test_a_last_answer_that_is_never_taken_does_not_keep_a_connection(service: Running) -> None:
-    with contextlib.ExitStack() as stack:
-        for _ in range(50):
-            one = stack.enter_context(connect(service.port, receive=1024))
-            one.sendall(LARGE * 3 + LARGE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert asks(service.port, "/card")[0] == 503
-        assert after_a_while(service) == 401
-
-
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -101,20 +78,33 @@ def test_a_last_answer_that_is_never_taken_does_not_keep_a_connection(service: R
         (post("/classify", bytes(900_000), TOKEN, "Content-Type: image/png", "Origin: http://evil.example"), 403),
         (post("/forget?label=x", bytes(900_000), TOKEN), 404),
         (HEALTH.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n") + b"5\r\nhello\r\n" * 90_000, 411),
-        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 4_000_000, 431),
-        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"a: b\r\n" * 5_000 + b"\r\n", 431),
-        (b"\x16\x03\x01\x02\x00" * 100 + b"\r\n\r\n" + bytes(900_000), 400),
-        (b"GET /health HTTP/1.1\nHost: 127.0.0.1\n\n" + HEALTH + bytes(900_000), 400),
     ],
-    ids=["413", "401", "415", "403", "404", "411", "long", "many", "tls", "bare"],
+    ids=["413", "401", "415", "403", "404", "411"],
 )  # fmt: skip
 def test_a_refusal_arrives_while_the_body_still_comes(service: Running, request_: bytes, status: int) -> None:
     answer = asked(service, request_)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert statuses(answer) == [status]
-    assert b"connection: close" in head.lower()
     assert b"x-content-type-options: nosniff" in head
     assert json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 4_000_000,
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"a: b\r\n" * 50_000 + b"\r\n",
+        b"\x16\x03\x01\x02\x00" * 100 + b"\r\n\r\n",
+    ],
+    ids=["long", "many", "tls"],
+)
+def test_a_head_that_is_no_http_or_too_long_ends_the_connection(service: Running, content: bytes) -> None:
+    before = megabytes(service)
+    with connect(service.port) as one, contextlib.suppress(ConnectionError):
+        one.sendall(content)
+        assert statuses(answers(one)) in ([], [400])
+    assert asks(service.port)[0] == 200
+    assert megabytes(service) - before < 30
 
 
 @pytest.mark.parametrize(
@@ -123,7 +113,7 @@ def test_a_refusal_arrives_while_the_body_still_comes(service: Running, request_
         (("Origin: http://[",), 403),
         (("Origin: http://[::1", "Host: ["), 403),
         (("Origin: //",), 403),
-        ((f"Content-Length: {'0' * 5_000}5",), 415),
+        ((f"Content-Length: {'0' * 5_000}5",), 400),
         ((f"Content-Length: {'9' * 5_001}",), 400),
         (("Content-Length: 99999999999999999999999",), 400),
         (("Content-Length: 9999999999999999999",), 413),
@@ -161,22 +151,23 @@ def test_an_endless_body_is_cut_off(service: Running) -> None:
         send()
 
 
-def test_silence_ends(service: Running) -> None:
+def test_a_body_that_does_not_arrive_and_silence_after_an_answer_end(service: Running) -> None:
+    body = post("/classify", b"abc", TOKEN, "Content-Type: image/png", length="9")
     with contextlib.ExitStack() as stack:
-        several = [stack.enter_context(connect(service.port)) for _ in range(3)]
-        for one, content in zip(several, (b"", b"POST /classify HTTP/1.1\r\nHost: 127.", HEALTH), strict=True):
+        several = [stack.enter_context(connect(service.port)) for _ in range(2)]
+        for one, content in zip(several, (body, HEALTH), strict=True):
             one.sendall(content)
         began = time.monotonic()
-        assert [statuses(answers(one)) for one in several] == [[], [], [200]]
-        assert time.monotonic() - began < 8
+        assert [statuses(answers(one)) for one in several] == [[408], [200]]
+        assert time.monotonic() - began < 12
 
 
-def test_a_flood_of_connections_leaves_the_state_to_ask(service: Running) -> None:
+def test_one_connection_too_many_is_told_so(service: Running) -> None:
     with contextlib.ExitStack() as stack:
-        open_: Callable[[], socket.socket] = lambda: stack.enter_context(connect(service.port))  # noqa: E731
-        for _ in range(200):
-            open_()
-        assert [asks(service.port)[0] for _ in range(5)] == [200] * 5
-        assert asks(service.port, "/metrics")[0] == 401, "it is asked for its token, and not sent away"
-        assert b"retry-after" in asked(service, b"GET /card HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert after_a_while(service) == 401, "closed connections are counted no more"
+        for _ in range(80):
+            stack.enter_context(connect(service.port)).sendall(b"GET /health HT")
+        assert asks(service.port)[0] == 503
+    end = time.monotonic() + 15
+    while asks(service.port)[0] != 200 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert asks(service.port)[0] == 200, "closed connections are counted no longer"

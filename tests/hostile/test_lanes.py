@@ -12,26 +12,25 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from labelwise.images.decode import workers
 from labelwise.images.decode.workers import Crew, Worker, crew
-from labelwise.server.batches import Batches
-from labelwise.server.lanes import LONG, Lanes, seconds_of
-from labelwise.server.refusals import Refusal
+from labelwise.server.batcher import SLOW, Batcher, _seconds_to_decode
+from labelwise.server.errors import HTTPError
 from labelwise.server.settings import Service
 from tests.hostile.pictures import BEYOND, pixel_bomb, scan_bomb
 from tests.server.asking import PNG, saved, serving
-from tests.server.test_batches import FRAME, grey, served
+from tests.server.test_batcher import FRAME, grey, snapshot
 
 BOMB = pixel_bomb(3000)
 
 
-def batches() -> Batches:
-    return Batches(Service(model=Path("no.lw")), FRAME, served, lambda _: None)
+def batcher() -> Batcher:
+    return Batcher(Service(model=Path("no.lw")), FRAME, snapshot, lambda _: None)
 
 
 def test_small_ones_overtake_large_ones() -> None:
-    assert seconds_of([BOMB], FRAME) > LONG > 10 * seconds_of([grey(1)], FRAME)
+    assert _seconds_to_decode([BOMB], FRAME) > SLOW > 10 * _seconds_to_decode([grey(1)], FRAME)
 
     async def run() -> int:
-        service = batches()
+        service = batcher()
         service.start()
         await service.scores([grey(0)])  # the model is made, the workers are up
         large = [asyncio.ensure_future(service.scores([BOMB])) for _ in range(6)]
@@ -39,32 +38,10 @@ def test_small_ones_overtake_large_ones() -> None:
         await asyncio.gather(*(service.scores([grey(i)]) for i in range(5)))
         before = sum(one.done() for one in large)
         await asyncio.gather(*large)
-        service.stop()
+        await service.stop()
         return before
 
     assert asyncio.run(run()) <= 2
-
-
-def test_the_sooner_due_is_decoded_first() -> None:
-    order: list[int] = []
-
-    class One:
-        over = False
-
-        def __init__(self, number: int) -> None:
-            self.pictures = [grey(number)]
-            self.number = number
-
-    lanes = Lanes(FRAME, 1, lambda work, _: order.append(work.number))  # type: ignore[attr-defined]
-    for number, seconds in enumerate((0.05, 0.01, 0.0, 0.04)):
-        assert lanes.put(One(number), seconds)
-    gone = One(9)
-    gone.over = True
-    lanes.put(gone, 0.0)
-    lanes.start()
-    lanes.stop()
-    assert order == [2, 1, 3, 0], "nobody waits for the last"
-    assert not lanes.put(One(5), 0.0), "it has ended"
 
 
 def test_a_service_refuses_bombs_and_goes_on(tmp_path: Path) -> None:
@@ -72,24 +49,24 @@ def test_a_service_refuses_bombs_and_goes_on(tmp_path: Path) -> None:
         for bomb, status in ((scan_bomb(3000), 400), (pixel_bomb(5001), 413), (BEYOND["chunks"][0](), 400)):
             answer = client.post("/classify", content=bomb, headers={"content-type": "image/jpeg"})
             assert answer.status_code == status, answer.text
-            assert "Cannot read the picture: it " in answer.json()["error"]
+            assert "Cannot read the image: it " in answer.json()["error"]
         assert client.post("/classify", content=grey(7), headers=PNG).status_code == 200
 
 
 def test_workers_that_are_killed_cost_one_request_at_most() -> None:
     async def run() -> list[object]:
-        service = batches()
+        service = batcher()
         service.start()
         await service.scores([grey(1)])
         for worker in list(crew()._idle[False]):
             os.kill(worker._process.pid, signal.SIGKILL)
         answers = await asyncio.gather(*(service.scores([grey(i)]) for i in range(20)), return_exceptions=True)
-        service.stop()
+        await service.stop()
         return list(answers)
 
     wrong = [one for one in asyncio.run(run()) if isinstance(one, BaseException)]
     assert len(wrong) <= 1 + (os.cpu_count() or 1)
-    assert all(isinstance(one, Refusal) and "broke down" in str(one) for one in wrong)
+    assert all(isinstance(one, HTTPError) and "broke down" in str(one) for one in wrong)
 
 
 def test_where_no_worker_can_be_started_requests_fail_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +81,12 @@ def test_where_no_worker_can_be_started_requests_fail_and_nothing_hangs(monkeypa
     monkeypatch.setattr(Crew, "prepare", lambda *_: None)
 
     async def run() -> None:
-        service = batches()
+        service = batcher()
         service.start()
         for picture in (BOMB, grey(1), grey(2)):
             with pytest.raises(OSError, match="temporarily unavailable"):
                 await asyncio.wait_for(service.scores([picture]), 20)
-        service.stop()
+        await service.stop()
 
     asyncio.run(run())
     assert tried.is_set()

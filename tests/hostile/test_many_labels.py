@@ -1,77 +1,66 @@
-"""Many taught labels are not felt: the next change writes, reads and adds as many rows as the first one did."""
+"""Many taught labels are not felt: the next one writes, reads and adds as many rows as the first one did."""
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 import labelwise as lw
 from labelwise.core.store import load
-from labelwise.server import present as module
-from labelwise.server import records
-from labelwise.server.database import Database
-from labelwise.server.lessons import Lesson, joined, lesson_of, unpacked
-from labelwise.server.present import Present
+from labelwise.server import changes
+from labelwise.server.changes import TaughtLabel, teach_record
+from labelwise.server.live import LiveClassifier
 from tests.server.asking import images_of, saved
-from tests.server.test_changes import teach
+from tests.server.test_live import teach
 
 MANY = 400
 
 
 @pytest.fixture
-def presents(tmp_path: Path) -> Iterator[list[Present]]:
+def lives(tmp_path: Path) -> Iterator[list[LiveClassifier]]:
     """A service that changes labels, and one that follows."""
     model = saved(tmp_path)
     base = load(model)
-    found = [Present(base, model), Present(base, model, read_only=True)]
-    yield found
-    for one in found:
+    several = [LiveClassifier(base, model), LiveClassifier(base, model, read_only=True)]
+    yield several
+    for one in several:
         one.close()
 
 
-def work(presents: list[Present], monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
-    """What it takes to teach a label, to follow, to forget it and to follow: statements, lessons read, lessons joined."""
-    writer, reader = presents
-    assert isinstance(writer.database, Database)
-    connection, counts = writer.database._connection, list[object]()
-    statements, lessons, rows = list[str](), list[int](), list[int]()
+def work(lives: list[LiveClassifier], monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """What it takes to teach a label and to follow: statements, rows that are read, labels that are appended."""
+    (writer, reader), statements, read, appended = lives, list[str](), list[int](), list[int]()
+    real, records = changes._append, reader.store._records
 
-    def read(number: int, label: str, words: str, content: bytes) -> Lesson:
-        lessons.append(1)
-        return unpacked(number, label, words, content)
+    def count(base: lw.Classifier, taught: tuple[TaughtLabel, ...], **more: bool) -> lw.Classifier:
+        appended.append(len(taught))
+        return real(base, taught, **more)
 
-    def joining(classifier: lw.Classifier, forgotten: frozenset[str], some: tuple[Lesson, ...]) -> lw.Classifier:
-        rows.append(len(some))
-        return joined(classifier, forgotten, some)
+    def note(*given: object) -> None:
+        statements.append(str(given[2]))
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "unpacked", read)
-        patch.setattr(module, "joined", joining)
-        connection.set_trace_callback(statements.append)
-        for change in (lambda: teach(writer, name), lambda: writer.forget(name)):
-            change()
-            reader.read()
-            counts += [len(statements), len(lessons), list(rows)]
-        connection.set_trace_callback(None)
-    assert isinstance(connection, sqlite3.Connection)
-    return counts
+        patch.setattr(changes, "_append", count)
+        patch.setattr(reader.store, "_records", lambda *given: read.append(len(found := records(*given))) or found)
+        event.listen(writer.store._engine, "before_cursor_execute", note)
+        teach(writer, name)
+        reader.read()
+        event.remove(writer.store._engine, "before_cursor_execute", note)
+    return [len(statements), *read, *appended]
 
 
-def test_the_work_for_a_change_does_not_grow(presents: list[Present], monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, reader = presents
+def test_the_work_for_a_change_does_not_grow(lives: list[LiveClassifier], monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, reader = lives
     teach(writer, "first")
     reader.read()
-    few = work(presents, monkeypatch, "a")
-    taught = lw.teach(writer.base, "x", examples=images_of(0, 2))
-    lesson = lesson_of(writer.base, taught, "examples")
-    with writer.database.transaction():
-        before = after = writer.database.read(writer.served.state)
-        for i in range(MANY):
-            after = after.teach(replace(lesson, label=f"label {i}"))
-        writer.database.write(before, after)
-    assert len(reader.read().state.taught) == len(writer.read().state.taught) == MANY + 1
-    many = work(presents, monkeypatch, "b")
-    assert many == few
-    assert few[2] == [1], "the reader adds one row"
+    few = work(lives, monkeypatch, "a")
+    record = teach_record(writer.base, lw.teach(writer.base, "x", examples=images_of(0, 2)), "examples")
+    for i in range(MANY):
+        one = replace(record, about={**record.about, "label": f"label {i}"})
+        writer.store.change(writer.snapshot.position, lambda _, one=one: one)  # type: ignore[misc]
+        writer.read()
+    assert len(reader.read().state.taught) == len(writer.read().state.taught) == MANY + 2
+    assert work(lives, monkeypatch, "b") == few
+    assert few[1:] == [1, 1, 1], "one row is read, and one label appended by each"

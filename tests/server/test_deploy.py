@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from labelwise.cli.serve import serve
-from labelwise.server.guard import OPEN, STATE
+from labelwise.server.middleware import OPEN, STATE
 from labelwise.server.running import GRACE
 
 yaml = pytest.importorskip("yaml")

@@ -207,7 +207,7 @@ def test_retrieve_finds_the_pictures_of_a_gallery_that_was_kept(
     else:
         gallery_of_files(classifier, files)[0].save(index)
     (folder / "outside.png").write_bytes(png(images_of(1)[0]))
-    monkeypatch.setattr("labelwise.server.pictures.gallery_of_files", None)
+    monkeypatch.setattr("labelwise.server.gallery.gallery_of_files", None)
     with serving(saved(tmp_path, "indicator"), gallery=index) as client:
         found = client.post("/retrieve?top=4", content=png(images_of(2)[1]), headers=PNG).json()["matches"]
         assert found[0]["file"] == "deep/2 1.png"
@@ -323,8 +323,8 @@ def test_metrics_count(tmp_path: Path) -> None:
     assert found["labelwise_requests_total", "other", "404"] == 1
     assert found["labelwise_request_seconds_bucket", "+Inf", "/classify"] == 3
     assert found["labelwise_request_seconds_count", "/classify"] == 3
-    assert found["labelwise_batch_pictures_sum",] == 8
-    assert found["labelwise_batch_pictures_bucket", "1.0"] == 3
+    assert found["labelwise_batch_images_sum",] == 8
+    assert found["labelwise_batch_images_bucket", "1.0"] == 3
     assert found["labelwise_labels",] == 5
     assert found["labelwise_changes",] == 1
     assert found["labelwise_queue_length",] == 0
@@ -332,12 +332,12 @@ def test_metrics_count(tmp_path: Path) -> None:
 
 
 def test_counts_of_workers_are_summed_and_never_fall() -> None:
-    from labelwise.server.measures import CELLS, Measures
+    from labelwise.server.metrics import CELLS, Metrics
 
     memory = bytearray(2 * 8 * CELLS)
-    one, other = Measures(memory, 0), Measures(memory, 1)
-    for measures in (one, other):
-        measures.expect(["/b", "/a"])
+    one, other = Metrics(memory, 0), Metrics(memory, 1)
+    for metrics in (one, other):
+        metrics.expect(["/b", "/a"])
     one.request("/a", 200, 0.002)
     other.request("/a", 200, 0.2)
     other.request("/b", 404, 0.2)
@@ -347,10 +347,10 @@ def test_counts_of_workers_are_summed_and_never_fall() -> None:
     assert told["labelwise_request_seconds_bucket", "0.0025", "/a"] == 1
     assert told["labelwise_request_seconds_bucket", "+Inf", "/a"] == 2
     assert told["labelwise_request_seconds_sum", "/a"] == pytest.approx(0.202)
-    assert told["labelwise_batch_pictures_bucket", "4.0"] == 1
-    assert told["labelwise_batch_pictures_bucket", "2.0"] == 0
+    assert told["labelwise_batch_images_bucket", "4.0"] == 1
+    assert told["labelwise_batch_images_bucket", "2.0"] == 0
     assert told["labelwise_labels",] == 4
-    again = Measures(memory, 1)  # it dies, and another takes its place
+    again = Metrics(memory, 1)  # it dies, and another takes its place
     again.expect(["/a", "/b"])
     assert samples(again.text({"labelwise_labels": 4}).decode()) == told
     again.request("/a", 200, 0.002)

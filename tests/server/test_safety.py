@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from labelwise.server.guard import Buckets, customer
+from labelwise.server.middleware import Buckets, rate_limit_key
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 
 PICTURE = png(images_of(0)[0])
@@ -63,7 +63,7 @@ def test_a_bomb_costs_nothing(kind: str, side: int, tmp_path: Path) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    with serving(saved(tmp_path), body=10_000) as client:
+    with serving(saved(tmp_path), max_body=10_000) as client:
         found = client.post("/classify", content=PICTURE + bytes(10_000), headers=PNG)
         assert found.status_code == 413
         assert "the limit is 10000" in found.json()["error"]
@@ -237,9 +237,9 @@ def test_a_flood_is_slowed(tmp_path: Path) -> None:
         late = client.get("/health")
         assert late.status_code == 429
         assert int(late.headers["retry-after"]) >= 1
-    assert customer("2001:db8::1") == customer("2001:db8::ffff:1%eth0") != customer("2001:db8:0:1::1")
-    assert customer("::ffff:1.2.3.4") == "::ffff:1.2.3.4"
-    assert customer("1.2.3.4") == "1.2.3.4"
+    assert rate_limit_key("2001:db8::1") == rate_limit_key("2001:db8::ffff:1%eth0") != rate_limit_key("2001:db8:0:1::1")
+    assert rate_limit_key("::ffff:1.2.3.4") == "::ffff:1.2.3.4"
+    assert rate_limit_key("1.2.3.4") == "1.2.3.4"
     buckets = Buckets(2.0)
     assert [buckets.take("a", 0.0) for _ in range(5)] == [0, 0, 0, 0, 0.5]
     assert buckets.take("b", 0.0) == 0

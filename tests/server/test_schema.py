@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from tests.server.asking import PNG, images_of, png, saved
+from tests.server.conftest import start
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
@@ -20,32 +21,10 @@ COMMON: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_healt
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from labelwise.server.app import direct, documented, table
-    from labelwise.server.engine import Engine
-    from labelwise.server.guard import Guard
-    from labelwise.server.measures import Measures
-    from labelwise.server.routes import Routes
-    from labelwise.server.settings import Service
-
     folder = tmp_path_factory.mktemp("schema")
-    service = Service(model=saved(folder), device="cpu", gallery=gallery(folder), allow_hosts=("testserver",))
-    engine = Engine(service, Measures())
-    does = Routes(engine)
-    routes = table(does)
-    inner = Guard(direct(documented(does, routes), routes), service, engine.measures, frozenset())
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        """Every call brings a life of its own; the threads live through all of them."""
-        if scope["type"] != "lifespan":
-            await inner(scope, receive, send)
-            return
-        for word in ("startup", "shutdown"):
-            await receive()
-            await send({"type": f"lifespan.{word}.complete"})
-
-    engine.start()
-    yield schemathesis.openapi.from_asgi("/openapi.json", app)
-    engine.stop()
+    site = start(saved(folder), gallery=gallery(folder))
+    yield schemathesis.openapi.from_url(f"{site.url}/openapi.json")
+    site.stop()
 
 
 def gallery(folder: Path) -> Path:

@@ -1,13 +1,11 @@
-"""How far pictures of a taught label may be goes with its lesson: told again, forgotten, and beside lessons of before."""
+"""How far images of a taught label may be is stored with its change: read back, forgotten, and beside labels without it."""
 
-from dataclasses import replace
-
-import torch
-from safetensors.torch import save as bytes_of
+import numpy as np
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
-from labelwise.server.lessons import joined, lesson_of, without
+from labelwise.server.changes import State, follow, teach_record
+from labelwise.server.store import Record
 from tests.methods.test_discriminant import CPU, narrow_data, wide_label
 
 
@@ -17,21 +15,20 @@ def width_of(classifier: Classifier) -> list[float]:
     return [round(value) for value in width.tolist()]
 
 
-def test_lessons_keep_how_far_pictures_may_be() -> None:
+def test_changes_store_how_far_images_may_be() -> None:
     base = lw.fit(narrow_data(), run=CPU)
     first = lw.teach(base, "wide", examples=wide_label(5, 0))
     second = lw.teach(first, "one", examples=wide_label(1, 2))
-    lessons = [lesson_of(base, first, "examples"), lesson_of(first, second, "examples")]
+    records = [teach_record(base, first, "examples"), teach_record(first, second, "examples")]
     assert width_of(first)[-1] > 1
     assert width_of(second) == [*width_of(first), 1]
-    assert width_of(joined(base, frozenset(), lessons)) == width_of(second)
-    assert width_of(joined(first, frozenset(), lessons[1:])) == width_of(second)
-    assert width_of(joined(base, frozenset({"label 0"}), lessons)) == width_of(second)[1:]
-    assert width_of(without(second, 9, {})) == width_of(first)
-    old = replace(lessons[1], content=bytes_of({k: v for k, v in lessons[1].rows.items() if k != "width"}))
-    assert width_of(joined(base, frozenset(), [lessons[0], old])) == width_of(second)
-    assert joined(base, frozenset(), [old]).familiarity.width is None
+    one, both = State().after(records[:1]), State().after(records)
+    assert width_of(follow(base, base, State(), both)) == width_of(second)
+    assert width_of(follow(base, first, one, both)) == width_of(second)
+    less = both.after([Record("forget", {"label": "label 0"})])
+    assert width_of(follow(base, second, both, less)) == width_of(second)[1:]
+    undone = both.after([Record("undo", {})])
+    assert width_of(follow(base, second, both, undone)) == width_of(first)
     assert width_of(second.select(["one", "wide", "label 0"])) == [1, width_of(first)[-1], 1]
-    assert torch.equal(
-        joined(base, frozenset(), lessons).scores(wide_label(9, 3)).unknown, second.scores(wide_label(9, 3)).unknown
-    )
+    unknown = follow(base, base, State(), both).scores(wide_label(9, 3)).unknown
+    assert np.array_equal(np.asarray(unknown), np.asarray(second.scores(wide_label(9, 3)).unknown))

@@ -14,59 +14,51 @@ from labelwise.support.errors import UsageError
 
 def serve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
-    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="What every request must carry.")] = None,
+    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
     read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
     state: Annotated[
         str | None,
         Option(
             envvar="LABELWISE_STATE",
-            help="Where taught labels are kept: a folder, or postgresql://... for several machines.",
+            help="Where taught labels are stored: a folder, or postgresql://...",
         ),
     ] = None,
     gallery: Annotated[
-        Path | None, Option(help="Pictures for retrieve: a folder, photos.lance or an index file.")
+        Path | None, Option(help="Images for retrieve: a folder, photos.lance or an index file.")
     ] = None,
-    examples: Annotated[Path | None, Option(help="Pictures that the page offers to try.")] = None,
+    examples: Annotated[Path | None, Option(help="Images that the page offers to try.")] = None,
     workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
-    rate: Annotated[float, Option(help="Requests a second of one address; 0 is no limit.")] = 0.0,
-    batch: Annotated[int, Option(help="Pictures encoded together at most.")] = 16,
-    wait: Annotated[float, Option(help="Milliseconds that a picture waits for others at most.")] = 1.0,
-    queue: Annotated[int, Option(help="Requests in work at most.")] = 256,
-    timeout: Annotated[
-        float, Option(help="Seconds within which a request must have arrived, and its answer be taken.")
-    ] = 20.0,
-    connections: Annotated[int, Option(help="Open connections of a worker at most.")] = 1000,
-    per_address: Annotated[int, Option(help="Open connections of one address at most.")] = 256,
-    body: Annotated[float, Option(help="Megabytes of a request at most.")] = 16.0,
-    pixels: Annotated[float, Option(help="Millions of pixels of a picture at most.")] = 25.0,
-    allow_host: Annotated[
-        list[str] | None, Option(help="A name by which it may be called; repeat it for more.")
-    ] = None,
-    allow_origin: Annotated[list[str] | None, Option(help="A web page that may use it: https://name.")] = None,
-    log: Annotated[Literal["plain", "json"], Option(help="The form of lines on standard error.")] = "plain",
-    bake: Annotated[
-        Path | None, Option(help="Do not serve: write the classifier with all taught labels to this folder.")
-    ] = None,
+    rate: Annotated[float, Option(help="Requests a second per address; 0 is no limit.")] = 0.0,
+    batch: Annotated[int, Option(help="Most images encoded together.")] = 16,
+    batch_delay: Annotated[float, Option(help="Milliseconds an image waits for others at most.")] = 1.0,
+    queue: Annotated[int, Option(help="Most requests in work.")] = 256,
+    timeout: Annotated[float, Option(help="Seconds within which a body must arrive.")] = 20.0,
+    connections: Annotated[int, Option(help="Most open connections of a worker.")] = 1000,
+    max_body: Annotated[float, Option(help="Largest request, in megabytes.")] = 16.0,
+    pixels: Annotated[float, Option(help="Largest image, in millions of pixels.")] = 25.0,
+    allow_host: Annotated[list[str] | None, Option(help="Host name it may be called by; repeatable.")] = None,
+    allow_origin: Annotated[list[str] | None, Option(help="Web page that may use it: https://name.")] = None,
+    log: Annotated[Literal["plain", "json"], Option(help="Format of the log on standard error.")] = "plain",
+    bake: Annotated[Path | None, Option(help="Write the classifier with all taught labels here instead.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Answer questions over HTTP, with a page for the browser; labels can be taught while it runs, and survive."""
+    """Answer questions over HTTP, with a web page; labels can be taught while it runs."""
     options = {name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")}
     from labelwise.server.settings import MEGABYTE, Service
 
-    options |= {"body": int(body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
+    options |= {"max_body": int(max_body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
     options |= {"allow_hosts": tuple(allow_host or ()), "allow_origins": tuple(allow_origin or ())}
     service = Service(**options)
-    if bake is not None:
-        from labelwise.server.present import bake as write
-
-        note(write(model, bake, state))
-        return
     try:
+        from labelwise.server.live import bake as write
         from labelwise.server.running import serve as run
     except ModuleNotFoundError as error:
         raise UsageError(f'A service needs {error.name}: pip install "labelwise[serve]".') from None
+    if bake is not None:
+        note(write(model, bake, state))
+        return
     if not service.loopback and token is None:
         note(
             f"Warning: everyone who can reach {host} can use and teach this service. Set --token, or --host 127.0.0.1."
@@ -90,7 +82,7 @@ def export(
 
 
 def demo(
-    out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and pictures.")] = Path("demo"),
+    out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and images.")] = Path("demo"),
     epochs: Annotated[int | None, Option(min=1, help="Fewer epochs for a quicker look.")] = None,
 ) -> None:
     """A tour on embedded data: train, compare, teach a new species, ask, explain."""

@@ -1,7 +1,9 @@
 """Rows of a tensor: added in time that does not grow with it, taken out in one copy, drawn at random."""
 
 from threading import Lock
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,11 +31,17 @@ class _Room:
         return free
 
 
-def append_rows(tensor: Tensor, rows: Tensor) -> Tensor:
+def as_rows(array: npt.NDArray[Any]) -> Tensor:
+    """Return rows that were stored as an array as those of a classifier."""
+    return torch.tensor(array)
+
+
+def append_rows(tensor: Tensor, rows: Tensor | npt.NDArray[Any]) -> Tensor:
     """Return both ``[n + m, ...]``, as ``torch.cat`` does, of the first one's kind and device; neither changes.
 
     A tensor that came from here has room behind it, so that its rows are not copied again each time.
     """
+    rows = rows if isinstance(rows, Tensor) else as_rows(rows)
     begin, end = len(tensor), len(tensor) + len(rows)
     if tensor.requires_grad or end < LEAST:
         return torch.cat([tensor, rows.to(tensor)])

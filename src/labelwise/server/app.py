@@ -1,6 +1,5 @@
 """The application: a table of routes, how requests find them, and the document that describes them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from labelwise import __version__
 from labelwise.server import answers
 from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopEight
-from labelwise.server.bodies import FORM, JSON, MOST_PICTURES, TYPES, refused, reply
+from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, error_response, reply
 from labelwise.server.engine import Engine
-from labelwise.server.guard import Guard
-from labelwise.server.measures import Measures
-from labelwise.server.refusals import STATUSES, Refusal
+from labelwise.server.errors import STATUSES, HTTPError
+from labelwise.server.metrics import Metrics
+from labelwise.server.middleware import Guard
 from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
 
@@ -40,7 +39,7 @@ def _form(**fields: Any) -> dict[str, Any]:
 
 
 _FILE: dict[str, Any] = {"type": "string", "format": "binary"}
-_FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_PICTURES}
+_FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_IMAGES}
 _RAW = {kind: {"schema": _FILE} for kind in TYPES}
 PICTURE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
 LESSON = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
@@ -56,24 +55,24 @@ class Route:
     method: str = "GET"
     options: type[BaseModel] = Nothing
     answer: type[BaseModel] | None = None
-    refusals: tuple[int, ...] = ()
+    errors: tuple[int, ...] = ()
     body: dict[str, Any] | None = None
 
 
-def build(service: Service, measures: Measures | None = None) -> Guard:
+def build(service: Service, metrics: Metrics | None = None) -> Guard:
     """Return the application of a service, its classifier loaded and its changes read."""
-    measures = measures or Measures()
-    does = Routes(Engine(service, measures))
+    metrics = metrics or Metrics()
+    does = Routes(Engine(service, metrics))
     routes = table(does)
     return Guard(
-        direct(documented(does, routes), routes), service, measures, frozenset(route.path for route in routes) | {"/"}
+        direct(documented(does, routes), routes), service, metrics, frozenset(route.path for route in routes) | {"/"}
     )
 
 
 def table(does: Routes) -> list[Route]:
     """Return the routes without a name in their path."""
-    ask = partial(Route, method="POST", refusals=BODY, body=PICTURE)
-    change = partial(Route, method="POST", refusals=(*BODY, 409), answer=answers.Changed)
+    ask = partial(Route, method="POST", errors=BODY, body=PICTURE)
+    change = partial(Route, method="POST", errors=(*BODY, 409), answer=answers.Changed)
     return [
         Route("/health", does.health, "Whether the service is up", answer=answers.Health),
         Route("/ready", does.ready, "Whether it answers questions, and takes changes", answer=answers.Ready),
@@ -113,13 +112,13 @@ def options_of(route: Route, query: bytes) -> BaseModel:
     pairs = QueryParams(query).multi_items() if query else []
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise Refusal(400, "An option is given more than once.")
+        raise HTTPError(400, "An option is given more than once.")
     try:
         return route.options.model_validate(values)
     except ValidationError as error:
         first, known = error.errors()[0], ", ".join(route.options.model_fields) or "none"
         where = ".".join(map(str, first["loc"]))
-        raise Refusal(400, f"{where}: {first['msg']}. Options: {known}.") from None
+        raise HTTPError(400, f"{where}: {first['msg']}. Options: {known}.") from None
 
 
 def documented(does: Routes, routes: list[Route]) -> FastAPI:
@@ -129,13 +128,13 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     async def life(_: FastAPI) -> AsyncIterator[None]:
         does.engine.start()
         yield
-        await asyncio.get_running_loop().run_in_executor(None, does.engine.stop)
+        await does.engine.stop()
 
     app = FastAPI(
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
     )
-    app.add_exception_handler(Refusal, _refuse)
-    app.add_exception_handler(HTTPException, _refuse)
+    app.add_exception_handler(HTTPError, _respond)
+    app.add_exception_handler(HTTPException, _respond)
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
     for path, handler, summary in (
@@ -156,7 +155,7 @@ def _describe(app: FastAPI, route: Route) -> None:
         return await route.handler(request, options)
 
     endpoint.__annotations__["options"] = Annotated[route.options, Query()]
-    responses = _refused(*route.refusals)
+    responses = _refused(*route.errors)
     if route.answer is None:
         responses[200] = {"content": {"text/plain": {}}, "description": "Counts and times."}
     app.add_api_route(
@@ -173,15 +172,15 @@ def _describe(app: FastAPI, route: Route) -> None:
 
 
 def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the refusals that a route declares, and those of all routes."""
+    """Return the errors that a route declares, and those of all routes."""
     every = sorted({*ALWAYS, *statuses})
     return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _respond(request: Request, error: Exception) -> Response:
     """Return the answer to what the application behind the table refuses."""
-    if isinstance(error, Refusal):
-        return refused(error)
+    if isinstance(error, HTTPError):
+        return error_response(error)
     assert isinstance(error, HTTPException)
     path = request.url.path
     words = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from labelwise.core.classifier import NONE, UNKNOWN
+from labelwise.core.classifier import NONE, UNKNOWN, Classifier
 from labelwise.core.scores import Scores
-from labelwise.server.abilities import with_text
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
-from labelwise.server.bodies import read_form, read_lesson, read_picture, reply
+from labelwise.server.bodies import read_examples, read_form, read_image, reply
+from labelwise.server.capabilities import with_text
+from labelwise.server.changes import Source
 from labelwise.server.engine import Engine
-from labelwise.server.lessons import Source
-from labelwise.server.pictures import TYPES, small_picture
-from labelwise.server.present import Served
-from labelwise.server.refusals import Refusal, check_label
+from labelwise.server.errors import HTTPError, check_label
+from labelwise.server.gallery import TYPES, small_picture
+from labelwise.server.live import Committed
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
@@ -37,14 +37,14 @@ class Routes:
         self.engine = engine
 
     async def health(self, _: Request, __: Nothing) -> Response:
-        """Return whether the service is up; a store that is away does not keep it waiting."""
-        now = self.engine.present.served if self.engine.follower else await self.engine.served()
+        """Return whether the service is up; a store that is away delays it by a moment at most."""
+        now = await self.engine.snapshot()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
         return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.change)
 
     async def ready(self, _: Request, __: Nothing) -> Response:
         """Return whether it answers questions, which a store that is away does not keep it from, and takes changes."""
-        now, away = await self.engine.served(), self.engine.away
+        now, away = await self.engine.snapshot(), self.engine.away
         changes = "refused" if self.engine.service.read_only else "away" if away else "taken"
         return self._told(
             {"status": "ready", "changes": changes, "away": round(away, 1), "change": now.change}, now.change
@@ -52,7 +52,7 @@ class Routes:
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
-        served = await self.engine.served()
+        served = await self.engine.snapshot()
         now = served.classifier
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
@@ -62,27 +62,27 @@ class Routes:
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
-        now = await self.engine.served()
+        now = await self.engine.snapshot()
         rows = {name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names}
-        for lesson in now.state.taught:
-            rows[lesson.label] |= {"taught": True, "from": lesson.source}
-            if lesson.source == "examples":
-                rows[lesson.label]["examples"] = lesson.examples
+        for one in now.state.taught:
+            rows[one.name] |= {"taught": True, "from": one.source}
+            if one.source == "examples":
+                rows[one.name]["examples"] = one.examples
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
         document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
         return self._told(document, now.change)
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
-        now = await self.engine.served()
+        now = await self.engine.snapshot()
         gauges = {
-            "labelwise_queue_length": self.engine.batches.length,
+            "labelwise_queue_length": self.engine.batcher.length,
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
             "labelwise_store_away_seconds": self.engine.away,
         }
         about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **self._headers(now.change)}
-        return Response(self.engine.measures.text(gauges), headers=about)
+        return Response(self.engine.metrics.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what a picture shows."""
@@ -105,10 +105,10 @@ class Routes:
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
         if (options.label is None) == (options.text is None):
-            raise Refusal(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
+            raise HTTPError(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
         scores, change = await self._scores_about(request, options)
         task = partial(ask, scores, options.label or DRAFT)
-        (answer,) = task() if options.text is None else await self.engine.aside(task)
+        (answer,) = task() if options.text is None else await self.engine.in_thread(task)
         about = {"text": options.text} if options.label is None else {"label": options.label}
         return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
@@ -116,12 +116,12 @@ class Routes:
         """Return a heat map."""
         text = options.text
         if options.label is not None and text is not None:
-            raise Refusal(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
+            raise HTTPError(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.engine.check("explain")
         scores, change = await self._scores_about(request, options)
         if options.against is not None:
             check_label(scores.classifier, options.against)
-        why = await self.engine.aside(
+        why = await self.engine.in_thread(
             lambda: explain(scores, options.label if text is None else DRAFT, options.against)
         )
         height, width = why.heat.shape
@@ -142,7 +142,7 @@ class Routes:
         self.engine.check("verify")
         pictures = await read_form(request, self.engine.service, {"a": 1, "b": 1})
         scores, change = await self.engine.scores(pictures)
-        (pair,) = await self.engine.aside(lambda: verify(scores[:1], scores[1:]))
+        (pair,) = await self.engine.in_thread(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
@@ -154,7 +154,7 @@ class Routes:
         scores, change = await self._scores(request)
         gallery = self.engine.gallery
         assert gallery is not None
-        near = await self.engine.aside(lambda: gallery.near(scores, options.top))
+        near = await self.engine.in_thread(lambda: gallery.near(scores, options.top))
         rows = [{"file": name, "similarity": score, "picture": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, change)
 
@@ -162,48 +162,50 @@ class Routes:
         """Add a label; answered, as all changes are, when it is on disk."""
         if self.engine.service.read_only:
             self.engine.check("teach_examples")
-        body, pictures = await read_lesson(request, self.engine.service)
+        body, images = await read_examples(request, self.engine.service)
         if options.label is not None and body.label is not None and options.label != body.label:
-            raise Refusal(400, f'The label is given twice and differs: "{options.label}" and "{body.label}".')
+            raise HTTPError(400, f'The label is given twice and differs: "{options.label}" and "{body.label}".')
         name = options.label or body.label
         if not name:
-            raise Refusal(400, "Say which label is taught: ?label=NAME.")
-        if not pictures and (body.texts is None) == (body.vector is None):
-            raise Refusal(400, "A label is described by texts or by a vector, one of the two.")
-        source: Source = "examples" if pictures else "vector" if body.texts is None else "texts"
+            raise HTTPError(400, "Say which label is taught: ?label=NAME.")
+        if not images and (body.texts is None) == (body.vector is None):
+            raise HTTPError(400, "A label is described by texts or by a vector, one of the two.")
+        source: Source = "examples" if images else "vector" if body.texts is None else "texts"
         self.engine.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
-            raise Refusal(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
+            raise HTTPError(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
         _check_name(name)
-        examples = (await self.engine.scores(pictures))[0] if pictures else None
-        lesson: dict[str, Any] = {"examples": examples, "texts": body.texts, "vector": body.vector}
-        served = await self.engine.write(
-            lambda: self.engine.present.teach(name, source, lambda now: teach(now, name, **lesson))
-        )
-        check = None
-        if examples is not None:
-            about = await self.engine.aside(
-                lambda: rehearse(examples.classifier, name, examples, texts=body.texts, vector=body.vector)
-            )
-            check = about.words(name, [f"picture {i + 1}" for i in range(about.examples)])
-        return self._changed(served, label=name, check=check)
+        examples = (await self.engine.scores(images))[0] if images else None
+        description: dict[str, Any] = {"texts": body.texts, "vector": body.vector}
+        check: str | None = None
+
+        def task(now: Classifier) -> Classifier:
+            nonlocal check
+            if examples is None:
+                return teach(now, name, **description)
+            about = rehearse(now, name, examples.of(now), **description)
+            check = about.words(name, [f"image {i + 1}" for i in range(about.examples)])
+            return teach(now, name, examples=examples.of(now), **description)
+
+        done = await self.engine.change(lambda: self.engine.live.teach(name, source, task))
+        return self._changed(done, label=name, check=check)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
         self.engine.check("forget")
-        served = await self.engine.write(lambda: self.engine.present.forget(options.label))
-        return self._changed(served, label=options.label)
+        done = await self.engine.change(lambda: self.engine.live.forget(options.label))
+        return self._changed(done, label=options.label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
-        """Take back the last change."""
+        """Undo the last change."""
         self.engine.check("undo")
-        last, served = await self.engine.write(self.engine.present.undo)
-        return self._changed(served, undone={"action": last.action, "label": last.label})
+        done = await self.engine.change(self.engine.live.undo)
+        return self._changed(done, undone={"action": done.undone, "label": done.label})
 
     async def gallery_picture(self, id: str) -> Response:
         """Return a picture of the gallery as a small JPEG."""
         if self.engine.gallery is None:
-            raise Refusal(404, "There is no gallery: the service was started without --gallery.")
+            raise HTTPError(404, "There is no gallery: the service was started without --gallery.")
         file = _found(await asyncio.to_thread(self.engine.gallery.find, id))
         content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
@@ -214,7 +216,7 @@ class Routes:
         try:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
-            raise Refusal(404, "The picture is not there any more.") from None
+            raise HTTPError(404, "The picture is not there any more.") from None
 
     def _headers(self, change: int) -> dict[str, str]:
         """Return what says which change an answer has seen, and for how many seconds there may have been others."""
@@ -224,11 +226,11 @@ class Routes:
     def _told(self, document: dict[str, Any], change: int) -> Response:
         return reply(document, headers=self._headers(change))
 
-    def _changed(self, served: Served, **about: Any) -> Response:
-        return self._told({**about, "labels": len(served.classifier.labels), "change": served.change}, served.change)
+    def _changed(self, done: Committed, **about: Any) -> Response:
+        return self._told({**about, "labels": done.labels, "change": done.change}, done.change)
 
     async def _scores(self, request: Request) -> tuple[Scores, int]:
-        return await self.engine.scores([await read_picture(request, self.engine.service)])
+        return await self.engine.scores([await read_image(request, self.engine.service)])
 
     async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
         """Return the scores of a picture, in which the label that is asked about is one, and the change they belong to."""
@@ -237,7 +239,7 @@ class Routes:
             self.engine.check("ask_text")
         scores, change = await self._scores(request)
         if text is not None:
-            scores = await self.engine.aside(lambda: with_text(scores, text))
+            scores = await self.engine.in_thread(lambda: with_text(scores, text))
         elif label is not None:
             check_label(scores.classifier, label)
         return scores, change
@@ -249,7 +251,7 @@ def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
 
 def _found(file: Path | None) -> Path:
     if file is None:
-        raise Refusal(404, "There is no such picture.")
+        raise HTTPError(404, "There is no such picture.")
     return file
 
 
@@ -261,6 +263,6 @@ def _outlier(scores: Scores) -> dict[str, Any]:
 def _check_name(label: str) -> None:
     """Refuse what cannot be the name of a label."""
     if not label.strip() or label.strip() in (UNKNOWN, NONE):
-        raise Refusal(400, f'"{label}" cannot be the name of a label.')
+        raise HTTPError(400, f'"{label}" cannot be the name of a label.')
     if len(label) > LONGEST_NAME or not label.isprintable():
-        raise Refusal(400, f"A label has at most {LONGEST_NAME} characters, all of them printable.")
+        raise HTTPError(400, f"A label has at most {LONGEST_NAME} characters, all of them printable.")

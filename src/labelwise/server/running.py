@@ -1,66 +1,77 @@
-"""Run a service: one process or several on one port, stopped by a signal after it has finished what it accepted."""
+"""Run a service: one process, or several on one port. The first signal to stop lets it finish what it accepted, the second ends it."""
 
 import asyncio
 import contextlib
 import logging
 import multiprocessing
+import os
 import resource
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
 
 from labelwise.core.description import shape_of
-from labelwise.server.abilities import check_pictures
 from labelwise.server.app import build
-from labelwise.server.connection import ASIDE, Connection, Crowd
-from labelwise.server.guard import LOG, Guard
-from labelwise.server.measures import CELLS, Measures
-from labelwise.server.present import folder_of, open_records
-from labelwise.server.records import UnavailableError
+from labelwise.server.capabilities import check_takes_images
+from labelwise.server.databases import create_private_folder
+from labelwise.server.live import folder_of, open_store
+from labelwise.server.metrics import CELLS, Metrics
+from labelwise.server.middleware import LOG, Guard
 from labelwise.server.settings import Service
 from labelwise.support.display import as_json, visible
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.interruption import end_with_parent
 from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
-MOMENT = 0.5  # seconds that it goes on refusing in words whatever happens: many clients are about to ask
-BACKLOG = 1024  # connections that wait to be taken
+MOMENT = 0.5  # seconds for which it goes on answering after that, and closes each connection with the answer
+BACKLOG = 1024  # connections that wait to be accepted
+LARGEST_HEAD = 2**16  # bytes of a request before its body
 SPARE = 128  # files that a worker may open beside its connections
+PAUSES = (
+    0.0,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    30.0,
+)  # seconds until a worker that ended is started again, each time after it ended soon
+SOON = 30.0  # seconds
 
 
 def serve(service: Service) -> None:
     """Serve until a signal says stop."""
-    check_pictures(shape_of(service.model))
+    check_takes_images(shape_of(service.model))
     with contextlib.nullcontext() if service.shares else _sole(service), listening(service) as listener:
-        if service.workers == 1:
-            _serve_one(service, listener, Measures())
-            return
         _log(service)
-        if not service.read_only:  # made, or found damaged, once and not by each worker
-            open_records(service.model, service.state, read_only=False).close()
-        _serve_many(service, listener)
+        if service.workers == 1:
+            _serve_one(service, listener, Metrics())
+            return
+        if not service.read_only:  # created, or found damaged, once and not by each worker
+            open_store(service.model, service.state).close()
+        Supervisor(service, listener).run()
 
 
 def _sole(service: Service) -> AbstractContextManager[None]:
     """While open, no other service can write to the folder of the changes."""
     folder = folder_of(service.model) if service.state is None else Path(service.state)
+    create_private_folder(folder)
     return sole_writer(folder, folder / "service.lock", _busy)
 
 
 def _busy(folder: Path, owner: str) -> StoreError:
     return StoreError(
-        f"Another service (process {owner or 'unknown'}) serves this model and keeps its changes in {folder}. Stop it, start "
+        f"Another service (process {owner or 'unknown'}) serves this model and stores its changes in {folder}. Stop it, start "
         "this one with --read-only, or serve a copy of the model."
     )
 
@@ -75,112 +86,147 @@ def listening(service: Service) -> socket.socket:
             f"Cannot listen on {service.host}, port {service.port}: {error.strerror}. Choose another with --port or --host."
         ) from None
     listener.setblocking(False)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the head of an answer does not wait for its body
     return listener
 
 
-class _Server(uvicorn.Server):
-    """A server that ends with exit code 0 when it was told to stop."""
-
-    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
-        super().__init__(config)
-        self.guard = guard
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT."""
-        loop = asyncio.get_running_loop()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(one, self.handle_exit, one, None)
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted, and tell all others to come back, before the port is closed."""
-        self.guard.stopping, clock = True, asyncio.get_running_loop().time
-        began = clock()
-        while clock() < began + MOMENT or (self.guard.accepted and clock() < began + GRACE and not self.force_exit):
-            await asyncio.sleep(0.05)
-        await super().shutdown(sockets)
+def _announce(service: Service, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
 
 
-def _serve_one(service: Service, listener: socket.socket, measures: Measures) -> None:
-    """Serve in this process."""
-    _log(service)
-    sys.setswitchinterval(0.001)  # the loop must not wait long for threads that decode
-    app = build(service, measures)
+def _serve_one(service: Service, listener: socket.socket, metrics: Metrics, parent: int | None = None) -> None:
+    """Serve in this process, until a signal or the end of the parent process (a sentinel)."""
+    guard = build(service, metrics)
     config = uvicorn.Config(
-        app,
-        http=partial(Connection, _crowd(service), service.timeout),  # type: ignore[arg-type]
+        guard,
+        http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=round(service.timeout) or 1,
-        timeout_graceful_shutdown=2,  # after the grace: connections say goodbye
         backlog=BACKLOG,
+        limit_concurrency=_most_connections(service),
+        timeout_keep_alive=round(service.timeout) or 1,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=LARGEST_HEAD,
     )
-    server = _Server(config, app)
-    host, port = listener.getsockname()[:2]
-    LOG.info("Serving %s on http://%s:%s", service.model, f"[{host}]" if ":" in host else host, port)
-    asyncio.run(server.serve(sockets=[listener]))
+    _announce(service, listener)
+    with asyncio.Runner() as runner:
+        runner.run(_run(uvicorn.Server(config), guard, listener, parent))
 
 
-def _crowd(service: Service) -> Crowd:
-    """Return the limits of connections; as many files as the system allows may be open."""
+async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, parent: int | None) -> None:
+    """Serve until told to stop; then answer for a moment more, so that clients see that they must not send on."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if parent is not None:
+            loop.remove_reader(parent)
+        if guard.stopping:  # for the second time
+            server.should_exit = server.force_exit = True
+        guard.stopping = True
+        loop.call_later(MOMENT, setattr, server, "should_exit", True)
+
+    def handle_signals() -> None:
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(kind, stop)
+
+    handle_signals()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    handle_signals()  # uvicorn has set its own when it started
+    if parent is not None:
+        loop.add_reader(parent, stop)
+    await serving
+
+
+def _most_connections(service: Service) -> int:
+    """Return how many connections may be open; as many files as the system allows are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = service.connections + ASIDE + SPARE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        return Crowd(max(1, soft - ASIDE - SPARE), service.per_address)
-    return Crowd(service.connections, service.per_address)
+    wanted = service.connections + SPARE
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return service.connections
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, soft - SPARE)
 
 
-def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
-    """Serve in one of several processes, which count in memory that they share; end when the first process is gone."""
-    end_with_parent()
-    while True:
-        try:
-            _serve_one(service, listener, Measures(counts, row))
-            return
-        except UnavailableError as error:  # others go on meanwhile with what they know
-            LOG.error("%s", error)
-            time.sleep(1)
-        except LabelwiseError as error:
-            LOG.error("%s", error)
-            sys.exit(1)
+@dataclass
+class Worker:
+    """A process that serves, and when it is to be started again after it ended."""
+
+    process: BaseProcess
+    started: float
+    failures: int = 0  # how often in a row it ended soon
+    due: float | None = None
 
 
-def _serve_many(service: Service, listener: socket.socket) -> None:
-    """Start the workers, start those anew that die, and pass on the signal to stop."""
-    stop = threading.Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *_: stop.set())
-    context = multiprocessing.get_context("spawn")
-    counts = context.RawArray("d", service.workers * CELLS)
+class Supervisor:
+    """Starts workers, starts those again that end, and passes on the signal to stop."""
 
-    def start(row: int) -> BaseProcess:
-        process = context.Process(target=_worker, args=(service, listener, counts, row), daemon=False)
+    def __init__(self, service: Service, listener: socket.socket) -> None:
+        self.service, self.listener = service, listener
+        self._context: SpawnContext = multiprocessing.get_context("spawn")
+        self._counts = self._context.RawArray("d", service.workers * CELLS)
+        self._signals = 0
+
+    def run(self) -> None:
+        """Run the workers until a signal says stop; a second one ends them."""
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(kind, self._count_signal)
+        workers = [Worker(self._start(row), time.monotonic()) for row in range(self.service.workers)]
+        while not self._signals:
+            wait([one.process.sentinel for one in workers if one.due is None], timeout=0.2)
+            for row, worker in enumerate(workers):
+                self._restart(row, worker)
+        self.listener.close()
+        for worker in workers:
+            worker.process.terminate()
+        end = time.monotonic() + GRACE + 5
+        while any(one.process.is_alive() for one in workers) and time.monotonic() < end and self._signals < 2:
+            wait([one.process.sentinel for one in workers if one.process.is_alive()], timeout=0.2)
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+
+    def _restart(self, row: int, worker: Worker) -> None:
+        """Note that a worker has ended, and start it again when it is due."""
+        now = time.monotonic()
+        if worker.due is None and worker.process.exitcode is not None:
+            worker.failures = worker.failures + 1 if now - worker.started < SOON else 0
+            pause = PAUSES[min(worker.failures, len(PAUSES) - 1)]
+            worker.due = now + pause
+            LOG.error(
+                "worker %s ended (exit code %s); it starts again in %g s",
+                worker.process.pid,
+                worker.process.exitcode,
+                pause,
+            )
+        if worker.due is not None and now >= worker.due:
+            worker.process, worker.started, worker.due = self._start(row), now, None
+
+    def _start(self, row: int) -> BaseProcess:
+        process = self._context.Process(target=_worker, args=(self.service, self.listener, self._counts, row))
         process.start()
         return process
 
-    workers = [start(row) for row in range(service.workers)]
-    failed = False
-    while not failed and not stop.wait(0.2):
-        for row, worker in enumerate(workers):
-            if worker.exitcode is not None:
-                failed = failed or worker.exitcode > 0  # it ended by itself: another would, too
-                LOG.error("worker %s ended (exit code %s)", worker.pid, worker.exitcode)
-                if worker.exitcode <= 0:
-                    workers[row] = start(row)
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.join(GRACE + 5)
-    if failed:
-        raise LabelwiseError("A worker could not serve; its error is above.")
+    def _count_signal(self, _: int, __: FrameType | None) -> None:
+        self._signals += 1
+
+
+def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
+    """Serve in one of several processes, which count in memory that they share."""
+    os.setpgrp()  # Ctrl-C is for the first process, which passes it on
+    _log(service)
+    parent = multiprocessing.parent_process()
+    try:
+        _serve_one(service, listener, Metrics(counts, row), parent.sentinel if parent else None)
+    except LabelwiseError as error:
+        LOG.error("%s", error)
+        sys.exit(1)
 
 
 class _Lines(logging.Formatter):
@@ -196,7 +242,7 @@ class _Lines(logging.Formatter):
 
 
 class _Plain(logging.Formatter):
-    """Lines for people: what a request says cannot begin a line, nor steer the terminal."""
+    """Lines for people: the text of a request cannot begin a line, nor steer the terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the standard library
         """Return the line of a record."""

@@ -14,7 +14,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def is_address(state: str) -> bool:
-    """Return whether changes are kept in PostgreSQL, not in a folder."""
+    """Return whether changes are stored in PostgreSQL, not in a folder."""
     return state.startswith(ADDRESSES)
 
 
@@ -28,36 +28,33 @@ class Service:
     token: str | None = None  # what requests must carry; None asks for none
     state: str | None = None  # where changes are kept: a folder, or the address of PostgreSQL; None is beside the model
     read_only: bool = False  # refuse teach, forget and undo
-    gallery: Path | None = (
-        None  # pictures for ``retrieve``: a folder, a file of ``retrieve --index``, a gallery on disk
-    )
-    examples: Path | None = None  # a folder of pictures that the page offers to try
+    gallery: Path | None = None  # images for ``retrieve``: a folder, a file of ``retrieve --index``, a gallery on disk
+    examples: Path | None = None  # a folder of images that the page offers to try
     workers: int = 1  # processes on the one port
     device: str = "auto"  # auto, cpu or cuda
-    batch: int = 16  # pictures encoded together at most
-    wait: float = 1.0  # milliseconds that a picture waits at most for others that are being decoded
+    batch: int = 16  # images encoded together at most
+    batch_delay: float = 1.0  # milliseconds that an image waits at most for others that are being decoded
     queue: int = 256  # requests in work at most; others are told to come back
-    body: int = 16 * MEGABYTE  # bytes of a request at most
-    pixels: int = 25_000_000  # of a picture at most; checked before it is decoded
+    max_body: int = 16 * MEGABYTE  # bytes of a request at most
+    pixels: int = 25_000_000  # of an image at most; checked before it is decoded
     rate: float = 0.0  # requests a second of one address, over a while; 0 is no limit
-    timeout: float = 20.0  # seconds within which a request must have arrived, and an answer be taken
-    connections: int = 1_000  # open ones of a worker at most
-    per_address: int = 256  # of them, those of one address
+    timeout: float = 20.0  # seconds within which a body must arrive
+    connections: int = 1_000  # open ones of a worker at most; one more is answered with 503
     allow_hosts: tuple[str, ...] = ()  # names by which it may be called, beside those of this machine
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may use it
     log: Literal["plain", "json"] = "plain"  # plain lines, or JSON lines
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("workers", "batch", "queue", "body", "pixels", "connections", "per_address"):
+        for name in ("workers", "batch", "queue", "max_body", "pixels", "connections"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1; given {getattr(self, name)}.")
         if not 0 <= self.port < 65536:
             raise UsageError(f"--port lies from 0 to 65535; given {self.port}.")
-        if self.wait < 0 or self.rate < 0 or self.timeout <= 0:
+        if self.batch_delay < 0 or self.rate < 0 or self.timeout <= 0:
             raise UsageError(
-                f"--wait and --rate must not be negative and --timeout must be above 0; given {self.wait}, {self.rate}, "
-                f"{self.timeout}."
+                f"--batch-delay and --rate must not be negative and --timeout must be above 0; given {self.batch_delay}, "
+                f"{self.rate}, {self.timeout}."
             )
         if self.state is not None and ("://" in self.state) != is_address(self.state):
             raise UsageError(f"--state is a folder, or an address such as {ADDRESSES[0]}user@host/database.")

@@ -15,7 +15,7 @@ from labelwise.core.scores import Scores
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.pictures import list_pictures
 from labelwise.images.decode.workers import crew
-from labelwise.server.refusals import Refusal
+from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError
 from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
@@ -123,7 +123,7 @@ def small_picture(file: Path, pixels: int) -> bytes:
     """Return a picture as a small JPEG."""
     (array,) = crew().decode([file], Frame(SIDE, SIDE, 3, pixels), low=True)
     if isinstance(array, str):
-        raise Refusal(404, f"The picture cannot be read any more: {array}")
+        raise HTTPError(404, f"The picture cannot be read any more: {array}")
     stream = io.BytesIO()
     Image.fromarray(array.transpose(1, 2, 0)).save(stream, "JPEG", quality=85)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""Why a request is not answered: a status and a sentence for the client."""
+"""Errors that a client is told: a status and a sentence."""
 
 from collections.abc import Mapping
 
@@ -24,8 +24,8 @@ STATUSES = {
 CLOSE, LATER = {"Connection": "close"}, {"Retry-After": "1"}
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is not a fault
-    """An answer that says no."""
+class HTTPError(Exception):
+    """An error that is answered with a status and a sentence."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -37,4 +37,4 @@ def check_label(classifier: Classifier, label: str) -> None:
     try:
         classifier.labels.index(label)
     except UsageError as error:
-        raise Refusal(404, str(error)) from None
+        raise HTTPError(404, str(error)) from None

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from labelwise.images.decode.decoding import Frame
-from labelwise.server.batches import Answer, Batches
-from labelwise.server.lessons import State
-from labelwise.server.present import Served
-from labelwise.server.refusals import Refusal
+from labelwise.server.batcher import Answer, Batcher
+from labelwise.server.changes import State
+from labelwise.server.errors import HTTPError
+from labelwise.server.live import Snapshot
 from labelwise.server.settings import Service
+from labelwise.server.store import Position
 from tests.conftest import blobs
 from tests.server.asking import PNG, form, png, saved, serving
 from tests.server.conftest import model_of
@@ -24,11 +25,11 @@ FRAME = Frame(8, 8, 3)
 
 
 def limits(most: int = 8, wait: float = 0.0) -> Service:
-    return Service(model=Path("no.lw"), batch=most, wait=1000 * wait)
+    return Service(model=Path("no.lw"), batch=most, batch_delay=1000 * wait)
 
 
-def served() -> Served:
-    return Served(model_of("softmax"), State(change=7))
+def snapshot() -> Snapshot:
+    return Snapshot(model_of("softmax"), State(), Position("", 7))
 
 
 def shade(answer: Answer) -> int:
@@ -47,7 +48,7 @@ def grey(value: int) -> bytes:
 def test_together_as_alone(tmp_path: Path) -> None:
     images = blobs(6).split("test").images[:24]
     paths = ["/classify?top=3", "/ask?label=blob%201", "/outliers", "/explain"]
-    with serving(saved(tmp_path, "prototype"), wait=50.0) as client, ThreadPoolExecutor(24) as pool:
+    with serving(saved(tmp_path, "prototype"), batch_delay=50.0) as client, ThreadPoolExecutor(24) as pool:
 
         def ask(i: int) -> Any:
             answer = client.post(paths[i % 4], content=png(images[i]), headers=PNG)
@@ -57,7 +58,7 @@ def test_together_as_alone(tmp_path: Path) -> None:
         alone = [ask(i) for i in range(24)]
         together = list(pool.map(ask, range(24)))
         text = client.get("/metrics").text
-    passes = float(next(x for x in text.splitlines() if x.startswith("labelwise_batch_pictures_count")).split()[1])
+    passes = float(next(x for x in text.splitlines() if x.startswith("labelwise_batch_images_count")).split()[1])
     assert passes < 45, "some requests shared a pass"
     for one, other in zip(alone, together, strict=True):
         assert flat(one) == pytest.approx(flat(other), abs=2e-4)
@@ -75,12 +76,12 @@ def test_a_full_batch_and_each_its_own_answer() -> None:
     sizes: list[int] = []
 
     async def run() -> list[Answer]:
-        batches = Batches(limits(most=8, wait=0.2), FRAME, served, sizes.append)
-        jobs = [asyncio.ensure_future(batches.scores([grey(i)])) for i in range(40)]
+        batcher = Batcher(limits(most=8, wait=0.2), FRAME, snapshot, sizes.append)
+        jobs = [asyncio.ensure_future(batcher.scores([grey(i)])) for i in range(40)]
         await asyncio.sleep(0)
-        batches.start()
+        batcher.start()
         found = await asyncio.gather(*jobs)
-        batches.stop()
+        await batcher.stop()
         return found
 
     assert [shade(one) for one in asyncio.run(run())] == list(range(40))
@@ -90,12 +91,12 @@ def test_a_full_batch_and_each_its_own_answer() -> None:
 
 def test_a_lone_picture_does_not_wait() -> None:
     async def run() -> float:
-        batches = Batches(limits(wait=30.0), FRAME, served, lambda _: None)
-        batches.start()
+        batcher = Batcher(limits(wait=30.0), FRAME, snapshot, lambda _: None)
+        batcher.start()
         began = time.perf_counter()
-        await batches.scores([grey(3)])
+        await batcher.scores([grey(3)])
         seconds = time.perf_counter() - began
-        batches.stop()
+        await batcher.stop()
         return seconds
 
     assert asyncio.run(run()) < 15
@@ -103,15 +104,15 @@ def test_a_lone_picture_does_not_wait() -> None:
 
 def test_one_bad_picture_spoils_no_other() -> None:
     async def run() -> list[Any]:
-        batches = Batches(limits(wait=0.1), FRAME, served, lambda _: None)
-        batches.start()
+        batcher = Batcher(limits(wait=0.1), FRAME, snapshot, lambda _: None)
+        batcher.start()
         bodies = [[grey(1)], [grey(2)[:50]], [grey(3)], [grey(4), grey(5)]]
-        found = await asyncio.gather(*(batches.scores(one) for one in bodies), return_exceptions=True)
-        batches.stop()
+        found = await asyncio.gather(*(batcher.scores(one) for one in bodies), return_exceptions=True)
+        await batcher.stop()
         return found
 
     found = asyncio.run(run())
-    assert isinstance(found[1], Refusal)
+    assert isinstance(found[1], HTTPError)
     assert found[1].status == 400
     assert [shade(found[0]), shade(found[2])] == [1, 3]
     scores, change = found[3]
@@ -121,19 +122,19 @@ def test_one_bad_picture_spoils_no_other() -> None:
 def test_stopping_finishes_what_was_accepted() -> None:
     gate = threading.Event()
 
-    def slow() -> Served:
+    def slow() -> Snapshot:
         gate.wait(10)
-        return served()
+        return snapshot()
 
     async def run() -> list[Answer]:
-        batches = Batches(limits(most=1), FRAME, slow, lambda _: None)
-        batches.start()
-        jobs = [asyncio.ensure_future(batches.scores([grey(i)])) for i in range(6)]
+        batcher = Batcher(limits(most=1), FRAME, slow, lambda _: None)
+        batcher.start()
+        jobs = [asyncio.ensure_future(batcher.scores([grey(i)])) for i in range(6)]
         await asyncio.sleep(0.05)
-        stopping = asyncio.get_running_loop().run_in_executor(None, batches.stop)
+        stopping = asyncio.create_task(batcher.stop())
         await asyncio.sleep(0.05)
-        with pytest.raises(Refusal, match="about to stop"):
-            await batches.scores([grey(0)])
+        with pytest.raises(HTTPError, match="about to stop"):
+            await batcher.scores([grey(0)])
         gate.set()
         await stopping
         return await asyncio.gather(*jobs)
@@ -143,43 +144,43 @@ def test_stopping_finishes_what_was_accepted() -> None:
 
 def test_a_client_that_went_away_disturbs_nobody() -> None:
     async def run() -> Answer:
-        batches = Batches(limits(), FRAME, served, lambda _: None)
-        gone = asyncio.ensure_future(batches.scores([grey(1)]))
-        stays = asyncio.ensure_future(batches.scores([grey(2)]))
+        batcher = Batcher(limits(), FRAME, snapshot, lambda _: None)
+        gone = asyncio.ensure_future(batcher.scores([grey(1)]))
+        stays = asyncio.ensure_future(batcher.scores([grey(2)]))
         await asyncio.sleep(0)
         gone.cancel()
-        batches.start()
+        batcher.start()
         found = await stays
-        batches.stop()
+        await batcher.stop()
         return found
 
     assert shade(asyncio.run(run())) == 2
 
 
 def test_a_fault_of_the_model_is_told_to_all_of_its_batch() -> None:
-    def broken() -> Served:
+    def broken() -> Snapshot:
         raise RuntimeError("no classifier")
 
     async def run() -> list[Any]:
-        batches = Batches(limits(wait=0.1), FRAME, broken, lambda _: None)
-        batches.start()
-        found = await asyncio.gather(*(batches.scores([grey(i)]) for i in range(3)), return_exceptions=True)
-        batches.stop()
+        batcher = Batcher(limits(wait=0.1), FRAME, broken, lambda _: None)
+        batcher.start()
+        found = await asyncio.gather(*(batcher.scores([grey(i)]) for i in range(3)), return_exceptions=True)
+        await batcher.stop()
         return found
 
     assert [str(one) for one in asyncio.run(run())] == ["no classifier"] * 3
 
 
 def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from labelwise.server import batches
+    from labelwise.server import batcher
 
-    gate, real = threading.Event(), batches.scored
+    gate, real = threading.Event(), batcher.score
 
     def held(*given: Any) -> Any:
         gate.wait(20)
         return real(*given)
 
-    monkeypatch.setattr(batches, "scored", held)
+    monkeypatch.setattr(batcher, "score", held)
     picture = grey(9)
     with serving(saved(tmp_path), queue=3) as client, ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(client.post, "/classify", content=picture, headers=PNG) for _ in range(3)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
+import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
@@ -25,7 +25,7 @@ CALLED = {"precision": "mean_average_precision"} | {
 CHANGES = ("teach_examples", "teach_texts", "teach_vector", "forget", "undo")
 
 
-def check_pictures(shape: tuple[int, ...]) -> None:
+def check_takes_images(shape: tuple[int, ...]) -> None:
     """Raise an error unless a model of this image shape takes pictures."""
     if len(shape) != 3:
         raise UsageError(
@@ -36,14 +36,14 @@ def check_pictures(shape: tuple[int, ...]) -> None:
         raise UsageError(f"This model takes images of {shape[0]} channels; pictures have 1 (grey) or 3 (colour).")
 
 
-def abilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
+def capabilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
     """Return for each question None, or why this classifier cannot answer it.
 
     What depends on more than the kind of model (``can``) is tried: a backbone may have no feature maps, a reader of texts no words.
     """
-    blank = classifier.scores(torch.full((2, *classifier.shape), 128, dtype=torch.uint8))
+    blank = classifier.scores(np.full((2, *classifier.shape), 128, np.uint8))
     vectors = classifier.model.spec.labels.vectors
-    vector = torch.ones(1 if vectors is None else vectors.shape[1])
+    vector = np.ones(1 if vectors is None else vectors.shape[1], np.float32)
     texts = _why_not(with_text, blank, "a bird")
     can: dict[str, str | None] = {
         "classify": None,

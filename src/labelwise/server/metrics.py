@@ -22,7 +22,7 @@ WIDTH = STATUSES + len(SECONDS) + 2  # of a route: by status, by time, above all
 CELLS = ROUTES * WIDTH  # numbers of a worker
 
 
-class Measures(Collector):
+class Metrics(Collector):
     """Counters and histograms of one worker, the one in this row of the numbers of all, and the sums over them."""
 
     def __init__(self, memory: Any = None, row: int = 0) -> None:
@@ -43,9 +43,9 @@ class Measures(Collector):
         cells[status] += 1
         _observe(cells[STATUSES:], SECONDS, seconds)
 
-    def batch(self, pictures: int) -> None:
+    def batch(self, images: int) -> None:
         """Count a pass of the model."""
-        _observe(self._own[-1, STATUSES:], SIZES, pictures)
+        _observe(self._own[-1, STATUSES:], SIZES, images)
 
     def text(self, gauges: Mapping[str, float]) -> bytes:
         """Return all workers' counts and these gauges in the text format of Prometheus."""
@@ -67,7 +67,7 @@ class Measures(Collector):
                 requests.add_metric([route, str(status)], sums[place, status])
             if len(statuses):
                 seconds.add_metric([route], *_histogram(sums[place, STATUSES:], SECONDS))
-        sizes = HistogramMetricFamily("labelwise_batch_pictures", "Pictures encoded in one pass.")
+        sizes = HistogramMetricFamily("labelwise_batch_images", "Images encoded together.")
         sizes.add_metric([], *_histogram(sums[-1, STATUSES:], SIZES))
         yield from (requests, seconds, sizes)
         for name, value in self._gauges.items():

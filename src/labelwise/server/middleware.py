@@ -1,4 +1,4 @@
-"""What stands before the routes: who may ask, how much, how often; and what every answer carries."""
+"""ASGI middleware before the routes: who may ask, how much, how often; and the headers of every answer."""
 
 import asyncio
 import hmac
@@ -11,12 +11,13 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelwise.server.bodies import refused, reply
-from labelwise.server.measures import Measures
-from labelwise.server.refusals import CLOSE, LATER, Refusal
+from labelwise.server.bodies import error_response, reply
+from labelwise.server.errors import CLOSE, LATER, HTTPError
+from labelwise.server.metrics import Metrics
 from labelwise.server.settings import Service
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 
@@ -36,11 +37,14 @@ HEADERS = [
     (b"cache-control", b"no-cache"),
 ]
 ADDRESSES = 10_000  # whose rates are remembered
-OPEN = ("/", "/health", "/ready")
+OPEN = ("/", "/health", "/ready")  # these ask for no token
 STATE = ("/health", "/ready", "/metrics")  # answered however busy the service is
-CROWDED = "labelwise.crowded"  # in a scope: whether the connection is one too many
-MOST_DIGITS = 15  # of a length
+MOST_DIGITS = 20  # of a length
 FOLDERS = ("/static/", "/gallery/", "/examples/")
+DRAIN, LINGER = (
+    32_000_000,
+    5.0,
+)  # bytes and seconds of a body that are read and dropped, so that an early answer arrives
 
 
 class Buckets:
@@ -51,7 +55,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, address: str, now: float) -> float:
-        """Return 0 and take one where the bucket has it; else the seconds until it does."""
+        """Take one and return 0 where the bucket has it; else return the seconds until it does."""
         level, then = self._levels.pop(address, (self.most, now))
         level = min(self.most, level + (now - then) * self.rate)
         wait = 0.0 if level >= 1 else (1 - level) / self.rate
@@ -61,18 +65,49 @@ class Buckets:
         return wait
 
 
+class Body:
+    """The body of one request, read within a limit of time; what is left of it is dropped before the answer."""
+
+    def __init__(self, receive: Receive, length: int, seconds: float) -> None:
+        self._receive, self._seconds = receive, seconds
+        self._end = asyncio.get_running_loop().time() + seconds
+        self.complete = length == 0
+
+    async def receive(self) -> Message:
+        """Return the next message, or raise an error where it is late."""
+        if self.complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._end):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPError(408, f"The body did not arrive within {self._seconds:g} s.", CLOSE) from None
+        self.complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    async def drop(self) -> None:
+        """Read what the client still sends: it reads the answer only afterwards, and closing early would cost it the answer."""
+        left = DRAIN
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                while not self.complete and left > 0:
+                    message = await self._receive()
+                    left -= len(message.get("body", b""))
+                    self.complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
+
+
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, service: Service, measures: Measures, routes: frozenset[str]) -> None:
-        self.app, self.service, self.measures, self.routes = app, service, measures, routes
-        measures.expect((*routes, *(f"{folder}*" for folder in FOLDERS), "other"))
+    def __init__(self, app: ASGIApp, service: Service, metrics: Metrics, routes: frozenset[str]) -> None:
+        self.app, self.service, self.metrics, self.routes = app, service, metrics, routes
+        metrics.expect((*routes, *(f"{folder}*" for folder in FOLDERS), "other"))
         self._buckets = (Buckets(service.rate), Buckets(service.rate)) if service.rate else None
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
         self._names = service.names
+        self._most_bytes = max(16 * service.max_body, 256_000_000)
         self._inside, self._bytes = 0, 0  # requests in work, and the bytes of their bodies
-        self.accepted, self.stopping = 0, False  # requests whose answer is not taken yet; whether no more are accepted
-        self._most_bytes = max(16 * service.body, 256_000_000)
+        self.stopping = False  # each connection is closed with the next answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -80,63 +115,63 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status, headers = time.perf_counter(), 0, Headers(scope=scope)
-        allowed, length, accepted = self._allowed_origin(headers), -1, 0
+        allowed, counted = self._allowed_origin(headers), -1
+        unread = "content-length" in headers or "transfer-encoding" in headers
+        body = Body(receive, int(unread), self.service.timeout)
 
-        def let_go() -> None:
-            """Count a request no more as work: it is answered, though its client may be slow to take the answer."""
-            nonlocal length
-            if length >= 0:
-                self._inside, self._bytes, length = self._inside - 1, self._bytes - length, -1
+        def release() -> None:
+            """Count a request no longer as work: it is answered, though its client may be slow to read the answer."""
+            nonlocal counted
+            if counted >= 0:
+                self._inside, self._bytes, counted = self._inside - 1, self._bytes - counted, -1
 
         async def sent(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                let_go()
+                release()
+                await body.drop()
                 status = message["status"]
                 own = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(one for one in HEADERS if one[0] not in own), *allowed]
+                if (self.stopping or not body.complete) and b"connection" not in own:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         try:
             self._check(scope, headers)
-            length, accepted = self._length(scope, headers), 1
-            self._inside, self._bytes, self.accepted = self._inside + 1, self._bytes + length, self.accepted + 1
+            counted = self._length(scope, headers)
+            self._inside, self._bytes = self._inside + 1, self._bytes + counted
             preflight = scope["method"] == "OPTIONS" and allowed
-            await (Response(status_code=204) if preflight else self.app)(scope, receive, sent)
+            await (Response(status_code=204) if preflight else self.app)(scope, body.receive, sent)
         except (Exception, asyncio.CancelledError) as error:
-            await _answer_to(error, begun=bool(status))(scope, receive, sent)
+            await _response_to(error, begun=bool(status))(scope, receive, sent)
         finally:
-            let_go()
-            self.accepted -= accepted
-            self._note(scope, status, time.perf_counter() - began)
+            release()
+            self._record(scope, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Refuse a request that must not come through."""
+        """Refuse who may not ask, before a byte of the body is read."""
         service, path, method = self.service, scope["path"], scope["method"]
         state = path in STATE
-        if self.stopping:
-            raise Refusal(503, "The service is about to stop. Ask again in a moment.", LATER | CLOSE)
-        if scope.get(CROWDED) and not state:
-            raise Refusal(503, "Too many connections are open. Ask again in a moment.", LATER | CLOSE)
         host = _name(headers.get("host", ""))
         if self._names is not None and host not in self._names:
-            raise Refusal(
+            raise HTTPError(
                 403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {host}.'
             )
         if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
-        wait = self._buckets[state].take(customer(_client(scope)), time.monotonic()) if self._buckets else 0
+        wait = self._buckets[state].take(rate_limit_key(_client(scope)), time.monotonic()) if self._buckets else 0
         if wait:
             text = f"Too many requests: {service.rate:g} a second are allowed."
-            raise Refusal(429, text, {"Retry-After": str(int(wait) + 1)})
+            raise HTTPError(429, text, {"Retry-After": str(int(wait) + 1)})
         free = path in OPEN or path.startswith("/static/") or method == "OPTIONS"
         if self._token is not None and not free:
             token = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(token, self._token):
                 text = f"The token is {'wrong' if token else 'missing'}. Send the header Authorization: Bearer TOKEN."
-                raise Refusal(401, text, {"WWW-Authenticate": "Bearer"})
+                raise HTTPError(401, text, {"WWW-Authenticate": "Bearer"})
         if self._inside >= service.queue and not state:
-            raise Refusal(503, f"{service.queue} requests are in work. Ask again in a moment.", LATER)
+            raise HTTPError(503, f"{service.queue} requests are in work. Ask again in a moment.", LATER)
 
     def _check_origin(self, headers: Headers) -> None:
         """Refuse what another web page makes a browser send."""
@@ -145,7 +180,7 @@ class Guard:
             return
         foreign = origin is not None and _place(origin) != headers.get("host")
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refusal(403, f'Requests from other web pages are refused (origin "{origin}"). See --allow-origin.')
+            raise HTTPError(403, f'Requests from other web pages are refused (origin "{origin}"). See --allow-origin.')
 
     def _allowed_origin(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """Return the headers that let a chosen web page use the service."""
@@ -163,25 +198,24 @@ class Guard:
         """Return the announced length of the body, or refuse it before a byte is read."""
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return 0
-        stated = headers.get("content-length")
-        if stated is None:
+        announced = headers.get("content-length")
+        if announced is None:
             if "transfer-encoding" not in headers:
                 return 0
-            raise Refusal(411, "Send the length of the body (Content-Length); bodies in chunks are not taken.", CLOSE)
-        length, most = length_of(stated), self.service.body
-        if length is None:
-            raise Refusal(400, "Content-Length is no number.", CLOSE)
+            raise HTTPError(411, "Send the length of the body (Content-Length); chunked bodies are refused.")
+        if not (announced.isascii() and announced.isdigit() and len(announced) <= MOST_DIGITS):
+            raise HTTPError(400, "Content-Length is no number.", CLOSE)
+        length, most = int(announced), self.service.max_body
         if length > most:
-            large = f"{length} bytes" if length < 10**MOST_DIGITS else f"more than {10**MOST_DIGITS} bytes"
-            raise Refusal(413, f"The body has {large}; the limit is {most}. Make it smaller.", CLOSE)
+            raise HTTPError(413, f"The body has {length} bytes; the limit is {most}. Make it smaller.", CLOSE)
         if self._bytes + length > self._most_bytes:
-            raise Refusal(503, "Too many large requests are in work. Ask again in a moment.", LATER)
+            raise HTTPError(503, "Too many large requests are in work. Ask again in a moment.", LATER)
         return length
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
         folder = f"/{path.split('/')[1]}/*" if path.startswith(FOLDERS) else "other"
-        self.measures.request(path if path in self.routes else folder, status, seconds)
+        self.metrics.request(path if path in self.routes else folder, status, seconds)
         path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
         about = {
             "method": method,
@@ -193,30 +227,22 @@ class Guard:
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
 
 
-def _answer_to(error: BaseException, *, begun: bool) -> Response:
-    """Return what a client is told of an error; where an answer has begun, what is left of a fault is to break it off."""
-    if isinstance(error, Refusal):
-        return refused(error)
-    if isinstance(error, DataError | UsageError | UnsupportedError):  # a task says what is wrong with the question
-        return reply({"error": str(error)}, 422 if isinstance(error, UnsupportedError) else 400)
-    if isinstance(error, asyncio.CancelledError):  # the service stops and has waited long enough
-        if begun:
-            raise error
-        text = "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
-        return refused(Refusal(503, text, LATER | CLOSE))
-    fault = secrets.token_hex(4)
-    LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
+def _response_to(error: BaseException, *, begun: bool) -> Response:
+    """Return what a client is told of an error; one after the answer has begun breaks the answer off."""
     if begun:
         raise error
+    if isinstance(error, HTTPError):
+        return error_response(error)
+    if isinstance(error, DataError | UsageError | UnsupportedError):  # a task says what is wrong with the question
+        return reply({"error": str(error)}, 422 if isinstance(error, UnsupportedError) else 400)
+    if isinstance(error, ClientDisconnect):
+        return error_response(HTTPError(400, "The body ends early.", CLOSE))
+    if isinstance(error, asyncio.CancelledError):  # the service stops and has waited long enough
+        text = "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
+        return error_response(HTTPError(503, text, LATER | CLOSE))
+    fault = secrets.token_hex(4)
+    LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
     return reply({"error": f"The service met a fault of its own; it is logged as {fault}."}, 500)
-
-
-def length_of(stated: str) -> int | None:
-    """Return the length that a header states, of very many digits some large number; None where it states none."""
-    if not (stated.isascii() and stated.isdigit()):
-        return None
-    digits = stated.lstrip("0")
-    return int(digits or "0") if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
 
 
 def _place(origin: str) -> str | None:
@@ -232,8 +258,8 @@ def _client(scope: Scope) -> str:
     return address
 
 
-def customer(address: str) -> str:
-    """Return who is counted: an address, or of IPv6 the network that one customer has."""
+def rate_limit_key(address: str) -> str:
+    """Return what a rate is counted for: an address, or of IPv6 the /64 network that one customer has."""
     if ":" in address and "." not in address:
         with suppress(ValueError):
             return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))

@@ -1,0 +1,165 @@
+"""Connections to the two kinds of databases: a file of SQLite, and a server of PostgreSQL. Commits are on disk when they return."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.schema import CreateSchema
+
+from labelwise.support.errors import UsageError
+from labelwise.support.files import sync_folder
+
+SCHEMA = "labelwise"
+WRITE = "labelwise_write"  # the option of a connection that writes
+BUSY = 2.0  # seconds that SQLite waits for another writer before it reports a lock
+CONNECT = 3  # seconds within which a server must accept a connection
+LIMIT = (
+    10  # seconds after which a server ends a statement, a wait for a lock, and a transaction of a client that is gone
+)
+
+
+def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
+    """Return connections to a file, which is created with rights for its owner alone."""
+    if not read_only:
+        create_private_folder(file.parent)
+        with suppress(FileExistsError):
+            os.close(
+                os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            )  # SQLite's other files get the same rights
+            sync_folder(file.parent)
+
+    def connect() -> sqlite3.Connection:
+        address = f"{file.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        try:
+            connection = _open(address)
+            connection.execute("SELECT name FROM sqlite_master")
+        except sqlite3.OperationalError:
+            if not read_only or os.access(file.parent, os.W_OK):
+                raise
+            connection = _open(f"{file.absolute().as_uri()}?immutable=1")  # a disk that nobody writes to
+        return connection
+
+    engine = _engine("sqlite://", connect)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, record: Any) -> None:
+        record.info["file"] = _identity(file)
+        if not read_only:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+
+    @event.listens_for(engine, "checkout")
+    def check(_: sqlite3.Connection, record: Any, __: object) -> None:
+        if record.info["file"] != _identity(file):
+            raise DisconnectionError("the file was replaced")  # SQLAlchemy opens the new one
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(WRITE) else "BEGIN")
+
+    return engine
+
+
+def postgres_engine(address: str, *, read_only: bool) -> Engine:
+    """Return connections to a server; tables are in the schema ``labelwise``, or in the search path that the address names."""
+    try:
+        import psycopg
+    except ImportError:
+        raise UsageError('PostgreSQL needs psycopg: pip install "labelwise[postgres]".') from None
+    shown(address)
+
+    def connect() -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            address,
+            connect_timeout=CONNECT,
+            application_name="labelwise",
+            keepalives_idle=LIMIT,
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=1000 * LIMIT,
+        )
+
+    engine = _engine("postgresql+psycopg://", connect)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: psycopg.Connection[Any], _: object) -> None:
+        def show(name: str) -> str:
+            row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+            return str(row[0]) if row else ""
+
+        settings = dict.fromkeys(
+            ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"), f"{LIMIT}s"
+        )
+        settings["default_transaction_read_only"] = "on" if read_only else "off"
+        if show("synchronous_commit") == "off":
+            settings["synchronous_commit"] = "on"
+        if show("search_path") == '"$user", public':
+            settings["search_path"] = SCHEMA
+        if show("fsync") == "off" and not read_only:
+            raise UsageError("This PostgreSQL runs with fsync=off: what was taught could be lost. Set it to on.")
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.commit()
+
+    return engine
+
+
+def lock_creation(connection: Connection) -> None:
+    """Let one service at a time create tables, and the schema for them."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('labelwise'))"))
+        path = str(connection.execute(text("SELECT current_setting('search_path')")).scalar_one())
+        connection.execute(CreateSchema(path.partition(",")[0].strip(' "'), if_not_exists=True))
+
+
+def shown(address: str) -> str:
+    """Return an address as it may be printed: without user, password and options."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        raise UsageError('PostgreSQL needs psycopg: pip install "labelwise[postgres]".') from None
+    try:
+        parts = conninfo_to_dict(address)
+    except ProgrammingError as error:
+        raise UsageError(f"--state is no address of PostgreSQL: {' '.join(str(error).split())}.") from None
+    host = str(parts.get("host", "localhost"))
+    return f"postgresql://{host if '/' not in host else quote(host, safe='')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+
+
+def _engine(dialect: str, connect: Callable[[], Any]) -> Engine:
+    return create_engine(
+        dialect,
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=2,
+        max_overflow=2,
+        pool_timeout=LIMIT,
+        pool_pre_ping=True,
+    )
+
+
+def _open(address: str) -> sqlite3.Connection:
+    return sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+
+
+def create_private_folder(folder: Path) -> None:
+    """Create a folder for its owner alone (0700) where there is none."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        sync_folder(folder.parent)
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """Return what tells a file from another one of its name; nothing where there is none."""
+    with suppress(FileNotFoundError):
+        status = os.stat(file)
+        return status.st_dev, status.st_ino
+    return 0, 0

@@ -1,0 +1,238 @@
+"""The classifier that a service answers with. It is replaced, never altered: readers take the current one and do not wait.
+
+The work for a change (encoding, the new label's rows) is done before the transaction. Within it only the state is looked at, and its
+answer is made of what was committed: whatever happens afterwards, a committed change is answered with success.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelwise.core.classifier import Classifier
+from labelwise.core.description import digest_of
+from labelwise.core.store import load, save
+from labelwise.server.changes import Source, State, follow, forget_record, teach_record, undo_record
+from labelwise.server.errors import LATER, HTTPError
+from labelwise.server.settings import is_address
+from labelwise.server.store import News, Position, Record, Store, UnavailableError
+from labelwise.support.errors import StoreError
+
+LOG = logging.getLogger("labelwise.server")
+MOST_TAUGHT = 10_000
+WAIT, WAIT_AWAY = (
+    1.0,
+    0.1,
+)  # seconds for which a request waits for a look at the store, and where it did not answer before
+PERIOD = 0.5  # seconds between two looks where nobody asks, or the store does not answer
+
+
+def folder_of(model: Path) -> Path:
+    """Return the folder of a saved classifier's changes: ``birds.lw.taught`` beside ``birds.lw``."""
+    whole = model.resolve()
+    return whole.with_name(f"{whole.name}.taught")
+
+
+def open_store(model: Path, state: str | None = None, *, read_only: bool = False) -> Store:
+    """Return the history of a saved classifier's changes: beside it, in another folder, or in PostgreSQL by its address."""
+    place: str | Path = folder_of(model) if state is None else state if is_address(state) else Path(state)
+    return Store(place, digest_of(model), read_only=read_only)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A classifier, and the state of the changes that it follows from."""
+
+    classifier: Classifier
+    state: State
+    position: Position
+
+    @property
+    def change(self) -> int:
+        """The number of the last change."""
+        return self.position.number
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A change that is on disk."""
+
+    change: int
+    labels: int  # how many there are since
+    label: str
+    undone: str  # what was undone: teach or forget
+
+
+class LiveClassifier:
+    """The saved classifier, the one that answers now, and the changes in between; for all threads."""
+
+    def __init__(self, base: Classifier, model: Path, *, state: str | None = None, read_only: bool = False) -> None:
+        self.base = base
+        self.store = open_store(model, state, read_only=read_only)
+        self.snapshot = Snapshot(base, State(), Position())
+        self._lock = threading.Lock()  # held while the snapshot is replaced
+        try:
+            self.read()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> Snapshot:
+        """Return the classifier with every change that any process has acknowledged."""
+        while True:
+            before = self.snapshot
+            news = self.store.read(before.position)
+            if news is None or self._advance(before, news):
+                return self.snapshot
+
+    def teach(self, label: str, source: Source, task: Callable[[Classifier], Classifier]) -> Committed:
+        """Add a label by a task, given the current classifier."""
+        before = self.snapshot.classifier
+        if label in before.labels.names:
+            raise _taken(label)
+        record = teach_record(before, task(before), source)
+
+        def step(state: State) -> Record:
+            if state.has(self.base, label):
+                raise _taken(label)
+            if len(state.taught) >= MOST_TAUGHT:
+                raise HTTPError(409, f"{MOST_TAUGHT} labels are taught already, and no more can be. Forget some first.")
+            return record
+
+        return self._change(step)
+
+    def forget(self, label: str) -> Committed:
+        """Remove a label."""
+        return self._change(lambda state: forget_record(state, self.base, label))
+
+    def undo(self) -> Committed:
+        """Undo the last change."""
+        return self._change(undo_record)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _change(self, step: Callable[[State], Record]) -> Committed:
+        before = self.snapshot
+
+        def after(news: News, number: int | None = None) -> State:
+            state = State() if news.whole else before.state
+            return state.after(one for one in news.records if number is None or one.number <= number)
+
+        try:
+            news, own = self.store.change(before.position, lambda news: step(after(news)))
+        except UnavailableError as error:
+            raise HTTPError(503, str(error), LATER) from error
+        labels = after(news, own.number).count(self.base)
+        committed = Committed(own.number, labels, str(own.about["label"]), str(own.about.get("undone", "")))
+        try:
+            self._advance(before, news)
+        except Exception:  # the change is on disk: the next look follows it, or reports why it cannot
+            LOG.exception("change %s is committed, and cannot be followed", own.number)
+        return committed
+
+    def _advance(self, before: Snapshot, news: News) -> bool:
+        """Replace the snapshot by the one after news of it; return False where another thread has replaced it meanwhile."""
+        with self._lock:
+            if self.snapshot is not before:
+                return False
+            if news.whole and before.position.number:
+                LOG.warning("The history of changes is another one than before: all of it is read again.")
+            state = (State() if news.whole else before.state).after(news.records)
+            self.snapshot = Snapshot(follow(self.base, before.classifier, before.state, state), state, news.position)
+            return True
+
+
+def _taken(label: str) -> HTTPError:
+    return HTTPError(409, f'There is already a label "{label}". Forget it first, or choose another name.')
+
+
+class Follower:
+    """Looks at the store in a thread of its own, one look at a time: a request is answered with all that was acknowledged before it.
+
+    A look counts for all requests that came before it began. While the store does not answer, requests are answered with what
+    is known, and say for how long.
+    """
+
+    def __init__(self, live: LiveClassifier) -> None:
+        self.live = live
+        self._lost: float | None = None  # since when the store does not answer
+        self._tried = 0.0
+        self._thread = ThreadPoolExecutor(1, "follow")
+        self._current: asyncio.Task[None] | None = None  # the look under way
+        self._next: asyncio.Task[None] | None = None  # the one that begins after it
+
+    @property
+    def away(self) -> float:
+        """For how many seconds the store has not answered; 0 where it does."""
+        return 0.0 if self._lost is None else max(0.001, time.monotonic() - self._lost)
+
+    def start(self) -> None:
+        """Look from time to time, also where nobody asks."""
+        self._periodic = asyncio.create_task(self._repeat())
+
+    async def stop(self) -> None:
+        """End the looks."""
+        self._periodic.cancel()
+        self._thread.shutdown(wait=False)
+
+    async def snapshot(self) -> Snapshot:
+        """Return the classifier as the store knew it after this call, or as it is known where the store does not answer."""
+        if self._lost is None or time.monotonic() > self._tried + PERIOD:
+            look = self._next or asyncio.create_task(self._look_after(self._current))
+            self._next = look
+            done, _ = await asyncio.wait([look], timeout=WAIT if self._lost is None else WAIT_AWAY)
+            if not done:
+                self._note(f"no answer within {WAIT:g} s")
+        return self.live.snapshot
+
+    async def _repeat(self) -> None:
+        while True:
+            await self.snapshot()
+            await asyncio.sleep(PERIOD)
+
+    async def _look_after(self, look: asyncio.Task[None] | None) -> None:
+        """Look once the look before has ended: it may have begun before a change that must be seen."""
+        if look is not None:
+            await asyncio.wait([look])
+        self._current, self._next = self._next, None
+        self._note(await asyncio.get_running_loop().run_in_executor(self._thread, self._look))
+
+    def _look(self) -> str | None:
+        """Read what is new; return what is wrong with the store, if anything."""
+        try:
+            self.live.read()
+        except StoreError as error:
+            return str(error)
+        except Exception as error:  # answers go on, and say that they may be out of date
+            LOG.exception("a look at the store of changes failed")
+            return repr(error)
+        return None
+
+    def _note(self, fault: str | None) -> None:
+        self._tried = time.monotonic()
+        if fault is not None and self._lost is None:
+            self._lost = self._tried
+            LOG.warning(
+                "The store of changes is away (%s); answers are those of change %s", fault, self.live.snapshot.change
+            )
+        elif fault is None and self._lost is not None:
+            LOG.warning("The store of changes is back after %.1f s", self.away)
+            self._lost = None
+
+
+def bake(model: Path, out: Path, state: str | None = None) -> str:
+    """Write the classifier of a model with all its changes to a folder; return what was done, in words."""
+    with closing(LiveClassifier(load(model), model, state=state, read_only=True)) as live:
+        snapshot = live.snapshot
+    save(snapshot.classifier, out)
+    return (
+        f"{out}: {len(snapshot.classifier.labels)} labels, {len(snapshot.state.taught)} of them taught; "
+        f"{len(snapshot.state.forgotten)} of the trained ones forgotten."
+    )

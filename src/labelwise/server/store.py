@@ -1,0 +1,297 @@
+"""The history of label changes in a database, over SQLAlchemy Core: SQLite in a folder, or PostgreSQL by its address.
+
+A history has one head: a random id, the model it belongs to, the number of the last change, and a digest. Changes are only ever added. The
+digest of a change is SHA-256 over the one before it and its own content, so the digest in the head covers every bit of all changes. A
+read compares id, number and digest with what the reader knows. A restored copy, a cut-off history and damage are all found that way.
+
+A change is one transaction, on disk before ``change`` returns. What is locked or does not answer is tried again for a while.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_arrays
+from safetensors.numpy import save as write_arrays
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy import exc as database_errors
+
+from labelwise.server.databases import WRITE, lock_creation, postgres_engine, shown, sqlite_engine
+from labelwise.server.settings import is_address
+from labelwise.support.errors import StoreError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+LOG = logging.getLogger("labelwise.server")
+FORMAT, FILE = 1, "changes.sqlite"
+PATIENCE = 10.0  # seconds for which a change is tried
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two tries; the last one repeats
+TABLES = MetaData()
+HEAD = Table(
+    "history",
+    TABLES,
+    Column("id", String(32), primary_key=True),
+    Column("format", Integer, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+)
+CHANGES = Table(
+    "changes",
+    TABLES,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("about", Text, nullable=False),  # JSON
+    Column("arrays", LargeBinary, nullable=False),  # safetensors
+    Column("digest", LargeBinary, nullable=False),
+)
+
+
+class UnavailableError(StoreError):
+    """The database cannot be used now, and may be later."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a reader has read a history."""
+
+    id: str = ""
+    number: int = 0
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One change as it is stored."""
+
+    kind: str
+    about: Mapping[str, Any]
+    arrays: Arrays = field(default_factory=dict)
+    number: int = 0
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, eq=False)
+class News:
+    """What a reader has not read yet; where ``whole``, these are all changes, and what was read before is void."""
+
+    position: Position
+    records: Sequence[Record] = ()
+    whole: bool = False
+
+
+class Store:
+    """The history of one model in one database."""
+
+    def __init__(self, state: str | Path, model: str, *, read_only: bool = False) -> None:
+        self.model, self.read_only = model, read_only
+        if isinstance(state, str) and is_address(state):
+            self.name, self.file = shown(state), None
+            self._engine: Engine = postgres_engine(state, read_only=read_only)
+        else:
+            self.file = Path(state) / FILE
+            self.name = str(self.file)
+            self._engine = sqlite_engine(self.file, read_only=read_only)
+        try:
+            self._create()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, known: Position) -> News | None:
+        """Return what is new to a reader; None where nothing is."""
+        if self.read_only and self.file is not None and not self.file.exists():
+            return None if known == Position() else News(Position(), whole=True)
+        with self._errors_in_words(), self._engine.connect() as connection, connection.begin():
+            head = self._head(connection)
+            return None if head == known else self._news(connection, head, known)
+
+    def change(
+        self, known: Position, step: Callable[[News], Record], patience: float | None = None
+    ) -> tuple[News, Record]:
+        """Add the change that ``step`` returns, given what is new; return what is new then, and the change, which is on disk.
+
+        ``step`` is called while nobody else can write: it must be quick, and may be called again. An error that it raises is
+        raised here, and nothing is changed.
+        """
+        end = time.monotonic() + (PATIENCE if patience is None else patience)
+        nonce, committing = secrets.token_hex(8), False
+        for pause in _pauses():
+            try:
+                with self._errors_in_words():
+                    connection = self._engine.connect()
+                    with connection.execution_options(**{WRITE: True}), connection.begin():
+                        news = self._news(connection, self._head(connection), known)
+                        for one in news.records:
+                            if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
+                                return news, one
+                        committing, record = False, step(news)
+                        news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
+                        if time.monotonic() > end:
+                            raise UnavailableError(f"{self.name} did not answer in time")
+                        committing = True
+                return news, news.records[-1]
+            except UnavailableError as error:
+                if time.monotonic() + pause > end:
+                    LOG.warning("a change could not be written: %s", error)
+                    raise UnavailableError(_not_written(committing)) from error
+                time.sleep(pause)
+        raise AssertionError("there is always another pause")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def damage(self, what: str) -> StoreError:
+        """Return the error that the history is not what was written."""
+        return StoreError(f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to start anew.")
+
+    def _create(self) -> None:
+        """Create the tables where there are none; check that they belong to the model."""
+        if self.read_only and self.file is not None:
+            return
+        with self._errors_in_words():
+            if not self.read_only:
+                connection = self._engine.connect()
+                with connection.execution_options(**{WRITE: True}), connection.begin():
+                    lock_creation(connection)
+                    tables = set(inspect(connection).get_table_names())
+                    if HEAD.name not in tables:
+                        if CHANGES.name in tables or (tables and self.file is not None):
+                            raise self.damage(f"its table {HEAD.name} is missing")
+                        TABLES.create_all(connection)
+                        first = Position(secrets.token_hex(16))
+                        values = {"id": first.id, "format": FORMAT, "model": self.model, "number": 0}
+                        connection.execute(insert(HEAD).values(**values, digest=_first_digest(first.id, self.model)))
+            with self._engine.connect() as connection, connection.begin():
+                if not inspect(connection).has_table(HEAD.name):
+                    raise StoreError(f"{self.name} holds no history yet. Start a service without --read-only first.")
+                self._head(connection)
+
+    def _head(self, connection: Connection) -> Position:
+        """Return where the history ends; a writer locks it."""
+        query = select(HEAD)
+        if connection.get_execution_options().get(WRITE):
+            query = query.with_for_update()
+        rows = connection.execute(query).all()
+        if len(rows) != 1:
+            raise self.damage(f"its table {HEAD.name} has {len(rows)} rows, not one")
+        (row,) = rows
+        if row.format != FORMAT:
+            raise StoreError(f"{self.name} has format {row.format}; this version reads format {FORMAT}.")
+        if row.model != self.model:
+            raise StoreError(
+                f"{self.name} holds what was taught to another model: this one was trained again since. Move it away to start "
+                "without those labels."
+            )
+        return Position(row.id, row.number, bytes(row.digest))
+
+    def _news(self, connection: Connection, head: Position, known: Position) -> News:
+        """Return what is new to a reader, once its digests are checked."""
+        if head == known:
+            return News(head)
+        if head.id == known.id and known.number < head.number:
+            records = self._records(connection, known, head)
+            if records and records[-1].digest == head.digest:
+                return News(head, records)
+        first = Position(head.id, 0, _first_digest(head.id, self.model))
+        records = self._records(connection, first, head)
+        last = records[-1] if records else first
+        if (last.number, last.digest) != (head.number, head.digest):
+            raise self.damage(f"it ends with change {last.number} of {head.number}, or its head was altered")
+        return News(head, records, whole=True)
+
+    def _records(self, connection: Connection, after: Position, head: Position) -> list[Record]:
+        """Return the changes from a position to the head, as far as each digest follows from the one before it."""
+        records, digest = list[Record](), after.digest
+        query = select(CHANGES).where(CHANGES.c.number > after.number, CHANGES.c.number <= head.number)
+        for number, row in enumerate(connection.execute(query.order_by(CHANGES.c.number)), after.number + 1):
+            arrays = bytes(row.arrays)
+            digest = _digest(digest, number, row.kind, row.about, arrays)
+            if number != row.number or digest != bytes(row.digest):
+                break
+            try:
+                records.append(Record(row.kind, json.loads(row.about), _unpacked(arrays), number, digest))
+            except (ValueError, SafetensorError) as error:
+                raise self.damage(f"change {number} cannot be read ({error})") from error
+        return records
+
+    def _insert(self, connection: Connection, news: News, record: Record) -> News:
+        number, before = news.position.number + 1, news.position.digest
+        about, arrays = json.dumps(record.about), write_arrays(dict(record.arrays)) if record.arrays else b""
+        digest = _digest(before, number, record.kind, about, arrays)
+        row = {"number": number, "kind": record.kind, "about": about, "arrays": arrays, "digest": digest}
+        connection.execute(insert(CHANGES).values(**row))
+        connection.execute(update(HEAD).values(number=number, digest=digest))
+        record = replace(record, number=number, digest=digest)
+        return News(Position(news.position.id, number, digest), [*news.records, record], news.whole)
+
+    @contextmanager
+    def _errors_in_words(self) -> Iterator[None]:
+        """Raise what a database reports as ``UnavailableError`` or ``StoreError``."""
+        try:
+            yield
+        except (
+            database_errors.OperationalError,
+            database_errors.InterfaceError,
+            database_errors.DisconnectionError,
+            database_errors.InvalidRequestError,
+            database_errors.TimeoutError,
+            OSError,
+        ) as error:
+            raise UnavailableError(f"{self.name} cannot be used now: {_words(error)}.") from error
+        except database_errors.SQLAlchemyError as error:
+            raise self.damage(_words(error)) from error
+
+
+def _first_digest(id: str, model: str) -> bytes:
+    return hashlib.sha256(f"labelwise {FORMAT} {id} {model}".encode()).digest()
+
+
+def _digest(before: bytes, number: int, kind: str, about: str, arrays: bytes) -> bytes:
+    return hashlib.sha256(before + json.dumps([number, kind, about]).encode() + b"\0" + arrays).digest()
+
+
+def _unpacked(arrays: bytes) -> Arrays:
+    return read_arrays(arrays) if arrays else {}
+
+
+def _pauses() -> Iterator[float]:
+    yield from PAUSES
+    while True:
+        yield PAUSES[-1]
+
+
+def _not_written(committing: bool) -> str:
+    known = (
+        "it may be there all the same: look at /labels before you repeat it" if committing else "nothing was changed"
+    )
+    return f"The store of changes does not answer; {known}."
+
+
+def _words(error: BaseException) -> str:
+    """Return what a driver reports, in one line; SQLAlchemy adds the statement, which is left out."""
+    return " ".join(str(getattr(error, "orig", None) or error).split()).removesuffix(".") or type(error).__name__
