@@ -72,7 +72,9 @@ def main() -> None:
                 times.take("undo", writer.undo)
                 times.take("follow undo", follower.read)
             print(f"{count:,} labels: {times}", flush=True)
-            assert torch.equal(follower.snapshot.classifier.label_embeddings, writer.snapshot.classifier.label_embeddings)
+            assert torch.equal(
+                follower.snapshot.classifier.label_embeddings, writer.snapshot.classifier.label_embeddings
+            )
         writer.close()
         follower.close()
         base = load(model)

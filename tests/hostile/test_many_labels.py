@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -12,6 +13,7 @@ from labelwise.core.store import load
 from labelwise.server import changes
 from labelwise.server.changes import TaughtLabel, teach_record
 from labelwise.server.live import LiveClassifier
+from labelwise.server.store import Record
 from tests.server.asking import images_of, saved
 from tests.server.test_live import teach
 
@@ -41,9 +43,14 @@ def work(lives: list[LiveClassifier], monkeypatch: pytest.MonkeyPatch, name: str
     def note(*given: object) -> None:
         statements.append(str(given[2]))
 
+    def note_read(*given: Any) -> list[Record]:
+        some = records(*given)
+        read.append(len(some))
+        return some
+
     with monkeypatch.context() as patch:
         patch.setattr(changes, "_append", count)
-        patch.setattr(reader.store, "_records", lambda *given: read.append(len(found := records(*given))) or found)
+        patch.setattr(reader.store, "_records", note_read)
         event.listen(writer.store._engine, "before_cursor_execute", note)
         teach(writer, name)
         reader.read()

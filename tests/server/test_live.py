@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def test_several_threads_change_at_once_and_each_answer_is_what_was_committed(op
 
     def many(live: LiveClassifier) -> None:
         for j in range(12):
-            for change in (lambda j=j: teach(live, f"new {j}"), lambda j=j: live.forget(f"new {j - 1}")):
+            for change in (partial(teach, live, f"new {j}"), partial(live.forget, f"new {j - 1}")):
                 try:
                     done.append(change())
                 except HTTPError as error:
@@ -228,7 +229,7 @@ def killed_amid_a_change(model: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
-    live.store._insert = killed  # type: ignore[method-assign]
+    live.store._insert = killed  # type: ignore[method-assign, assignment]
     teach(live, "half")
 
 

@@ -197,7 +197,7 @@ def test_a_connection_lost_in_the_midst_is_taken_up_again(opened: Open, sql: Cal
             )
         return insert(*given)
 
-    one.store._insert = cut  # type: ignore[method-assign]
+    one.store._insert = cut  # type: ignore[method-assign, assignment]
     assert teach(one, "a").change == 1
     assert names(other)[-1] == "a"
     assert other.read().change == 1
