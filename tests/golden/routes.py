@@ -1,7 +1,9 @@
 """What the service answers over HTTP: whole conversations, so that teaching, forgetting and taking back are seen by what follows."""
 
 import shutil
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +158,7 @@ TALKS: dict[str, tuple[str, str, tuple[Request, ...]]] = {
     ),
     "grades": ("grades", "", (get("/card"), post("/classify", "data/grades/pictures/66.png"))),
     "zero_label": ("named", "", (get("/card"), *LOOK, post("/teach?label=x", images=CROSSES), *LOOK)),
-    "taken-over": ("served", "", (*ABOUT, *LOOK, post("/ask?label=green%20cross", RED), post("/undo"), *LOOK)),
+    "state": ("served", "", (*ABOUT, *LOOK, post("/ask?label=green%20cross", RED), post("/undo"), *LOOK)),
     "guarded": (
         "indicator",
         "--read-only --token secret",
@@ -222,11 +224,9 @@ def _routes(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def teach_over_http() -> None:
-    """Keep a classifier with what its service was taught: one label more, one less, and a change taken back."""
+    """Teach a service one label more and one less, and undo a change; keep its state."""
     home = HERE / "folders"
-    for old in ("served.lw", "served.lw.taught"):
-        shutil.rmtree(home / old, ignore_errors=True)
-    shutil.copytree(home / "indicator.lw", home / "served.lw")
+    shutil.rmtree(home / "served.lw.taught", ignore_errors=True)
     requests = (
         post("/teach?label=green%20cross", images=CROSSES),
         post("/forget?label=red%20disc"),
@@ -234,5 +234,5 @@ def teach_over_http() -> None:
         post("/undo"),
     )
     service(["folders/served.lw"], lambda client: [_heard(client, one) for one in requests])
-    for lock in (home / "served.lw.taught").glob("*.lock"):
-        lock.unlink()
+    with closing(sqlite3.connect(home / "served.lw.taught" / "changes.sqlite")) as state:
+        state.execute("PRAGMA journal_mode=DELETE")  # readers create no files beside it

@@ -193,6 +193,7 @@ class Routes:
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
         self.engine.check("forget")
+        check_label((await self.engine.snapshot()).classifier, options.label)
         done = await self.engine.change(lambda: self.engine.live.forget(options.label))
         return self._changed(done, label=options.label)
 
