@@ -1,28 +1,31 @@
-"""Pictures a second through a frozen encoder: on a CPU as version 0.1 ran it, folded, and by ONNX Runtime, in one run; on a GPU as it stands and recorded.
+"""Images a second through encode(): against plain batches of 16 in ONNX Runtime, from a folder, from the cache, and on a GPU.
 
-    python benchmarks/encode.py [--pictures 64] [--rounds 5] [--size 224] [--threads 2]
+    python benchmarks/encode.py [--images 256] [--rounds 5] [--threads 2] [--folder photos/]
     python benchmarks/encode.py --device cuda [--rounds 5]
 
-Version 0.1 took eight pictures at a time through the network as it is. "ready after" is what it takes to make the other two.
-The three take turns; the median of the rounds counts. ``nn.runtime.FEW`` follows from the last column.
+encode() runs one image at a time, so that an image has the same features whatever comes with it. The ways take turns; the median of
+the rounds counts.
 """
 
 import argparse
+import os
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from labelwise.core.model import as_float
-from labelwise.train.networks import runtime
-from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.networks.encoder import Encoder
-from labelwise.train.networks.folding import folded
-from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.encoders.encode import encode
+from labelwise.encoders.registry import open_encoder
+from labelwise.encoders.runtime import onnxruntime
+from labelwise.images.decode.readable import list_pictures
+from labelwise.images.images import ArrayImages
+from labelwise.images.stored import FileImages
+
+BATCH = 16
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -31,78 +34,96 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-@torch.no_grad()
+def medians(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each way; they take turns, and the first round warms up."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds + 1):
+        for name, work in ways.items():
+            times[name].append(seconds(work))
+    return {name: statistics.median(each[1:]) for name, each in times.items()}
+
+
+def on_cpu(count: int, threads: int, rounds: int) -> None:
+    """Print images a second of encode() and of plain batches."""
+    encoder: Any = open_encoder()
+    images = np.random.default_rng(0).integers(0, 256, (count, *encoder.shape), np.uint8)
+    options = onnxruntime().SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime().InferenceSession(encoder.content, options, providers=["CPUExecutionProvider"])
+
+    def batches() -> None:
+        for start in range(0, count, BATCH):
+            session.run(["features"], {"images": images[start : start + BATCH]})
+
+    rows = ArrayImages(images)
+    times = medians(
+        {
+            f"batches of {BATCH}": batches,
+            "encode()": lambda: encode(encoder, rows, cache=False, workers=threads, progress=False),
+        },
+        rounds,
+    )
+    print(f"{encoder.name}, {count} images in memory, {threads} threads, {encoder.runtime}")
+    for name, each in times.items():
+        print(f"{name}: {count / each:.1f} images/s")
+    print(f"encode() / batches: {times[f'batches of {BATCH}'] / times['encode()']:.2f}")
+
+
+def from_folder(folder: Path, threads: int) -> None:
+    """Print what a folder of photos takes the first time, and from the cache."""
+    os.environ["LABELWISE_CACHE"] = tempfile.mkdtemp()
+    paths = list_pictures(folder)
+    for name in ("cold", "cached"):
+        took = seconds(lambda: encode(open_encoder(), FileImages(paths), workers=threads, progress=False))
+        print(f"{len(paths)} files, {name}: {took:.2f} s, {len(paths) / took:,.0f} images/s")
+
+
 def on_gpu(rounds: int) -> None:
-    """Print pictures a second through networks on a GPU, for one picture at a time and many: bytes in, float32 features out."""
+    """Print images a second of networks on a GPU, as they are and in half precision: bytes in, float32 features out."""
+    import torch
+
+    from labelwise.train.networks.backbones import build_backbone
+    from labelwise.train.networks.image_encoder import ImageEncoder
+    from labelwise.train.torch_encoder import TorchEncoder
+
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print("| network | pictures at a time | as it stands | float16, recorded | x | differs by, of the largest |")
-    print("|---|---|---|---|---|---|")
     for name, size in (("efficientnet_lite0", 224), ("resnet18", 32), ("resnet50", 224)):
-        encoder = ImageEncoder(build_backbone(name, (3, size, size)), (3, size, size), frozen=True).eval().cuda()
-        encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        for batch in (1, 256):
-            images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8, device="cuda")
-            fast, _ = runtime._fastest(encoder.backbone, encoder.prepare(as_float(images[:1])))
-            ways: dict[str, Callable[[Tensor], Tensor]] = {"plain": encoder.backbone, "fast": fast}
-            made = {way: network(encoder.prepare(as_float(images))) for way, network in ways.items()}
-            rates: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(rounds + 1):  # the first warms up
-                for way, network in ways.items():
-                    torch.cuda.synchronize()
-                    count = 200 if batch == 1 else 20
-                    took = seconds(partial(gone_through, encoder, network, images, count))
-                    rates[way].append(count * batch / took)
-            plain, quick = (statistics.median(rates[way][1:]) for way in ways)
-            apart = float((made["fast"] - made["plain"]).abs().max() / made["plain"].abs().max())
+        shape = (3, size, size)
+        network = ImageEncoder(build_backbone(name, shape), shape, frozen=True).eval().cuda()
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        fast, plain = TorchEncoder(network), TorchEncoder(network)
+        plain._half = None
+        for count in (1, 256):
+            images = np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
+            times = medians(
+                {
+                    "plain": lambda images=images, plain=plain: [plain(images) for _ in range(20)],  # type: ignore[misc]
+                    "half": lambda images=images, fast=fast: [fast(images) for _ in range(20)],  # type: ignore[misc]
+                },
+                rounds,
+            )
+            rates = {way: 20 * count / each for way, each in times.items()}
+            off = float(np.abs(fast(images) - plain(images)).max() / np.abs(plain(images)).max())
             print(
-                f"| {name}, {size} | {batch} | {plain:,.0f} | {quick:,.0f} | {quick / plain:.2f} | {apart:.1e} |",
-                flush=True,
+                f"{name}, {size} pixels, {count} at a time: plain {rates['plain']:,.0f}/s, half {rates['half']:,.0f}/s, "
+                f"x {rates['half'] / rates['plain']:.2f}, differs by {off:.1e}"
             )
 
 
-def gone_through(encoder: ImageEncoder, network: Callable[[Tensor], Tensor], images: Tensor, count: int) -> None:
-    """Encode images so many times, each time to the end."""
-    for _ in range(count):
-        network(encoder.prepare(as_float(images))).cpu()
-
-
-@torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=64)
+    parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
     if options.device == "cuda":
         on_gpu(options.rounds)
         return
-    torch.set_num_threads(options.threads)
-    shape = (3, options.size, options.size)
-    encoder = Encoder(backbone="efficientnet_lite0", frozen=True).build(shape).eval()
-    encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    images = encoder.prepare(torch.rand(options.pictures, *shape))
-    encoder.backbone(images[:8])
-    ways: dict[str, tuple[Callable[[Tensor], Tensor], int, float]] = {"version 0.1": (encoder.backbone, 8, 0.0)}
-    start = time.perf_counter()
-    module = folded(encoder.backbone)
-    ways["folded"] = (module, runtime.PIECE["cpu"], time.perf_counter() - start)
-    if find_spec("onnxruntime"):
-        start = time.perf_counter()
-        network, name = runtime._fastest(encoder.backbone, images[:1])
-        ways[name] = (network, runtime.PIECE["cpu"], time.perf_counter() - start)
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(options.rounds):
-        for name, (network, piece, _) in ways.items():
-            times[name].append(seconds(lambda n=network, p=piece: [n(x) for x in torch.split(images, p)]))  # type: ignore[misc]
-    first = statistics.median(times["version 0.1"]) / options.pictures
-    print(f"{options.pictures} pictures of {options.size} pixels, {options.threads} threads, torch {torch.__version__}")
-    print("| way | pictures/s | x version 0.1 | ready after, s | pays from, pictures |\n|---|---|---|---|---|")
-    for name, (_, _, ready) in ways.items():
-        each = statistics.median(times[name]) / options.pictures
-        pays = f"{ready / (first - each):.0f}" if ready and each < first else ""
-        print(f"| {name} | {1 / each:.1f} | {first / each:.2f} | {ready:.2f} | {pays} |")
+    on_cpu(options.images, options.threads, options.rounds)
+    if options.folder:
+        from_folder(options.folder, options.threads)
 
 
 if __name__ == "__main__":
