@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
+from labelwise.data import load
 from labelwise.fitting.fit import fit
-from labelwise.images import load
 from labelwise.methods import Encoder, Softmax
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.optimizers import Optimizer

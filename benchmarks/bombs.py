@@ -93,7 +93,7 @@ async def measured(service: Running, picture: bytes, bombs: list[tuple[bytes, st
 
 def trial(source: Path, model: Path, pixel_bombs: int, scan_bombs: int) -> dict[str, Any]:
     """Return the figures of a service that runs from a source tree."""
-    from labelwise.images import finches
+    from labelwise.data import finches
 
     picture = encoded(finches().split("test").images[0])
     pngs = [(pixel_bomb(5000, i), "image/png") for i in range(min(8, pixel_bombs))]

@@ -17,12 +17,12 @@ from statistics import mean, stdev
 import torch
 
 from labelwise.api import teach
+from labelwise.data import digits, finches
 from labelwise.demo import without
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.fitting.fit import fit
-from labelwise.images import digits, finches
 from labelwise.images.decode.pictures import as_batch
 from labelwise.methods import ImageMethod, Indicator, Multilabel, Softmax
 from labelwise.train.stages import Run

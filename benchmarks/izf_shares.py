@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
+from labelwise.data import load
 from labelwise.fitting.zero_shot import plan_runs
-from labelwise.images import load
 from labelwise.images.dataset import TrainData
 from labelwise.methods import Izf
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians, kernel, variances

@@ -43,7 +43,7 @@ from naming_texts import write_texts
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.looks import looks
 from labelwise.methods.zero_label.assignment import best_matching

@@ -22,8 +22,8 @@ from naming_data import read_pictures
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.data import load
 from labelwise.fitting.pretraining import Pretrain, pretrain
-from labelwise.images import load
 from labelwise.images.dataset import Split
 from labelwise.methods import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder

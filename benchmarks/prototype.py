@@ -38,13 +38,13 @@ from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
 from labelwise.core.classifier import Classifier, Origin, bind
 from labelwise.core.model import LabelModel
+from labelwise.data import load
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.pairs import PairsResult, evaluate_pairs
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
-from labelwise.images import load
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel

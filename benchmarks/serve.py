@@ -113,7 +113,7 @@ def load(service: Running, clients: int, seconds: float, pictures: list[bytes]) 
 
 def throughput(model: Path, copies: Path, seconds: float, clients: int, sources: list[Path]) -> dict[str, Any]:
     """Return figures of three services that take turns, or of one for each version of the sources."""
-    from labelwise.images import finches
+    from labelwise.data import finches
 
     pictures = [encoded(image) for image in finches().split("test").images[:64]]
     kinds: dict[str, tuple[str, ...]] = {"batches": (), "one a pass": ("--batch", "1"), "plain": ()}
@@ -226,7 +226,7 @@ async def change(port: int, history: History, pictures: list[bytes], drawn: rand
 async def survive(model: Path, rounds: int, changes: int, readers: int = 8, options: tuple[str, ...] = ()) -> History:
     """Return what happened in so many rounds of changes, reads, ``kill -9`` and a new start."""
     from labelwise.core.store import load as read_model
-    from labelwise.images import finches
+    from labelwise.data import finches
 
     drawn = random.Random(0)
     pictures = [encoded(image, "PNG") for image in finches().split("test").images[:16]]

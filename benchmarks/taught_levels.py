@@ -17,8 +17,8 @@ from rich.table import Table
 
 from labelwise.api import teach
 from labelwise.core.classifier import Classifier
+from labelwise.data import load, pool, resplit
 from labelwise.fitting.fit import fit
-from labelwise.images import load, pool, resplit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.make import zero_shot
 from labelwise.methods import Encoder, Prototype

@@ -20,12 +20,12 @@ import torch
 import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
+from labelwise.data import Dataset, degraded, finches, load
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import write_encoder
-from labelwise.images import Dataset, degraded, finches, load
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.train.augment import Augment
 from labelwise_papers.analyses.named import evaluate_named

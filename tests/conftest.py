@@ -17,11 +17,12 @@ from safetensors.torch import save_file
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.methods import METHODS, Cgan, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
+from labelwise.methods import METHODS, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
 from labelwise.train.augment import Augment
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run
+from labelwise_papers.baselines.cgan import Cgan
 from tests import once
 
 pytest_plugins = ["tests.browser"]

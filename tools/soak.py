@@ -272,7 +272,7 @@ def main() -> None:
     parser = options(__doc__, minutes=30)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    from labelwise.images import finches
+    from labelwise.data import finches
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")

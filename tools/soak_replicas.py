@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--restarts", type=int, default=1)
     given = parser.parse_args()
-    from labelwise.images import finches
+    from labelwise.data import finches
 
     with tempfile.TemporaryDirectory() as folder:
         model = given.model or fitted(Path(folder))

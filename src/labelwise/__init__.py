@@ -4,72 +4,41 @@ A model scores every (image, label) pair. Fix the labels and what is left is a c
 about the resulting matrix of scores.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from labelwise.support.lazy import lazy_names
 
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
+    from labelwise import data as data
     from labelwise import evaluation as evaluate
-    from labelwise import images as data
-    from labelwise import methods
+    from labelwise import methods as methods
     from labelwise import reporting as report
-    from labelwise.api import (
-        ask,
-        calibrate,
-        classify,
-        explain,
-        fit_verification,
-        forget,
-        outliers,
-        rank,
-        retrieve,
-        teach,
-        verify,
-    )
-    from labelwise.core.classifier import Classifier
-    from labelwise.core.model import LabelModel, Spec
-    from labelwise.core.scores import Scores
-    from labelwise.core.store import load, save
-    from labelwise.fitting.fit import fit
-    from labelwise.images.describe.labels import Labels
-    from labelwise.images.view import View
-    from labelwise.tasks.imagine import imagine
-    from labelwise.train.exactness import exact
-    from labelwise.train.stages import Run
+    from labelwise.api import ask as ask
+    from labelwise.api import calibrate as calibrate
+    from labelwise.api import classify as classify
+    from labelwise.api import explain as explain
+    from labelwise.api import fit_verification as fit_verification
+    from labelwise.api import forget as forget
+    from labelwise.api import outliers as outliers
+    from labelwise.api import rank as rank
+    from labelwise.api import retrieve as retrieve
+    from labelwise.api import teach as teach
+    from labelwise.api import verify as verify
+    from labelwise.core.classifier import Classifier as Classifier
+    from labelwise.core.model import LabelModel as LabelModel
+    from labelwise.core.model import Spec as Spec
+    from labelwise.core.scores import Scores as Scores
+    from labelwise.core.store import load as load
+    from labelwise.core.store import save as save
+    from labelwise.fitting.fit import fit as fit
+    from labelwise.images.describe.labels import Labels as Labels
+    from labelwise.images.view import View as View
+    from labelwise.tasks.imagine import imagine as imagine
+    from labelwise.train.exactness import exact as exact
+    from labelwise.train.stages import Run as Run
 
-__all__ = [
-    "Classifier", "LabelModel", "Labels", "Run", "Scores", "Spec", "View", "ask", "calibrate", "classify",
-    "data", "evaluate", "exact", "explain", "fit", "fit_verification", "forget", "imagine", "load", "methods",
-    "outliers", "rank", "report", "retrieve", "save", "teach", "verify",
-]  # fmt: skip
-
-# Where public names live that are neither packages nor in api. Nothing is imported before it is used: torch takes a second.
-_PLACES = {
-    "Classifier": "core.classifier",
-    "LabelModel": "core.model",
-    "Labels": "images.describe.labels",
-    "Run": "train.stages",
-    "Scores": "core.scores",
-    "Spec": "core.model",
-    "View": "images.view",
-    "exact": "train.exactness",
-    "fit": "fitting.fit",
-    "imagine": "tasks.imagine",
-    "load": "core.store",
-    "save": "core.store",
-}
-_PACKAGES = {"data": "images", "evaluate": "evaluation", "methods": "methods", "report": "reporting"}
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name, importing where it lives on first use."""
-    if name not in __all__:
-        raise AttributeError(f"module labelwise has no attribute {name!r}")
-    if name in _PACKAGES:
-        return import_module(f"labelwise.{_PACKAGES[name]}")
-    return getattr(import_module(f"labelwise.{_PLACES.get(name, 'api')}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __all__ = ["evaluate", "report"]  # renamed, so that type checkers take them for private otherwise
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

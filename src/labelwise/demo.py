@@ -18,12 +18,12 @@ from labelwise.api import teach
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import confusion_matrix
 from labelwise.core.store import save
+from labelwise.data import Dataset, Split, finches
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
-from labelwise.images import Dataset, Split, finches
 from labelwise.images.overview import contact_sheet
 from labelwise.images.sets.finches import finches_unseen
 from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from labelwise.methods import method_class
+from labelwise.methods.registry import method_class
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.support.settings import from_plain
 from labelwise.train.stages import Method

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from tests.conftest import blobs
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.core.store import save
+from labelwise.data import load
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.images import load
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.joint import joint_view
 from labelwise_papers.analyses.neighbours import nearest_labels

@@ -11,8 +11,8 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.core.store import save
+from labelwise.data import load
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.images import load
 from labelwise.support.errors import UsageError
 from labelwise_papers.attacks.attack import GRADIENTS
 from labelwise_papers.attacks.fooled import strip

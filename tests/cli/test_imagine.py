@@ -13,9 +13,9 @@ import labelwise as lw
 from labelwise.cli import imagine as verb
 from labelwise.core.classifier import Classifier
 from labelwise.core.store import save
+from labelwise.data import load
 from labelwise.evaluation.evaluation import align_targets
 from labelwise.evaluation.imagined import evaluate_imagined
-from labelwise.images import load
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl

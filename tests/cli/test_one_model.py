@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.images import finches
+from labelwise.data import finches
 from labelwise.images.dataset import Dataset
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from labelwise.data import load
 from labelwise.fitting.choice import with_stored_encoder
 from labelwise.fitting.pretraining import read_encoder
-from labelwise.images import load
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_tensors
 from tests.cli.folders import write_folders

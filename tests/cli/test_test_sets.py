@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 import labelwise as lw
+from labelwise.data import load
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.images import load
 from labelwise.methods import Multilabel
 from labelwise_papers.attacks.pgd import Fgsm, Pgd
 from tests.cli.folders import write_tall

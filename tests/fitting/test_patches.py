@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 import labelwise as lw
 from labelwise.cli.verbs import app
 from labelwise.core.model import as_float
+from labelwise.data import finches
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import read_encoder, write_encoder
-from labelwise.images import finches
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.networks.image_encoder import ImageEncoder

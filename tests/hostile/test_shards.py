@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.sources.tar_files import read_tar
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.dataset import Dataset, Skipped, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.overview import contact_sheet, inspect, lines, missing_pieces

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from labelwise.data import apply_split, arrays, contact_sheet, divide, inspect, load, pack, pool, table, write_split
 from labelwise.fitting.encoding import write_features
-from labelwise.images import apply_split, arrays, contact_sheet, divide, inspect, load, pack, pool, table, write_split
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import Knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels

@@ -15,8 +15,8 @@ from torch.nn.functional import normalize
 from labelwise.api import teach
 from labelwise.core.balance import balance_curve
 from labelwise.core.classifier import bind
+from labelwise.data import load
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.images import load
 from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf

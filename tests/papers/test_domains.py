@@ -9,8 +9,8 @@ import torch
 
 from labelwise.core.classifier import bind
 from labelwise.core.model import LabelModel
+from labelwise.data import load
 from labelwise.fitting.fit import fit
-from labelwise.images import load
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl, ImageMethod
 from labelwise.methods.prototype.method import PrototypeModel

@@ -6,11 +6,11 @@ import pytest
 import torch
 from PIL import Image
 
+from labelwise.data import load
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.paired import compare_answers
 from labelwise.fitting.fit import fit
-from labelwise.images import load
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.reporting import ReportSettings, report

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from labelwise.images import finches
+from labelwise.data import finches
 from tests.server.asking import PNG, form, images_of, png, saved
 from tests.server.services import Running
 

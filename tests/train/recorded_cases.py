@@ -14,12 +14,14 @@ import torch
 from labelwise.fitting.pretraining import Pretrain
 from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
-from labelwise.methods import Cgan, Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax, Supcon
+from labelwise.methods import Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Method, Run
+from labelwise_papers.baselines.cgan import Cgan
+from labelwise_papers.baselines.supcon import Supcon
 
 SMALL = Encoder(backbone="resnet18", width=16)
 ALL = Augment(padding=2, flip=True, brightness=0.2, hue=0.1, changes=1, erase=4, noise=0.01)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from labelwise.data import load
 from labelwise.fitting.fit import fit
-from labelwise.images import load
 from labelwise.images.decode import readable
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.workers import decode_safely

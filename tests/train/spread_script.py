@@ -21,9 +21,7 @@ from labelwise.fitting.pretraining import Pretrain
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset, TrainData
 from labelwise.methods import (
-    Cgan,
     Clarel,
-    Devise,
     Encoder,
     Indicator,
     Izf,
@@ -31,7 +29,6 @@ from labelwise.methods import (
     Multilabel,
     Prototype,
     Softmax,
-    Supcon,
     ZeroLabel,
 )
 from labelwise.methods.shared.linear import SoftmaxModel
@@ -44,6 +41,9 @@ from labelwise.train.distribution import is_main_process, process_group
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run, Stage
+from labelwise_papers.baselines.cgan import Cgan
+from labelwise_papers.baselines.devise import Devise
+from labelwise_papers.baselines.supcon import Supcon
 from tests.conftest import blobs, squares
 from tests.described import by_text, by_vector
 

@@ -14,7 +14,7 @@ from labelwise.core.model import as_float
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
-from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax, Supcon
+from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, override, to_plain
 from labelwise.train.adversarial import Adversarial, resting
@@ -25,6 +25,7 @@ from labelwise.train.stages import Loss, Run
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square
+from labelwise_papers.baselines.supcon import Supcon
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 from tests.epochs import batches_of

@@ -52,7 +52,7 @@ def check(
 ) -> None:
     """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
     from labelwise.images.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
-    from labelwise.methods import METHODS
+    from labelwise.methods.registry import METHODS
 
     dataset = _read(data, size, root, splits)
     about = inspect(dataset)

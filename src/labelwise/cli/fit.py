@@ -164,7 +164,7 @@ def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "
 
 def _method_of_names(method: str, splits: Path | None) -> str:
     """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
-    from labelwise.methods import method_class
+    from labelwise.methods.registry import method_class
 
     if method != "auto" and method_class(method)().uses_targets:
         raise UsageError(

@@ -31,7 +31,7 @@ def _defaults(name: str) -> Any:
         from labelwise.fitting.pretraining import Pretrain
 
         return Patches() if name == "patches" else Pretrain(kind=name)  # type: ignore[arg-type]
-    from labelwise.methods import method_class
+    from labelwise.methods.registry import method_class
 
     return method_class(name)()
 

@@ -14,7 +14,7 @@ import numpy as np
 from labelwise.core.head import Array, Head
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.plugins import plugins, what_lies_at
+from labelwise.support.plugins import import_object, plugins
 from labelwise.support.settings import convert, options_of, to_plain
 
 # Where the class of each kind of head is, imported when a head of that kind is read; a plug-in may add some.
@@ -55,7 +55,7 @@ def head_class(kind: str) -> type[Any]:
     places = {**HEADS, **{name: place for plugin in plugins() for name, place in plugin.HEADS.items()}}
     if kind not in places:
         raise StoreError(f'It has a head of the kind "{kind}", which this version does not know.')
-    return cast(type[Any], what_lies_at(places[kind]))
+    return cast(type[Any], import_object(places[kind]))
 
 
 def pack(head: Head) -> Packed:

@@ -15,7 +15,7 @@ from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
-from labelwise.methods import METHODS
+from labelwise.methods.registry import METHODS
 from labelwise.support.errors import StoreError, UsageError, listing
 from labelwise.support.files import state_tensors, under
 from labelwise.support.finite import first_not_finite

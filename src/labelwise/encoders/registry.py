@@ -12,7 +12,7 @@ from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on, user_folder
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.files import write_atomically
-from labelwise.support.plugins import plugins, what_lies_at
+from labelwise.support.plugins import import_object, plugins
 
 DEFAULT: Final = "efficientnet_lite0"
 
@@ -34,7 +34,7 @@ def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view
         return encoder
     added = {each: place for plugin in plugins() for each, place in plugin.ENCODERS.items()}
     if name in added:
-        opened: Encoder = what_lies_at(added[name])(shape, view)
+        opened: Encoder = import_object(added[name])(shape, view)
         return opened
     known = [*VARIANTS, *added]
     raise UsageError(

@@ -12,7 +12,7 @@ from labelwise.fitting.pretraining import read_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
-from labelwise.methods import METHODS, method_class
+from labelwise.methods.registry import METHODS, method_class
 from labelwise.support.errors import DataError, StoreError, UsageError, listing
 from labelwise.support.settings import override
 from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from labelwise.methods import METHODS
+from labelwise.methods.registry import METHODS
 from labelwise.support.errors import DataError, listing
 from labelwise.train.stages import Method
 

@@ -23,8 +23,9 @@ from labelwise.images.sources.files import at_side
 from labelwise.images.split.make import VAL_SHARE, val_share
 from labelwise.images.streams import stream_of
 from labelwise.images.survey import readable
-from labelwise.methods import METHODS, Discriminant
+from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.methods.registry import METHODS
 from labelwise.methods.shared.tuning import Tune
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate

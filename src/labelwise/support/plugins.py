@@ -59,7 +59,7 @@ def plugin_for(folder: Path) -> Plugin | None:
     return next((plugin for plugin in plugins() if plugin.reads(folder)), None)
 
 
-def what_lies_at(place: str) -> Any:
-    """Return what a place, "module:name", stands for, importing the module."""
+def import_object(place: str) -> Any:
+    """Return the object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -21,6 +21,7 @@ from torch.nn.functional import normalize, pad
 from labelwise.core.balance import BalanceCurve
 from labelwise.core.classifier import bind
 from labelwise.core.metrics import confusion_matrix, harmonic_mean
+from labelwise.data import load
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import align_targets
@@ -29,7 +30,6 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import KS, evaluate_retrieval
 from labelwise.evaluation.verification import PAIRS, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.images import load
 from labelwise.images.decode.pictures import as_batch
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import kmeans

@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from labelwise.methods import method_class
+from labelwise.methods.registry import method_class
 from labelwise_papers.benchmarks import ENTRIES
 from labelwise_papers.recipe import Recipe, Row, Source, merged
 from labelwise_papers.reproduce.measures import QUICK

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.images import EMBEDDED, load
+from labelwise.data import EMBEDDED, load
 from labelwise.images.catalogue import QUALITY, side_to_read
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.npz_files import read_npz

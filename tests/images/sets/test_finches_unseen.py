@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.sets.finches import SPECIES, UNSEEN, finch_labels, finches, finches_unseen
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.images import find_knowledge, load
+from labelwise.data import find_knowledge, load
 from labelwise.images.describe import knowledge_files
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.build import build

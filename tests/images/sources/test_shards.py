@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.lazy import LazyImages
 from labelwise.images.sharding import write_shards

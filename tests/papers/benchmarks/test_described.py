@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from labelwise.images import load
+from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UsageError

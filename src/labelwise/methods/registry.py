@@ -1,0 +1,51 @@
+"""Methods by name. A class is imported when its method is asked for."""
+
+from collections import UserDict
+from typing import Any
+
+from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.plugins import import_object, plugins
+from labelwise.train.stages import Method
+
+# Where the class of each method is.
+_CLASSES = {
+    "discriminant": "discriminant.method:Discriminant",
+    "indicator": "indicator.method:Indicator",
+    "prototype": "prototype.method:Prototype",
+    "softmax": "softmax:Softmax",
+    "multilabel": "multilabel:Multilabel",
+    "clarel": "clarel.method:Clarel",
+    "eszsl": "eszsl:Eszsl",
+    "izf": "izf.method:Izf",
+    "zero_label": "zero_label.method:ZeroLabel",
+}
+
+
+def _places() -> dict[str, str]:
+    """Return where the class of each method lies, "module:Class"; one of a plug-in stands behind that whose baseline it is."""
+    places = {name: f"labelwise.methods.{place}" for name, place in _CLASSES.items()}
+    for name, (before, place) in ((name, more) for plugin in plugins() for name, more in plugin.METHODS.items()):
+        at = list(places).index(before) + 1
+        places = dict([*list(places.items())[:at], (name, place), *list(places.items())[at:]])
+    return places
+
+
+class Methods(UserDict[str, type[Method]]):
+    """Methods by name; a class is imported when it is asked for, and one more may be put in."""
+
+    def __getitem__(self, name: str) -> type[Method]:
+        place: Any = self.data[name]
+        if isinstance(place, str):
+            self.data[name] = import_object(place)
+        return self.data[name]
+
+
+METHODS = Methods()
+METHODS.data |= _places()  # type: ignore[arg-type]
+
+
+def method_class(name: str) -> type[Method]:
+    """Return the method of this name, or raise an error that lists them."""
+    if name not in METHODS:
+        raise UsageError(f'No method "{name}".{suggest(name, METHODS)} Methods: {listing(METHODS)}.')
+    return METHODS[name]
