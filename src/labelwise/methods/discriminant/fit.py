@@ -30,6 +30,7 @@ from labelwise.methods.discriminant.leave_one_out import (
 )
 from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
 from labelwise.methods.shared.label_source import LabelSource
+from labelwise.support.blas import on_one_thread
 
 Array = npt.NDArray[Any]
 ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
@@ -43,6 +44,7 @@ class DiscriminantFit:
     sample: Sample
     plain: Beliefs  # of labels, as if they varied alike in all directions: so rows can be left out
 
+    @on_one_thread
     def leave_one_out(self) -> LeaveOneOut:
         """Return what is said of training images, each left out with its copies; of very many images some."""
         rows = draw_groups(self.sample.groups, most_rows(len(self.head.labels)))
@@ -70,6 +72,7 @@ class DiscriminantFit:
         return leave_out_cosines(self.sample, pairs) if self.head.whitens else None
 
 
+@on_one_thread
 def fit_discriminant(
     features: Array,
     targets: Array,

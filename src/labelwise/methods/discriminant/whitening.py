@@ -23,6 +23,7 @@ from labelwise.methods.discriminant.leave_one_out import (
     leave_out_products,
     square_norms,
 )
+from labelwise.support.blas import on_one_thread
 from labelwise.support.draws import Draws
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # relative to the mean variance inside labels
@@ -101,6 +102,7 @@ def cosine_sharpness(rows: Floats, k: int) -> float:
     return max(1.0, COSINE_SHARPNESS * (1 - cosine) * math.pow(k, LABELS_POWER))
 
 
+@on_one_thread
 def closed_form_rows(rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Floats:
     """Return the label embeddings ``[k, d + 1]`` that suit rows ``[n, d]`` best when these are left out, see ``fit_whitening``."""
     whitening = fit_whitening(rows, targets, k, groups)
