@@ -25,10 +25,11 @@ import torch
 import labelwise as lw
 from labelwise.core.model import LabelModel
 from labelwise.fitting.steps import set_aside
-from labelwise.images.dataset import Split, TrainData
+from labelwise.images.dataset import Split
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import EncoderModel
 from labelwise.support.settings import override
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 
 SETTINGS = {
@@ -108,7 +109,7 @@ def trials(methods: list[str]) -> Iterator[dict[str, Any]]:
     """Yield what each choice of settings gives on pictures that are set aside."""
     whole = lw.data.load("cifar10")
     kept, held = set_aside(whole.split("train"), whole.split("train").strata, 0.1, 0)
-    data = TrainData(train=kept, val=held, labels=whole.labels)
+    data = TrainData(train=TensorSplit.of(kept), val=TensorSplit.of(held), labels=whole.labels)
     for method in methods:
         for changes in TRIALS:
             settings = override(METHODS[method](), SETTINGS | changes)

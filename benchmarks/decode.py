@@ -20,9 +20,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelwise.images.dataset import Split
 from labelwise.images.sources.disk import decode_to_disk
 from labelwise.train.batches import Shard, ShuffledBatches
+from labelwise.train.data import TensorSplit
 
 
 class Plain(Dataset[Tensor]):
@@ -74,7 +74,7 @@ def main() -> None:
         images, _, _ = decode_to_disk(paths, (3, options.size, options.size), folder=Path(folder) / "cache")
         seconds["labelwise, decoding once"] = time.perf_counter() - start
         batches = ShuffledBatches(
-            split=Split(images=images, targets=torch.zeros(len(images), dtype=torch.int64)), size=128
+            split=TensorSplit(images=images, targets=torch.zeros(len(images), dtype=torch.int64)), size=128
         )
         start = time.perf_counter()
         for draw in batches.epoch(0, 0, Shard()):

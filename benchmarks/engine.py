@@ -25,11 +25,12 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from labelwise.fitting.pretraining import Pretrain
-from labelwise.images.dataset import Split, TrainData
+from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Indicator, Softmax
 from labelwise.train import loop
 from labelwise.train.augment import Augment
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
@@ -46,7 +47,9 @@ def random_data(n: int, k: int = 10) -> TrainData:
     images = torch.randint(0, 256, (n, 3, 32, 32), generator=rng, dtype=torch.uint8)
     split = Split(images=images, targets=torch.randint(0, k, (n,), generator=rng))
     return TrainData(
-        train=split, val=split.select(range(8)), labels=Labels(names=tuple(f"label {i}" for i in range(k)))
+        train=TensorSplit.of(split),
+        val=TensorSplit.of(split.select(range(8))),
+        labels=Labels(names=tuple(f"label {i}" for i in range(k))),
     )
 
 

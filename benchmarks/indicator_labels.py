@@ -21,12 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.images.dataset import Split, TrainData
+from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import ImageMethod, Indicator, Softmax
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.methods.indicator.negatives import sample_uniformly
 from labelwise.train.batches import Batch, Shard
+from labelwise.train.data import TensorSplit, TrainData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,9 @@ class Setting:
         images = torch.randint(0, 256, (n, 3, self.side, self.side), generator=made, dtype=torch.uint8)
         split = Split(images=images, targets=torch.randint(0, k, (n,), generator=made))
         labels = Labels(names=tuple(f"label {i}" for i in range(k)))
-        return TrainData(train=split, val=split.select(range(8)), labels=labels).to(torch.device(self.device))
+        return TrainData(train=TensorSplit.of(split), val=TensorSplit.of(split.select(range(8))), labels=labels).to(
+            torch.device(self.device)
+        )
 
 
 def seconds_of_steps(method: ImageMethod, data: TrainData, device: str) -> Iterator[float]:

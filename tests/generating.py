@@ -22,7 +22,7 @@ class Generating(LabelModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         assert labels.vectors is not None
-        return labels.vectors
+        return torch.as_tensor(labels.vectors)
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         return -(image_embeddings[:, None] - label_embeddings).square().sum(-1)

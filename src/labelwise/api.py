@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
@@ -72,7 +73,9 @@ def fit_verification(
     classifier: Classifier, split: Split, rule: verify_task.Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on held-out labelled images; see ``tasks.verify``."""
-    return verify_task.fit_verifier(classifier.scores(split.images), split.targets, rule, by=by, seed=seed)
+    return verify_task.fit_verifier(
+        classifier.scores(split.images), torch.from_numpy(split.targets), rule, by=by, seed=seed
+    )
 
 
 def retrieve(  # noqa: PLR0913 - each may be chosen

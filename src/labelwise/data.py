@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from labelwise.images.dataset import Dataset as Dataset
     from labelwise.images.dataset import Skipped as Skipped
     from labelwise.images.dataset import Split as Split
-    from labelwise.images.dataset import TrainData as TrainData
     from labelwise.images.describe.knowledge import Knowledge as Knowledge
     from labelwise.images.describe.knowledge import describe_labels as describe_labels
     from labelwise.images.describe.knowledge import find_knowledge as find_knowledge

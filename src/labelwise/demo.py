@@ -80,7 +80,7 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
     train, test = data.split("train"), data.split("test")
     for label in [name, *[other for other in data.labels.names if other != name][:SPECIES]]:
         target = data.labels.index(label)
-        own, others = (split.images[(split.targets == target).nonzero()[:, 0]] for split in (train, test))
+        own, others = (split.images[torch.from_numpy(split.targets == target)] for split in (train, test))
         _write_pictures(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
         _write_pictures(others[:2], inbox, f"{label} ")
     console.print(
@@ -158,14 +158,14 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
 def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
     """Return the data without one label, and the images of that label by split."""
     position = data.labels.index(name)
-    others = {k: s.select((s.targets != position).nonzero()[:, 0]) for k, s in data.splits.items()}
-    apart = {k: s.select((s.targets == position).nonzero()[:, 0]) for k, s in data.splits.items()}
+    others = {k: s.select(s.targets != position) for k, s in data.splits.items()}
+    apart = {k: s.select(s.targets == position) for k, s in data.splits.items()}
     return replace(data, splits=others), apart
 
 
 def _print_taught(console: Console, before: Classifier, after: Classifier, data: Dataset, name: str) -> None:
     test = data.split("test")
-    new = test.targets == data.labels.index(name)
+    new = torch.from_numpy(test.targets == data.labels.index(name))
     scores = after.scores(test.images)
     old_scores = scores.of(before)
     truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])

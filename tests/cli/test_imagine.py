@@ -27,7 +27,7 @@ from tests.described import by_vector
 from tests.generating import generating
 
 CPU = lw.Run(device="cpu")
-VECTORS = torch.cat([blobs().labels.vectors, torch.tensor([[1.0, 1.0, 1.0]])])  # type: ignore[list-item]
+VECTORS = torch.cat([blobs().labels.vectors, torch.tensor([[1.0, 1.0, 1.0]])])
 LABELS = Labels(names=("blob 0", "blob 1", "blob 2", "blob 3", "white/blob"), vectors=VECTORS)
 
 
@@ -132,7 +132,7 @@ def test_a_label_just_taught_by_its_vector(run: Any, tmp_path: Path) -> None:
     }
     fitted = lw.fit(Dataset(name="most", labels=data.labels.select(known), splits=splits), Izf(epochs=0), CPU)
     save(fitted, tmp_path / "most.lw")
-    vector = ",".join(f"{x:.6f}" for x in data.labels.select(["label 5"]).vectors[0].tolist())  # type: ignore[index]
+    vector = ",".join(f"{x:.6f}" for x in data.labels.select(["label 5"]).vectors[0].tolist())
     code, _, err = run("teach", tmp_path / "most.lw", "label 5", f"--vector={vector}", "--out", tmp_path / "all.lw")
     assert code == 0, err
     test = data.split("test")

@@ -23,8 +23,6 @@ OPEN = {
     "labelwise.core.rebuild imports labelwise.train.stages",
     "labelwise.core.store imports labelwise.train.stages",
     "labelwise.images.catalogue imports labelwise.train.networks.encoder",
-    "labelwise.images.dataset imports labelwise.core.model",
-    "labelwise.images.describe.labels imports labelwise.core.rows",
     "labelwise.images.sources.files imports labelwise.train.networks.encoder",
     "labelwise.images.sources.folders imports labelwise.train.networks.encoder",
     "labelwise.images.sources.shards imports labelwise.train.networks.encoder",

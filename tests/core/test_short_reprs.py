@@ -5,6 +5,7 @@ import torch
 import labelwise as lw
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.tasks.gallery import make_gallery
+from labelwise.train.data import TensorSplit, TrainData
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 
@@ -18,7 +19,7 @@ def test_an_object_is_shown_in_a_line_or_two() -> None:
         "classifier": classifier,
         "data": data,
         "split": test,
-        "train data": lw.data.TrainData(train=test, val=test, labels=MANY),
+        "train data": TrainData(train=TensorSplit.of(test), val=TensorSplit.of(test), labels=MANY),
         "labels": MANY,
         "scores": classifier.scores(test.images),
         "prediction": lw.classify(classifier, test.images[:1])[0],

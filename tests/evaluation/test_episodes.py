@@ -35,8 +35,8 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
     images = as_float(TEST.images)
     with torch.no_grad():
         embeddings = model.encode_images(images).float()
-    found = episode_accuracies(model, embeddings, TEST.targets, FEW)
-    for place, episode in enumerate(episodes(TEST.targets, 3, 2, 4, 6, 5)):
+    found = episode_accuracies(model, embeddings, torch.as_tensor(TEST.targets), FEW)
+    for place, episode in enumerate(episodes(torch.as_tensor(TEST.targets), 3, 2, 4, 6, 5)):
         with torch.no_grad():
             examples = model.encode_images(images[episode.support.flatten()]).float()
             label_embeddings = model.labels_from_examples(examples, torch.tensor([0, 0, 1, 1, 2, 2]))
@@ -61,7 +61,7 @@ def test_the_estimate_is_a_mean_and_a_normal_interval() -> None:
 
 def test_result_of_a_split() -> None:
     classifier = trained("prototype")
-    split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
+    split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, torch.as_tensor(TEST.targets)))
     one, five = (replace(FEW, shots=shots, count=50) for shots in (1, 5))
     found = [evaluate_episodes(Evaluation.of(classifier, split), each) for each in (one, five)]
     assert (found[0].labels, found[0].images, found[0].leaked) == (4, len(TEST) - 5, 0)

@@ -18,9 +18,12 @@ from tests.generating import generating
 
 DATA = by_vector(noise=0.15)
 TEST = DATA.split("test")
-WAY = torch.linalg.lstsq(DATA.labels.vectors, torch.stack([TEST.images[TEST.targets == i].mean(0) for i in range(12)]))
+WAY = torch.linalg.lstsq(
+    torch.as_tensor(DATA.labels.vectors),
+    torch.stack([TEST.images[torch.as_tensor(TEST.targets) == i].mean(0) for i in range(12)]),
+)
 # Labels are described by where their features lie, so that the model can be right.
-LABELS = replace(DATA.labels, vectors=DATA.labels.vectors @ WAY.solution)
+LABELS = replace(DATA.labels, vectors=torch.as_tensor(DATA.labels.vectors) @ WAY.solution)
 DESCRIBED = frozenset(f"label {i}" for i in UNSEEN)
 
 
@@ -38,16 +41,16 @@ def slow(classifier: Classifier, name: str, count: int, seed: int) -> dict[str, 
     model = classifier.model
     assert isinstance(model, Generates)
     rows = model.generate(classifier.labels, count, seed)[classifier.labels.index(name)]
-    means = [TEST.images[TEST.targets == i].mean(0).tolist() for i in range(12)]
+    means = [TEST.images[torch.as_tensor(TEST.targets) == i].mean(0).tolist() for i in range(12)]
     between = [math.dist(a, b) for i, a in enumerate(means) for b in means[:i]]
     place = classifier.labels.index(name)
-    real = TEST.images[TEST.targets == place]
+    real = TEST.images[torch.as_tensor(TEST.targets) == place]
 
     def right(row: torch.Tensor, skip: int = -1) -> bool:
         far = [(math.dist(row.tolist(), x.tolist()), i) for i, x in enumerate(TEST.images) if i != skip]
-        return int(TEST.targets[min(far)[1]]) == place
+        return int(torch.as_tensor(TEST.targets)[min(far)[1]]) == place
 
-    own = (TEST.targets == place).nonzero()[:, 0].tolist()
+    own = (torch.as_tensor(TEST.targets) == place).nonzero()[:, 0].tolist()
     return {
         "label": name,
         "described": place in UNSEEN,
@@ -75,7 +78,7 @@ def test_figures(classifier: Classifier) -> None:
 def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> None:
     vectors = LABELS.vectors
     assert vectors is not None
-    swapped = generating(replace(LABELS, vectors=vectors.roll(1, 0)), (20,))
+    swapped = generating(replace(LABELS, vectors=np.roll(vectors, 1, 0)), (20,))
     good, bad = (
         evaluate_imagined(one, image_features(one, TEST.images), align_targets(one, TEST, LABELS))
         for one in (classifier, swapped)
@@ -107,7 +110,7 @@ def test_the_plane(classifier: Classifier, projection: str) -> None:
     names = ["label 2", "label 0"]
     few = TEST.select(range(60))
     found = imagine(classifier, names, few.images, count=7)
-    targets = few.targets.clone()
+    targets = torch.as_tensor(few.targets).clone()
     targets[:3] = -1
     figure = draw_imagined(classifier, found, targets, projection)  # type: ignore[arg-type]
     clouds = offsets(figure)
@@ -131,14 +134,16 @@ def test_the_plane(classifier: Classifier, projection: str) -> None:
 
 def test_pca_keeps_the_widest_directions(classifier: Classifier) -> None:
     found = imagine(classifier, ["label 2"], TEST.images, count=5)
-    points = np.concatenate([*offsets(draw_imagined(classifier, found, TEST.targets)).values()])
+    points = np.concatenate([*offsets(draw_imagined(classifier, found, torch.as_tensor(TEST.targets))).values()])
     rows = torch.cat([found.gallery, found.features[0]])
     values = torch.linalg.svdvals(rows - rows.mean(0))[:2]
     torch.testing.assert_close(torch.as_tensor(points).float().norm(dim=0), values, rtol=1e-4, atol=1e-4)
 
 
 def test_more_labels_than_colours_are_all_drawn(classifier: Classifier) -> None:
-    figure = draw_imagined(classifier, imagine(classifier, LABELS.names, TEST.images, count=2), TEST.targets)
+    figure = draw_imagined(
+        classifier, imagine(classifier, LABELS.names, TEST.images, count=2), torch.as_tensor(TEST.targets)
+    )
     assert sum(map(len, offsets(figure).values())) == len(TEST) + 10 * 2, (
         "generated features of ten labels, and every real image"
     )

@@ -92,12 +92,16 @@ def test_images_without_a_label_are_left_out() -> None:
     levels, truth = drawn(30)
     labels = Labels(names=NAMES, order=ORDER)
     split = as_split(levels, truth)
-    half = Split(images=split.images, targets=torch.where(torch.arange(30) < 15, split.targets, -1))
+    half = Split(images=split.images, targets=torch.where(torch.arange(30) < 15, torch.as_tensor(split.targets), -1))
     assert evaluate_ordinal(Evaluation.of(told(labels), half, labels)) == evaluate_ordinal(
         Evaluation.of(told(labels), split.select(range(15)), labels)
     )
     with pytest.raises(DataError, match="no labelled test image"):
-        evaluate_ordinal(Evaluation.of(told(labels), Split(images=split.images, targets=split.targets * 0 - 1), labels))
+        evaluate_ordinal(
+            Evaluation.of(
+                told(labels), Split(images=split.images, targets=torch.as_tensor(split.targets) * 0 - 1), labels
+            )
+        )
     several = Split(images=saying([[1, 1, 1, 1]]), targets=torch.ones(1, 4).bool())
     with pytest.raises(DataError, match="evaluate_multilabel"):
         evaluate_ordinal(Evaluation.of(told(labels), several, labels))

@@ -19,7 +19,7 @@ TEST = noisy(blobs().split("test"))
 
 def test_every_score_is_measured_as_it_is_alone() -> None:
     classifier = trained("prototype")
-    split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
+    split = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, torch.as_tensor(TEST.targets)))
     found = evaluate_pairs(Evaluation.of(classifier, split))
     assert (found.images, found.labels, found.leaked) == (len(TEST) - 5, 4, 0)
     assert list(found.verification) == list(found.retrieval) == ["similarity", "cosine", "sum", "whitened"]
@@ -37,7 +37,7 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
-        best = split.targets[5:][scores.argmax(1)] == split.targets[5:]
+        best = torch.as_tensor(split.targets)[5:][scores.argmax(1)] == torch.as_tensor(split.targets)[5:]
         assert found.retrieval[by].recall[1] == pytest.approx(float(best.double().mean()))
     assert found.retrieval["cosine"] != found.retrieval["similarity"]
 
@@ -47,7 +47,7 @@ def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> Non
     found = evaluate_pairs(Evaluation.of(classifier, TEST))
     assert list(found.verification) == list(found.retrieval) == ["cosine", "whitened"]
     embeddings = classifier.encode(TEST.images)
-    first, _ = query_figures(classifier.model, embeddings, TEST.targets)
+    first, _ = query_figures(classifier.model, embeddings, torch.as_tensor(TEST.targets))
     assert found.retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).double().mean()))
 
 

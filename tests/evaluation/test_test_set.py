@@ -31,7 +31,7 @@ def plain(seed: int = 0, per_label: int = 20) -> Dataset:
     """Pictures without a split of their own, divided by shares."""
     data = blobs(per_label=per_label, seed=seed)
     images = torch.cat([part.images for part in data.splits.values()])
-    targets = torch.cat([part.targets for part in data.splits.values()])
+    targets = torch.cat([torch.as_tensor(part.targets) for part in data.splits.values()])
     return arrays(images, targets, names=data.labels.names)
 
 
@@ -51,7 +51,7 @@ def test_what_fit_divided_is_measured_on_what_it_held_out(classifier: Classifier
     data = plain()
     part, test = select_test_set(classifier, data), data.split("test")
     assert torch.equal(part.split.images, test.images)
-    assert torch.equal(part.split.targets, test.targets)
+    assert torch.equal(torch.as_tensor(part.split.targets), torch.as_tensor(test.targets))
     assert part.words == "16 images of arrays, which names no split; left out: 64 used to train or calibrate."
     assert (part.name, part.trained_on, part.own_splits) == ("all", 64, False)
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_measured_says_what_to_do(classifier: Classifier) -> None
 def test_images_without_a_label_are_left_out_but_where_none_is_needed(classifier: Classifier) -> None:
     data = plain(seed=1)
     train = data.split("train")
-    half = replace(train, targets=torch.where(torch.arange(len(train)) % 2 == 0, train.targets, -1))
+    half = replace(train, targets=torch.where(torch.arange(len(train)) % 2 == 0, torch.as_tensor(train.targets), -1))
     data = replace(data, splits={**data.splits, "train": half})
     part = select_test_set(classifier, data)
     assert (len(part.split), part.unlabelled) == (52, 28)
@@ -123,7 +123,7 @@ def test_images_of_which_no_label_is_true_are_measured() -> None:
     data = squares(60)
     assert not bool(data.split("test").labelled.all())
     many = told(data.labels, multilabel=True)
-    split = Split(images=torch.randn(20, 3), targets=data.split("test").targets)
+    split = Split(images=torch.randn(20, 3), targets=torch.as_tensor(data.split("test").targets))
     assert len(select_test_set(many, Dataset(name="told", labels=data.labels, splits={"test": split})).split) == 20
 
 
@@ -147,7 +147,11 @@ def test_what_another_classifier_was_trained_on_is_left_out_for_both(classifier:
     mixed = arrays(
         torch.cat([whole.split("test").images, plain(seed=1).split("train").images, plain(seed=2).split("val").images]),
         torch.cat(
-            [whole.split("test").targets, plain(seed=1).split("train").targets, plain(seed=2).split("val").targets]
+            [
+                torch.as_tensor(whole.split("test").targets),
+                torch.as_tensor(plain(seed=1).split("train").targets),
+                torch.as_tensor(plain(seed=2).split("val").targets),
+            ]
         ),
         names=whole.labels.names,
     )

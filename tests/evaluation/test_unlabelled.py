@@ -45,8 +45,8 @@ def test_the_probe_counts_right_votes(data: Dataset, k: int) -> None:
     found = probe_neighbours(encoder, train, test, k=k)
     assert encoder.training
     features = encoder.features(train.images), encoder.features(test.images)
-    votes = slow_votes(features[1], features[0], train.targets, k, 0.1)
-    right = [votes[i].index(max(votes[i])) == int(target) for i, target in enumerate(test.targets)]
+    votes = slow_votes(features[1], features[0], torch.as_tensor(train.targets), k, 0.1)
+    right = [votes[i].index(max(votes[i])) == int(target) for i, target in enumerate(torch.as_tensor(test.targets))]
     assert found["accuracy"] == pytest.approx(sum(right) / len(right))
     assert (found["train_images"], found["test_images"], found["k"]) == (len(train), len(test), k)
     assert probe_neighbours(encoder, train, test)["k"] == len(train)
@@ -58,7 +58,7 @@ def test_images_without_a_label_are_left_out(data: Dataset) -> None:
     train, test = data.split("train"), data.split("test")
 
     def hidden(split: Split, rows: slice) -> Split:
-        targets = split.targets.clone()
+        targets = torch.as_tensor(split.targets).clone()
         targets[rows] = -1
         return replace(split, targets=targets)
 

@@ -30,7 +30,7 @@ def test_figures_are_those_of_all_pairs() -> None:
     classifier = fit_verification(trained("prototype"), blobs().split("val"), 0.1)
     rule = classifier.verifier
     assert rule is not None
-    split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, FEW.targets))
+    split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, torch.as_tensor(FEW.targets)))
     found = evaluate_verification(Evaluation.of(classifier, split))
     embeddings, model = classifier.encode(split.images), classifier.model
     assert isinstance(model, Compares)
@@ -39,7 +39,9 @@ def test_figures_are_those_of_all_pairs() -> None:
     every = ((one_way + one_way.T) / 2).tolist()
     same, different = list[float](), list[float]()
     for i, j in combinations(range(3, 40), 2):
-        (same if split.targets[i] == split.targets[j] else different).append(every[i][j])
+        (same if torch.as_tensor(split.targets)[i] == torch.as_tensor(split.targets)[j] else different).append(
+            every[i][j]
+        )
     assert (found.images, found.same, found.different) == (37, len(same), len(different))
     assert found.eer == pytest.approx(equal_error_rate(same, different).rate, abs=1e-3)
     assert found.misses == pytest.approx(sum(s < rule.threshold for s in same) / len(same), abs=2e-3)

@@ -50,10 +50,10 @@ def slow_zero_shot(scores: Tensor, targets: Tensor, seen: Tensor) -> float:
 @every_kind
 def test_figures_equal_a_slow_reference(kind: str) -> None:
     one, test = classifier(kind), split()
-    labelled = test.targets >= 0
+    labelled = torch.as_tensor(test.targets) >= 0
     scores, targets, seen, how = (
         test.images[labelled],
-        test.targets[labelled],
+        torch.as_tensor(test.targets)[labelled],
         ~one.calibration.unseen,
         one.model.penalty,
     )
@@ -76,9 +76,9 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
 @every_kind
 def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
     one, test = classifier(kind), split()
-    labelled = test.targets >= 0
+    labelled = torch.as_tensor(test.targets) >= 0
     answers = slow_accuracies(
-        one.scores(test.images[labelled]).log_odds, test.targets[labelled], ~one.calibration.unseen
+        one.scores(test.images[labelled]).log_odds, torch.as_tensor(test.targets)[labelled], ~one.calibration.unseen
     )
     found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     assert (found.unseen, found.seen) == pytest.approx(answers)
@@ -87,7 +87,9 @@ def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
 def test_calibration_and_the_order_of_labels_change_nothing() -> None:
     one, test = classifier("offset"), split()
     turned = Labels(names=LABELS.names[::-1])
-    swapped = replace(test, targets=torch.where(test.targets >= 0, 5 - test.targets, -1))
+    swapped = replace(
+        test, targets=torch.where(torch.as_tensor(test.targets) >= 0, 5 - torch.as_tensor(test.targets), -1)
+    )
     other = with_penalty(
         changed(
             with_penalty(one, 0.0),
@@ -107,14 +109,14 @@ def test_images_the_classifier_was_made_from_are_counted() -> None:
     assert evaluate_zero_shot(Evaluation.of(one, test, LABELS)).leaked == 0
     known = made_from(one, test.images[:7])  # the last of these has no label, so it is not tested
     assert evaluate_zero_shot(Evaluation.of(known, test, LABELS)).leaked == pytest.approx(
-        6 / int((test.targets >= 0).sum())
+        6 / int((torch.as_tensor(test.targets) >= 0).sum())
     )
 
 
 @pytest.mark.parametrize(("kept", "given"), [((0, 2, 4), r"given 26 and 0\."), ((1, 3), r"given 0 and 16\.")])
 def test_both_kinds_of_images_are_needed(kept: tuple[int, ...], given: str) -> None:
     test = split()
-    some = test.select(torch.isin(test.targets, torch.tensor(kept)).nonzero()[:, 0])
+    some = test.select(torch.isin(torch.as_tensor(test.targets), torch.tensor(kept)).nonzero()[:, 0])
     with pytest.raises(DataError, match=f"labels with training images and of labels without; {given}"):
         evaluate_zero_shot(Evaluation.of(classifier("offset"), some, LABELS))
 

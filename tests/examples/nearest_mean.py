@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from labelwise.core.model import LabelModel, Spec, as_float
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import segment_mean
 

@@ -22,7 +22,7 @@ def features() -> Dataset:
 
 def unlabelled(data: Dataset) -> Dataset:
     train = data.split("train")
-    return replace(data, splits={"train": replace(train, targets=torch.full_like(train.targets, -1))})
+    return replace(data, splits={"train": replace(train, targets=torch.full_like(torch.as_tensor(train.targets), -1))})
 
 
 def test_labelled_images() -> None:
@@ -73,7 +73,7 @@ def with_sentences(data: Dataset, *labels: int) -> Dataset:
 
 def val_alone(data: Dataset, label: int) -> Dataset:
     """The images of one label are in val, and none in train."""
-    rows = (data.split("train").targets != label).nonzero()[:, 0]
+    rows = (torch.as_tensor(data.split("train").targets) != label).nonzero()[:, 0]
     return replace(data, splits={**data.splits, "train": data.split("train").select(rows)})
 
 

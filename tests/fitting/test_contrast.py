@@ -11,11 +11,12 @@ from torch.nn.functional import normalize
 from labelwise.core.model import as_float
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.support.settings import override
 from labelwise.train.augment import Augment
 from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer

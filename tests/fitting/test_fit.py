@@ -14,11 +14,12 @@ from labelwise.core.model import LabelModel, Spec
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import training_data
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import ImageMethod, Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
@@ -38,13 +39,13 @@ def test_validation_is_set_aside_when_missing(blob_data: Dataset) -> None:
     alone = replace(blob_data, splits={"train": blob_data.split("train")})
     data = training_data(alone)
     assert len(data.train) + len(data.val) == len(blob_data.split("train"))
-    assert torch.bincount(data.val.targets).tolist() == [2, 2, 2, 2]
+    assert torch.bincount(torch.as_tensor(data.val.targets)).tolist() == [2, 2, 2, 2]
 
 
 def test_of_many_images_no_more_are_set_aside_than_calibration_needs() -> None:
     many = lw.data.arrays(torch.zeros(30_000, 2), torch.arange(30_000) % 200)
     held = training_data(replace(many, splits={"train": lw.data.pool(many)})).val
-    assert torch.bincount(held.targets).tolist() == [10] * 200
+    assert torch.bincount(torch.as_tensor(held.targets)).tolist() == [10] * 200
 
 
 def test_groups_that_hold_whole_labels_do_not_take_them_from_training(blob_data: Dataset) -> None:
@@ -53,8 +54,8 @@ def test_groups_that_hold_whole_labels_do_not_take_them_from_training(blob_data:
     alphabets = replace(train, groups=tuple(f"alphabet {target // 2}" for target in train.targets.tolist()))
     data = training_data(replace(blob_data, splits={"train": alphabets}))
     assert data.labels.names == blob_data.labels.names
-    assert torch.bincount(data.train.targets).tolist() == [18, 18, 18, 18]
-    assert torch.bincount(data.val.targets).tolist() == [2, 2, 2, 2]
+    assert torch.bincount(torch.as_tensor(data.train.targets)).tolist() == [18, 18, 18, 18]
+    assert torch.bincount(torch.as_tensor(data.val.targets)).tolist() == [2, 2, 2, 2]
 
 
 def test_groups_that_divide_a_label_stay_whole(blob_data: Dataset) -> None:
@@ -67,25 +68,27 @@ def test_groups_that_divide_a_label_stay_whole(blob_data: Dataset) -> None:
 
 def test_labels_without_images_are_unseen(blob_data: Dataset) -> None:
     train, val = blob_data.split("train"), blob_data.split("val")
-    some = train.select((train.targets != 1).nonzero()[:, 0])
+    some = train.select((torch.as_tensor(train.targets) != 1).nonzero()[:, 0])
     data = training_data(replace(blob_data, splits={"train": some, "val": val}))
     assert data.labels.names == ("blob 0", "blob 2", "blob 3")
     assert data.unseen is not None
     assert data.unseen.names == ("blob 1",)
     assert len(data.val) == 60
-    assert torch.equal(data.train.targets.bincount(), torch.tensor([20, 20, 20]))
-    assert torch.equal(data.train.images[data.train.targets == 1], train.images[train.targets == 2])
+    assert torch.equal(torch.as_tensor(data.train.targets).bincount(), torch.tensor([20, 20, 20]))
+    assert torch.equal(
+        data.train.images[torch.as_tensor(data.train.targets) == 1], train.images[torch.as_tensor(train.targets) == 2]
+    )
 
 
 def test_unlabelled_images_are_left_out(blob_data: Dataset) -> None:
     train = blob_data.split("train")
-    some = replace(train, targets=torch.where(torch.arange(80) < 10, -1, train.targets))
+    some = replace(train, targets=torch.where(torch.arange(80) < 10, -1, torch.as_tensor(train.targets)))
     assert len(training_data(replace(blob_data, splits={**blob_data.splits, "train": some})).train) == 70
 
 
 def test_one_label_is_refused(blob_data: Dataset) -> None:
     train = blob_data.split("train")
-    one = train.select((train.targets == 0).nonzero()[:, 0])
+    one = train.select((torch.as_tensor(train.targets) == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match='at least two labels; the train split of "blobs" has 1'):
         training_data(replace(blob_data, splits={"train": one}))
 
@@ -99,7 +102,7 @@ def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
 
 def test_images_that_taught_or_calibrated_are_leaks_too(blob_data: Dataset) -> None:
     classifier, test = trained("softmax"), blob_data.split("test")
-    calibrated = lw.calibrate(classifier, test.images[:20], test.targets[:20])
+    calibrated = lw.calibrate(classifier, test.images[:20], torch.as_tensor(test.targets)[:20])
     assert evaluate_closed(Evaluation.of(calibrated, test, blob_data.labels)).leaked == 20 / len(test)
     taught = lw.teach(classifier, "a new one", examples=test.images[:8])
     assert evaluate_closed(Evaluation.of(taught, test, blob_data.labels)).leaked == 8 / len(test)
@@ -109,7 +112,7 @@ def test_evaluation_goes_by_names(blob_data: Dataset) -> None:
     """Data that lists its labels in another order gives the same accuracy."""
     test = blob_data.split("test")
     turned = lw.Labels(names=blob_data.labels.names[::-1])
-    swapped = replace(test, targets=3 - test.targets)
+    swapped = replace(test, targets=3 - torch.as_tensor(test.targets))
     classifier = trained("indicator")
     assert evaluate_closed(Evaluation.of(classifier, swapped, turned)) == evaluate_closed(
         Evaluation.of(classifier, test, blob_data.labels)
@@ -122,7 +125,10 @@ def test_calibration_lowers_the_error_on_test_images() -> None:
     hard = blobs(seed=3)
     noisy = {
         name: replace(
-            s, targets=torch.where(torch.rand(len(s), generator=torch.Generator().manual_seed(1)) < 0.3, 0, s.targets)
+            s,
+            targets=torch.where(
+                torch.rand(len(s), generator=torch.Generator().manual_seed(1)) < 0.3, 0, torch.as_tensor(s.targets)
+            ),
         )
         for name, s in hard.splits.items()
     }

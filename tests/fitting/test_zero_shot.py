@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -15,11 +16,12 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
-from labelwise.images.dataset import Dataset, Split, TrainData
+from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Eszsl, ImageMethod
 from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
@@ -51,7 +53,7 @@ def traced(train: list[int], val: list[int] | None, labels: int = 7) -> Dataset:
     return Dataset(name="traced", labels=known, splits=splits)
 
 
-def numbers(split: Split) -> set[int]:
+def numbers(split: Split | TensorSplit) -> set[int]:
     """The numbers of a split's images, each of them there once."""
     found = [int(number) for number in split.images[:, 0]]
     assert len(found) == len(set(found))
@@ -68,7 +70,7 @@ def check_part(data: TrainData) -> None:
     assert set(data.train.targets.tolist()) == set(range(len(data.labels)))
     assert data.known.vectors is not None
     rows = [int(name[1:]) for name in data.known.names]
-    assert torch.equal(data.known.vectors, torch.eye(data.known.vectors.shape[1])[rows])
+    assert np.array_equal(data.known.vectors, torch.eye(data.known.vectors.shape[1])[rows])
 
 
 def names(labels: Labels | None) -> set[str]:
@@ -140,17 +142,21 @@ def test_drawn_labels_follow_the_seed() -> None:
     assert set().union(*held) <= {f"n{i}" for i in range(9)}
     first = trials[0]
     assert first is not None
-    assert torch.bincount(first.train.targets).tolist() == [4] * 6, "a fifth of the images of other labels is set aside"
-    assert torch.bincount(first.val.targets).tolist() == [1] * 6 + [5] * 3
+    assert torch.bincount(torch.as_tensor(first.train.targets)).tolist() == [4] * 6, (
+        "a fifth of the images of other labels is set aside"
+    )
+    assert torch.bincount(torch.as_tensor(first.val.targets)).tolist() == [1] * 6 + [5] * 3
 
 
 def test_three_labels_have_no_trial_and_no_gap() -> None:
     plan = plan_runs(traced([0] * 5 + [2] * 5 + [3] * 5, None), Eszsl(), 0)
     assert plan.trial is None
-    assert torch.bincount(plan.final.train.targets).tolist() == [4, 4, 4]
-    assert torch.bincount(plan.final.val.targets).tolist() == [1, 1, 1]
+    assert torch.bincount(torch.as_tensor(plan.final.train.targets)).tolist() == [4, 4, 4]
+    assert torch.bincount(torch.as_tensor(plan.final.val.targets)).tolist() == [1, 1, 1]
     data = by_vector()
-    few = data.split("train").select((data.split("train").targets < 4).nonzero()[:, 0])  # labels 0, 1 and 3
+    few = data.split("train").select(
+        (torch.as_tensor(data.split("train").targets) < 4).nonzero()[:, 0]
+    )  # labels 0, 1 and 3
     found = fit_zero_shot(replace(data, splits={"train": few}), Eszsl(), RUN)
     assert (found.calibration.seen_penalty, len(found.unseen), len(found.labels)) == (0, 9, 12)
     assert "balance" not in found.origin.summary
@@ -179,7 +185,7 @@ def test_labels_and_splits_are_joined() -> None:
     joined = one.join(other)
     assert (joined.targets.tolist(), joined.files, joined.texts) == ([0, 1, 2], ("x", "y", "z"), ())
     assert joined.images[:, 0].tolist() == [0, 0, 1]
-    data = TrainData(train=one, val=other, labels=first, unseen=second)
+    data = TrainData(train=TensorSplit.of(one), val=TensorSplit.of(other), labels=first, unseen=second)
     assert data.known.names == ("a", "b")
     assert replace(data, unseen=None).known is first
     assert replace(data, unseen=first).known is first, "images with sentences alone: all labels are unseen"
@@ -232,7 +238,7 @@ def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     data = by_vector(noise=1.5)
     trial = trial_of(data, METHODS[method])
     bound = tried(METHODS[method], trial)
-    seen, how, targets = ~bound.calibration.unseen, bound.model.penalty, trial.val.targets
+    seen, how, targets = ~bound.calibration.unseen, bound.model.penalty, torch.as_tensor(trial.val.targets)
     scores = exact(bound, trial.val.images).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(scores, targets, seen, how))
     about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
@@ -252,7 +258,7 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
     found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
     held = remembering(changed(bound, seen_penalty=found.origin.summary["balance"]["gap"]), trial.train.images)
-    done = calibrate(exact(held, trial.val.images), trial.val.targets)
+    done = calibrate(exact(held, trial.val.images), torch.as_tensor(trial.val.targets))
     assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
     assert found.calibration.temperature == pytest.approx(done.calibration.temperature)
     if found.model.penalty == "scale":
@@ -303,6 +309,6 @@ def test_images_without_sentences_get_those_of_their_label() -> None:
     parts = {"train": replace(train_part, texts=own), "val": train_part.select(list(range(9)))}
     plan = plan_runs(replace(data, labels=labels, splits=parts), Eszsl(), 0)
     final, names = plan.final.train, plan.final.labels.names
-    assert final.texts[0] == (f"of {names[int(final.targets[0])]}",)
+    assert final.texts[0] == (f"of {names[int(torch.as_tensor(final.targets)[0])]}",)
     assert final.texts[1] == ("image 1",)
-    assert final.texts[-1] == (f"of {names[int(final.targets[-1])]}",)
+    assert final.texts[-1] == (f"of {names[int(torch.as_tensor(final.targets)[-1])]}",)

@@ -33,20 +33,20 @@ def split(truths: Tensor = TRUTHS) -> Split:
 
 def truths_of(part: Split) -> Tensor:
     assert part.multilabel
-    return part.targets
+    return torch.as_tensor(part.targets)
 
 
 def test_targets_follow_their_images() -> None:
     whole = split()
-    assert torch.equal(truths_of(whole.select([2, 0])), TRUTHS[[2, 0]])
-    assert torch.equal(truths_of(whole.join(whole.select([1]))), TRUTHS[[0, 1, 2, 3, 1]])
+    assert np.array_equal(truths_of(whole.select([2, 0])), TRUTHS[[2, 0]])
+    assert np.array_equal(truths_of(whole.join(whole.select([1]))), TRUTHS[[0, 1, 2, 3, 1]])
     assert truths_of(whole.select([])).shape == (0, 3)
-    assert truths_of(whole.to("cpu")).dtype == torch.bool
+    assert truths_of(whole).dtype == torch.bool
     assert whole.words(("x", "y", "z")) == ["y;z", "", "x;z", "z"]
     assert whole.table(3) is whole.targets
     plain = Split(images=whole.images, targets=torch.tensor([1, -1, 0, 2]))
     assert plain.words(("x", "y", "z")) == ["y", "", "x", "z"]
-    assert plain.table(3).int().tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert plain.table(3).astype(int).tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
     with pytest.raises(DataError, match="cannot be joined"):
         whole.join(plain)
 
@@ -55,9 +55,7 @@ def test_targets_follow_their_images() -> None:
     "targets", [TRUTHS.int(), TRUTHS[:, :0], TRUTHS[:, 0], TRUTHS[:, 0].float(), TRUTHS[..., None]]
 )
 def test_targets_that_are_neither_positions_nor_yes_and_no_are_refused(targets: Tensor) -> None:
-    with pytest.raises(
-        DataError, match=r"Targets must be positions .* given torch.*" + re.escape(str([*targets.shape]))
-    ):
+    with pytest.raises(DataError, match=r"Targets must be positions .* given .*" + re.escape(str([*targets.shape]))):
         Split(images=torch.zeros(4, 2), targets=targets)
     with pytest.raises(DataError, match="There are 4 images but 3 targets"):
         Split(images=torch.zeros(4, 2), targets=TRUTHS[:3])
@@ -78,7 +76,7 @@ def test_labels_known_from_a_description_are_true_of_no_image() -> None:
     names = ("red", "green", "blue", "violet")
     more = with_knowledge(squares(), Knowledge(labels=Labels(names=names, vectors=torch.eye(4))))
     assert more.labels.names == names
-    assert torch.equal(truths_of(more.split("test"))[:, :3], truths_of(squares().split("test")))
+    assert np.array_equal(truths_of(more.split("test"))[:, :3], truths_of(squares().split("test")))
     assert not truths_of(more.split("test"))[:, 3].any()
 
 
@@ -185,7 +183,7 @@ def test_features_are_written_and_read_with_all_labels(tmp_path: Path) -> None:
     back = pack(tmp_path / "x.npz")
     assert back.labels.names == data.labels.names
     for name, part in data.splits.items():
-        assert torch.equal(truths_of(back.split(name)), truths_of(part))
+        assert np.array_equal(truths_of(back.split(name)), truths_of(part))
 
 
 # What divides and reports data
@@ -199,7 +197,7 @@ def test_a_split_is_saved_with_all_labels_and_read_back(tmp_path: Path) -> None:
     assert [row["labels"] for row in rows] == pool(data).words(data.labels.names)
     again = apply_split(data, tmp_path / "s.csv")
     for name, part in data.splits.items():
-        assert torch.equal(truths_of(again.split(name)), truths_of(part))
+        assert np.array_equal(truths_of(again.split(name)), truths_of(part))
     text = (tmp_path / "s.csv").read_text().replace(rows[0]["labels"], "violet", 1)
     (tmp_path / "s.csv").write_text(text)
     with pytest.raises(DataError, match='is labelled "violet" but in "squares" it is'):

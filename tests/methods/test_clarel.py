@@ -13,12 +13,13 @@ from labelwise.core.classifier import Classifier, bind
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Clarel, Encoder
 from labelwise.methods.clarel.method import ClarelModel
 from labelwise.methods.clarel.sentences import SentenceReader, VectorReader
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run, Stage
 from tests.conftest import blobs

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
@@ -19,6 +18,7 @@ from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.errors import DataError, UsageError
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge

@@ -17,7 +17,6 @@ from labelwise.core.balance import balance_curve
 from labelwise.core.classifier import bind
 from labelwise.data import load
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
 from labelwise.methods.izf.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
@@ -28,6 +27,7 @@ from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.images.dataset import TrainData
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.cgan import Cgan, CganModel, GanOptimizer

@@ -5,11 +5,11 @@ import torch
 
 from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import plan_runs
-from labelwise.images.dataset import TrainData
 from labelwise.methods import Encoder
 from labelwise.methods.shared.zero_shot import BilinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run

@@ -18,10 +18,11 @@ from torch import Tensor
 from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import fresh_encoder, write_encoder
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
 from labelwise.support.interruption import deferred_signals
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.stages import Run, Stage

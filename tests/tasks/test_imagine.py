@@ -26,7 +26,7 @@ def slow_distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 @pytest.fixture(scope="module")
 def found() -> Imagined:
-    return imagine(CLASSIFIER, NAMES, TEST.images, targets=TEST.targets, count=20, seed=3)
+    return imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.as_tensor(TEST.targets), count=20, seed=3)
 
 
 def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
@@ -45,7 +45,7 @@ def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
 
 def test_typical_is_a_rank_among_real_images_of_the_label(found: Imagined) -> None:
     for label, name in enumerate(NAMES):
-        real = found.gallery[TEST.targets == DATA.labels.index(name)]
+        real = found.gallery[torch.as_tensor(TEST.targets) == DATA.labels.index(name)]
         own = [min(slow_distance(a, b) for j, b in enumerate(real) if i != j) for i, a in enumerate(real)]
         for made, share in zip(found.features[label], found.typical[label].tolist(), strict=True):
             far = min(slow_distance(made, image) for image in real)
@@ -57,7 +57,7 @@ def test_typical_is_a_rank_among_real_images_of_the_label(found: Imagined) -> No
 
 def test_features_far_from_every_image_are_not_typical() -> None:
     far = generating(Labels(names=("blob 0", "far"), vectors=torch.tensor([[1.0, 0, 0], [50.0, 0, 0]])), (3, 8, 8))
-    targets = torch.where(TEST.targets == 0, 1, -1)
+    targets = torch.where(torch.as_tensor(TEST.targets) == 0, 1, -1)
     found = imagine(far, ["far", "blob 0"], TEST.images, targets=targets, count=4)
     assert found.typical[0].tolist() == [0.0] * 4
     assert found.typical[1].isnan().all(), "no image of it is known"
@@ -84,9 +84,9 @@ def test_closest_images_come_once_by_votes_and_then_by_distance() -> None:
 def test_a_label_is_imagined_by_its_own_images() -> None:
     found = imagine(CLASSIFIER, DATA.labels.names, TEST.images, count=30)
     for place, name in enumerate(DATA.labels.names):
-        right = (TEST.targets[found.nearest[place]] == place).float().mean()
+        right = (torch.as_tensor(TEST.targets)[found.nearest[place]] == place).float().mean()
         assert right > 0.8, name
-        assert int(TEST.targets[found.closest(name)[0][0]]) == place
+        assert int(torch.as_tensor(TEST.targets)[found.closest(name)[0][0]]) == place
 
 
 def test_the_seed_decides() -> None:

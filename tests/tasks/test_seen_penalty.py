@@ -151,6 +151,6 @@ def test_a_fitted_classifier_keeps_its_penalty_when_saved_and_calibrated(method:
         torch.testing.assert_close(
             with_penalty(one, 0.0).scores(test.images).log_odds, with_penalty(held, 0.0).scores(test.images).log_odds
         )
-    again = lw.calibrate(held, test.images, test.targets)
+    again = lw.calibrate(held, test.images, torch.as_tensor(test.targets))
     assert (again.calibration.seen_penalty, again.unseen) == (held.calibration.seen_penalty, held.unseen)
     assert again.scores(test.images).best.tolist() == held.scores(test.images).best.tolist()

@@ -18,6 +18,7 @@ from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError
 from labelwise.train.checkpoint import run_identity
+from labelwise.train.data import TensorSplit
 from tests.changed import description
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
@@ -33,9 +34,9 @@ def part_to_test() -> Split:
     return squares().split("test")
 
 
-def truths(split: Split) -> torch.Tensor:
+def truths(split: Split | TensorSplit) -> torch.Tensor:
     assert split.multilabel
-    return split.targets
+    return torch.as_tensor(split.targets)
 
 
 @pytest.mark.parametrize("method", ["indicator", "multilabel"])
@@ -81,12 +82,12 @@ def test_images_without_a_true_label_are_trained_on() -> None:
     data = squares(60)
     seen = training_data(data)
     assert (len(seen.train), len(seen.val)) == (20, 20)
-    assert not bool(seen.train.labelled.all())
+    assert not bool(seen.train.targets.any(1).all())
     none = torch.tensor([[False] * 3] * 10 + [[True, False, True]] * 5 + [[True, True, False]] * 5)
     part = Split(images=data.split("train").images, targets=none)
     seen = training_data(replace(data, splits={"train": part}))
     assert len(seen.train) + len(seen.val) == 20
-    assert int((~seen.val.labelled).sum()) == 1
+    assert int((~seen.val.targets.any(1)).sum()) == 1
 
 
 def test_labels_without_a_training_image_lose_their_column() -> None:

@@ -60,7 +60,9 @@ def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
     classifier = trained("softmax")
     by: By
     for by in ("similarity", "cosine", "sum"):
-        same, different = scored_pairs(classifier.model, classifier.encode(VAL.images), VAL.targets, by, (10**6, 0))
+        same, different = scored_pairs(
+            classifier.model, classifier.encode(VAL.images), torch.as_tensor(VAL.targets), by, (10**6, 0)
+        )
         rule = fit_verification(classifier, VAL, by=by).verifier
         assert rule is not None
         assert (rule.by, rule.rule) == (by, "eer")
@@ -85,7 +87,9 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
     assert rule is not None
     assert rule.eer > 0.02
     embeddings = classifier.encode(noisy.images)
-    same, different = scored_pairs(classifier.model, embeddings, noisy.targets, "similarity", (10**6, 0))
+    same, different = scored_pairs(
+        classifier.model, embeddings, torch.as_tensor(noisy.targets), "similarity", (10**6, 0)
+    )
     chances = [(scores * rule.scale + rule.offset).sigmoid().mean() for scores in (same, different)]
     assert float(chances[0] + chances[1]) == pytest.approx(1, abs=0.1)
 
@@ -114,7 +118,7 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(UsageError, match=r'fitted for the score "similarity"; given by="sum"'):
         verify(classifier, TEST.images[0], TEST.images[1], by="sum")
     with pytest.raises(DataError, match="two images of one label"):
-        fit_verification(classifier, VAL.select((VAL.targets == 0).nonzero()[:, 0]))
+        fit_verification(classifier, VAL.select((torch.as_tensor(VAL.targets) == 0).nonzero()[:, 0]))
     with pytest.raises(DataError, match="Several labels"):
         fit_verification(classifier, squares().split("val"))
     with pytest.raises(DataError, match="at least 100000"):
@@ -126,9 +130,11 @@ def test_what_is_missing_is_said() -> None:
 @pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
 def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
     model, embeddings = trained("prototype").model, trained("prototype").encode(VAL.images)
-    looked_up = scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0))
+    looked_up = scored_pairs(model, embeddings, torch.as_tensor(VAL.targets), by, (1_000, 0))
     monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
-    for found, slow in zip(looked_up, scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0)), strict=True):
+    for found, slow in zip(
+        looked_up, scored_pairs(model, embeddings, torch.as_tensor(VAL.targets), by, (1_000, 0)), strict=True
+    ):
         torch.testing.assert_close(found, slow, atol=1e-4, rtol=1e-4)
 
 

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 import torch
 
 from labelwise.fitting.pretraining import Pretrain
-from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Method, Run
@@ -30,7 +30,7 @@ ALL = Augment(padding=2, flip=True, brightness=0.2, hue=0.1, changes=1, erase=4,
 def pictures(n: int = 640, k: int = 10) -> TrainData:
     """Noise with labels."""
     rng = torch.Generator().manual_seed(1)
-    split = Split(
+    split = TensorSplit(
         images=torch.randint(0, 256, (n, 3, 16, 16), generator=rng, dtype=torch.uint8),
         targets=torch.arange(n) % k,
     )

@@ -19,7 +19,7 @@ from labelwise.core.model import LabelModel, Spec
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import Pretrain
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import (
     Clarel,
     Encoder,
@@ -37,6 +37,7 @@ from labelwise.support.files import write_tensors
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import is_main_process, process_group
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer

@@ -38,7 +38,10 @@ every_method = pytest.mark.parametrize("method", [n for n, kind in METHODS.items
 def batch_of(data: Dataset, n: int = 16, seed: int = 5) -> Batch:
     part = data.split("train")
     return Batch(
-        images=as_float(part.images[:n]), targets=part.targets[:n], rows=torch.arange(n), rng=BatchRng.seeded(seed, n)
+        images=as_float(part.images[:n]),
+        targets=torch.as_tensor(part.targets)[:n],
+        rows=torch.arange(n),
+        rng=BatchRng.seeded(seed, n),
     )
 
 

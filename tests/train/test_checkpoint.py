@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.batches import Batch
 from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run, Stage
 

@@ -9,11 +9,12 @@ import torch
 
 from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import fit
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Indicator, Softmax
 from labelwise.support.errors import LabelwiseError
 from labelwise.support.files import read_tensors
 from labelwise.support.finite import first_not_finite
+from labelwise.train.data import TrainData
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Run, Stage
 

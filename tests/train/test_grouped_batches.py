@@ -6,20 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.images.dataset import Split
 from labelwise.support.errors import UsageError
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Shard
+from labelwise.train.data import TensorSplit
 from labelwise.train.grouped_batches import GroupedBatches
 from tests.epochs import batches_of
 
 
-def split_of(counts: list[int], seed: int = 0) -> Split:
+def split_of(counts: list[int], seed: int = 0) -> TensorSplit:
     """So many images of each label, mixed; an image's pixels are its row."""
     targets = torch.repeat_interleave(torch.arange(len(counts)) * 3, torch.tensor(counts))
     targets = targets[torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))]
     images = torch.arange(len(targets), dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 2, 2).contiguous()
-    return Split(images=images, targets=targets)
+    return TensorSplit(images=images, targets=targets)
 
 
 def groups_of(targets: Tensor) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from torch.optim import lr_scheduler
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel, Spec
 from labelwise.fitting.fit import fit, training_data
-from labelwise.images.dataset import Dataset, TrainData
+from labelwise.images.dataset import Dataset
 from labelwise.images.streams import ahead
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError
@@ -27,6 +27,7 @@ from labelwise.support.interruption import deferred_signals
 from labelwise.support.settings import of_the_run
 from labelwise.train.batches import Batch, Shard, ShuffledBatches
 from labelwise.train.checkpoint import Progress, RunFolder
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer, Schedule
@@ -131,7 +132,7 @@ def test_unknown_device() -> None:
 
 
 def test_batches_are_the_same_in_parts() -> None:
-    split = blobs().split("train")
+    split = TensorSplit.of(blobs().split("train"))
     batches = ShuffledBatches(split=split, size=10)
     whole = list(batches_of(batches, 7))
     parts = [list(batches_of(batches, 7, 0, Shard(rank, 3))) for rank in range(3)]

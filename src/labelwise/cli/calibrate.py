@@ -45,7 +45,9 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     calibrated = run(scores, targets, keep=keep)
     if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):
         rule: Rule = "eer" if false_accepts is None else false_accepts
-        calibrated = fit_verifier(scores.of(calibrated), part.split.targets, rule, by=by)
+        import torch
+
+        calibrated = fit_verifier(scores.of(calibrated), torch.from_numpy(part.split.targets), rule, by=by)
     lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."

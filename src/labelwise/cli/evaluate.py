@@ -189,10 +189,12 @@ def _ordinal(evaluation: "Evaluation") -> Figures | None:
 
 def _pairs(evaluation: "Evaluation") -> Figures | None:
     """Return how well pairs of one label are told from others, by each score; None where pairs are of one kind."""
+    import torch
+
     from labelwise.evaluation.pairs import evaluate_pairs
     from labelwise.tasks.verify import can_verify
 
-    if not can_verify(evaluation.split.targets):
+    if not can_verify(torch.from_numpy(evaluation.split.targets)):
         return None
     result = evaluate_pairs(evaluation, most=MOST)
     about = f"pairs of {result.images} pictures: do they show the same label, by how alike they are?"
@@ -217,7 +219,7 @@ def _episodes(evaluation: "Evaluation") -> Figures:
 
     from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 
-    targets = evaluation.split.targets
+    targets = torch.from_numpy(evaluation.split.targets)
     sizes = torch.bincount(targets[targets >= 0])
     ways = {shots: min(MOST_WAYS, int((sizes >= shots + QUERIES).sum())) for shots in (1, 5)}
     settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]

@@ -74,7 +74,7 @@ def _targets(classifier: "lw.Classifier", part: "TestSet") -> "Tensor":
     import torch
 
     position = {name: i for i, name in enumerate(classifier.labels.names)}
-    targets = torch.full((len(part.split),), -1) if part.split.multilabel else part.split.targets
+    targets = torch.full((len(part.split),), -1) if part.split.multilabel else torch.from_numpy(part.split.targets)
     return torch.tensor([*(position.get(name, -1) for name in part.labels.names), -1])[targets]
 
 

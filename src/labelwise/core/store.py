@@ -112,7 +112,7 @@ def _write(classifier: Classifier, folder: Path) -> bytes:
     tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
-        tensors |= {f"{prefix}/{what}": t for what, t in known.items() if t is not None}
+        tensors |= {f"{prefix}/{what}": torch.as_tensor(t) for what, t in known.items() if t is not None}
     method, view = origin.method, classifier.view
     settings = {name: value for name, value in to_plain(method).items() if name != "view"}
     about = {

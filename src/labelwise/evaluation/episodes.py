@@ -58,7 +58,7 @@ class EpisodeResult:
 def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None = None) -> EpisodeResult:
     """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
     settings, evaluation = settings or EpisodeSettings(), evaluation.own_labelled()
-    targets = evaluation.split.targets
+    targets = torch.from_numpy(evaluation.split.targets)
     hits = episode_accuracies(evaluation.classifier.model, evaluation.scores.embeddings, targets, settings)
     return EpisodeResult(
         settings=settings,

@@ -55,12 +55,14 @@ class Evaluation:
 
     def __getitem__(self, rows: Tensor) -> Self:
         """Return the same of some images."""
-        return replace(self, scores=self.scores[rows], split=self.split.select(rows), leaks=self.leaks[rows.cpu()])
+        return replace(
+            self, scores=self.scores[rows], split=self.split.select(rows.cpu().numpy()), leaks=self.leaks[rows.cpu()]
+        )
 
     @property
     def leaked(self) -> float:
         """The share of the images to measure that the classifier was made from: of those with a label, where each has one at most."""
-        measured = self.leaks if self.multilabel else self.leaks[self.split.labelled.cpu()]
+        measured = self.leaks if self.multilabel else self.leaks[torch.from_numpy(self.split.labelled)]
         return float(measured.double().mean()) if len(measured) else 0.0
 
     @cached_property
@@ -84,7 +86,7 @@ class Evaluation:
             raise DataError(
                 "Several labels may be true of these images, so two of them are neither the same nor different."
             )
-        rows = self.split.labelled.cpu().nonzero()[:, 0]
+        rows = torch.from_numpy(self.split.labelled).nonzero()[:, 0]
         return self if len(rows) == len(self) else self[rows]
 
     def asked(self) -> tuple[Scores, Tensor]:
@@ -111,12 +113,12 @@ def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tenso
     places = torch.full((len(labels) + 1,), -1)
     for name in used:
         places[labels.index(name)] = classifier.labels.index(name)
-    return places[split.targets.cpu()]
+    return places[torch.from_numpy(split.targets)]
 
 
 def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[Classifier, Tensor]:
     """Return the classifier of the labels that the data know, too, and which of them are true ``[n, k]``."""
-    truths = split.table(len(labels))
+    truths = torch.from_numpy(split.table(len(labels)))
     _refuse_foreign(classifier, [labels.names[i] for i in truths.any(0).nonzero()[:, 0].tolist()], "leave them out")
     known = set(labels.names)
     names = [name for name in classifier.labels.names if name in known]

@@ -56,15 +56,15 @@ def evaluate_folds(
     if part.split.multilabel:
         raise UnsupportedError(f'Several labels may be true of one image of "{data.name}"; folds count one for each.')
     groups = part.split.groups or lookalike_groups(part.split.images)
-    fold = folds_of(groups, part.split.targets, folds, (run or Run()).seed)
+    fold = torch.from_numpy(folds_of(groups, part.split.targets, folds, (run or Run()).seed))
     method, whole = _on_features(classifier, method, replace(part.split, groups=groups))
     answers = []
     for number in range(folds):
         rows = [(fold != number).nonzero()[:, 0], (fold == number).nonzero()[:, 0]]
         tell(f"fold {number + 1} of {folds}: {len(rows[0])} images train, {len(rows[1])} are measured")
-        train = Dataset(name=data.name, labels=part.labels, splits={"train": whole.select(rows[0])})
+        train = Dataset(name=data.name, labels=part.labels, splits={"train": whole.select(rows[0].numpy())})
         answers.append(_answers(fit(train, method, run), whole, rows[1], part))
-    return _result(answers, groups, whole.targets.cpu())
+    return _result(answers, groups, torch.from_numpy(whole.targets))
 
 
 def _refittable(classifier: Classifier) -> Method:
@@ -100,8 +100,8 @@ def _answers(classifier: Classifier, whole: Split, rows: Tensor, part: TestSet) 
     """Return what a classifier says of some rows, as far as it knows their labels; labels are positions in those of the data."""
     names = classifier.labels.names
     known = torch.tensor([i for i, name in enumerate(part.labels.names) if name in names])
-    rows = rows[torch.isin(whole.targets[rows].cpu(), known)]
-    scores = Evaluation.of(classifier, whole.select(rows), part.labels).scores
+    rows = rows[torch.isin(torch.from_numpy(whole.targets)[rows], known)]
+    scores = Evaluation.of(classifier, whole.select(rows.numpy()), part.labels).scores
     places = torch.tensor([part.labels.index(name) for name in names])
     best = places[scores.best.cpu()] if len(rows) else rows
     return rows, best, scores.probabilities.amax(1).cpu() if len(rows) else rows.float(), scores.unknown.cpu()

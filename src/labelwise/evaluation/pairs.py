@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from labelwise.core.rows import drawn_rows
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import RetrievalResult, evaluate_retrieval
@@ -35,7 +33,7 @@ def evaluate_pairs(evaluation: Evaluation, *, most: int | None = None, seed: int
     scores = known_scores(evaluation.classifier.model)
     return PairsResult(
         images=len(evaluation),
-        labels=len(torch.unique(evaluation.split.targets)),
+        labels=len(set(evaluation.split.targets.tolist())),
         verification={by: evaluate_verification(evaluation, by=by) for by in scores},
         retrieval={by: evaluate_retrieval(evaluation, by=by) for by in scores},
         leaked=evaluation.leaked,

@@ -30,7 +30,7 @@ def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Seq
     """Return how well images find others of their label, known or not, among the first ``ks``."""
     evaluation = evaluation.own_labelled()
     first, precision = query_figures(
-        evaluation.classifier.model, evaluation.scores.embeddings, evaluation.split.targets, by
+        evaluation.classifier.model, evaluation.scores.embeddings, torch.from_numpy(evaluation.split.targets), by
     )
     if not ks or min(ks) < 1:
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")

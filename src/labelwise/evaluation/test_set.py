@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,7 +92,7 @@ class TestSet:
         rows = drawn_rows(count, most, seed)
         return replace(
             self,
-            split=self.split.select(rows),
+            split=self.split.select(rows.numpy()),
             rows=self.rows[rows],
             leaked=self.leaked[rows],
             undrawn=self.undrawn + count - most,
@@ -131,7 +132,7 @@ def select_test_sets(
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
         doubt = STRANGE
     # which images lack the label they need; where several may be true, none of them is an answer, too
-    blank = ~splits[0].labelled.cpu() & (not splits[0].multilabel and not unknown)
+    blank = ~torch.from_numpy(splits[0].labelled) & (not splits[0].multilabel and not unknown)
     measured = ~blank & ~torch.stack(leaks).any(0) if leaves else ~blank
     rows, unlabelled = measured.nonzero()[:, 0], int(blank.sum())
     trained_on = len(measured) - unlabelled - len(rows)
@@ -143,7 +144,7 @@ def select_test_sets(
             name=name,
             own_splits=data.own_splits,
             labels=data.labels,
-            split=whole.select(rows),
+            split=whole.select(rows.numpy()),
             rows=rows,
             leaked=leak[rows],
             trained_on=trained_on,
@@ -222,7 +223,7 @@ def _check_same(data: Dataset, other: Dataset) -> None:
     """Raise an error unless two readings of one data set hold the same images in the same order."""
     for name in {*data.splits, *other.splits}:
         one, two = data.splits.get(name), other.splits.get(name)
-        if one is None or two is None or one.files != two.files or not torch.equal(one.targets, two.targets):
+        if one is None or two is None or one.files != two.files or not np.array_equal(one.targets, two.targets):
             raise DataError(
                 f'Classifiers are compared on the same images, and readings of "{data.name}" at different sizes differ in '
                 f"{name}. Compare them one by one with evaluate."

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import torch
+
 from labelwise.core.detection import DetCurve, det_curve, min_dcf, misses_at
 from labelwise.core.metrics import auroc, equal_error
 from labelwise.evaluation.evaluation import Evaluation
@@ -42,7 +44,11 @@ def evaluate_verification(
     Where there are more than ``most`` pairs of a kind, so many are drawn.
     """
     evaluation = evaluation.own_labelled()
-    model, rule, targets = evaluation.classifier.model, evaluation.classifier.verifier, evaluation.split.targets.cpu()
+    model, rule, targets = (
+        evaluation.classifier.model,
+        evaluation.classifier.verifier,
+        torch.from_numpy(evaluation.split.targets),
+    )
     score = by or (rule.by if rule else "similarity")
     same, different = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
     curve = det_curve(same, different)

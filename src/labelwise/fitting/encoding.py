@@ -80,7 +80,7 @@ def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, A
     parts = [split for split in splits.values() if len(split)]
     columns: dict[str, Array] = {
         "features": torch.cat([split.images for split in parts]).cpu().numpy(),
-        "labels": torch.cat([split.targets for split in parts]).cpu().numpy(),
+        "labels": np.concatenate([split.targets for split in parts]),
         "classes": np.array(names),
         "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),
     }

@@ -7,14 +7,16 @@ import numpy as np
 from labelwise.core.head import Array
 from labelwise.core.metrics import wilson
 from labelwise.core.scores import Scores
-from labelwise.images.dataset import Split
+from labelwise.train.data import TensorSplit
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
 LEAST_SUSPICIOUS = 0.5  # probability of another label, at least, of an image whose own label is suspicious
 
 
-def estimate(scores: Scores, split: Split, rows: Array, independent: int, right: Array | None = None) -> dict[str, Any]:
+def estimate(
+    scores: Scores, split: TensorSplit, rows: Array, independent: int, right: Array | None = None
+) -> dict[str, Any]:
     """Return the accuracy of answers to images of one label each, its 95 % interval, confused labels and suspicious images.
 
     Args:
@@ -44,7 +46,7 @@ def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list
     ]
 
 
-def _suspicious(scores: Scores, targets: Array, split: Split, rows: Array) -> list[dict[str, Any]]:
+def _suspicious(scores: Scores, targets: Array, split: TensorSplit, rows: Array) -> list[dict[str, Any]]:
     """Return the images that look most like another label than their own."""
     names = scores.classifier.labels.names
     chances, others = np.empty(len(targets)), np.empty(len(targets), np.int64)

@@ -16,7 +16,7 @@ from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
-from labelwise.images.dataset import Dataset, Split, TrainData, skipped_lines
+from labelwise.images.dataset import Dataset, Split, skipped_lines
 from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import unfit_name
 from labelwise.images.sources.files import at_side
@@ -30,6 +30,7 @@ from labelwise.methods.shared.tuning import Tune
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
 from labelwise.train.networks.encoder import side_for
@@ -114,7 +115,7 @@ def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Cla
     return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
 
 
-def _estimated(classifier: Classifier, scores: Scores, val: Split) -> Classifier:
+def _estimated(classifier: Classifier, scores: Scores, val: TensorSplit) -> Classifier:
     """Return the classifier with what enough validation images of one label each say of it."""
     if val.multilabel or len(val) < FEWEST_TOLD:
         return classifier
@@ -153,7 +154,7 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
     if not len(held):
         whole, held = set_aside(whole, whole.targets + 1, VAL_SHARE, run.seed)
-    part = TrainData(train=whole, val=held, labels=data.labels)
+    part = TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
     model, about = train_on(part, data, method, run)
     if not isinstance(model, NamesClusters):
         raise cannot(model, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
@@ -166,7 +167,7 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
 
 def _without_targets(split: Split) -> Split:
     """Return the images alone: no method can read a label from them."""
-    return Split(images=split.images, targets=torch.full((len(split),), -1), files=split.files)
+    return Split(images=split.images, targets=np.full(len(split), -1), files=split.files)
 
 
 def _check_method(data: Dataset, method: Method) -> None:
@@ -187,7 +188,7 @@ def _check_method(data: Dataset, method: Method) -> None:
         )
 
 
-def _merit(scores: Scores, val: Split) -> dict[str, float]:
+def _merit(scores: Scores, val: TensorSplit) -> dict[str, float]:
     """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
     if val.multilabel:
         return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds.cpu(), val.targets)))}
@@ -217,6 +218,8 @@ def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> Tra
     trained = set(seen)
     unseen = [name for i, name in enumerate(data.labels.names) if i not in trained]
     if not unseen:
-        return TrainData(train=whole, val=held, labels=data.labels)
+        return TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
     labels = data.labels.select([data.labels.names[i] for i in seen])
-    return TrainData(train=whole, val=held, labels=labels, unseen=data.labels.select(unseen))
+    return TrainData(
+        train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=labels, unseen=data.labels.select(unseen)
+    )

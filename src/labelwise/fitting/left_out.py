@@ -12,15 +12,15 @@ from labelwise.core.model import prepared
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
-from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, verifier_of
+from labelwise.train.data import TensorSplit
 
 LEAST_IMAGES = 2  # that calibration takes
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
-def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train: Split) -> Classifier:
+def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train: TensorSplit) -> Classifier:
     """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 
     Args:
@@ -73,7 +73,7 @@ def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Ar
     return np.asarray(margins.mean() + (margins - margins.mean()) * left.margin_ratio[rows] > 0)
 
 
-def _scores(classifier: Classifier, train: Split, left: LeaveOneOut) -> Scores:
+def _scores(classifier: Classifier, train: TensorSplit, left: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
     images = prepared(classifier.model, train.images)
     every = len(left.rows) == len(train)

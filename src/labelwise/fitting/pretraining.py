@@ -12,7 +12,6 @@ from torch.nn.functional import normalize
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
@@ -21,6 +20,7 @@ from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact
 from labelwise.train.loop import train
@@ -92,7 +92,7 @@ class Pretrain(Method):
         model.encoder.fit_normalisation(images)
         if model.keys is not None:
             model.keys.load_state_dict(model.followed.state_dict())
-        alone = Split(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
+        alone = TensorSplit(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
         views = TwoViews(self.augment or contrastive_augment(data.train.shape))
         yield Stage(
             name=self.kind,
@@ -214,7 +214,7 @@ def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE)
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:
     """Return an encoder trained on pictures without labels, bytes ``[n, c, h, w]``, and a summary of the run."""
-    split = Split(images=images, targets=torch.full((len(images),), -1))
+    split = TensorSplit(images=images, targets=torch.full((len(images),), -1))
     data = TrainData(train=split, val=split.select([]), labels=Labels(names=("unlabelled",)))
     run = run or Run()
     with exact(run.exact):

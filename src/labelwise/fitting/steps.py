@@ -10,11 +10,12 @@ from labelwise.core.classifier import Classifier, Origin
 from labelwise.core.familiarity import memorable
 from labelwise.core.model import LabelModel, prepared
 from labelwise.fitting.tuning import about_trials
-from labelwise.images.dataset import SPLITS, Dataset, Split, TrainData
+from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
-from labelwise.images.targets import among_labels
+from labelwise.images.targets import Array, among_labels
 from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.stages import Method, Run
@@ -37,7 +38,7 @@ def validation(data: Dataset) -> Split:
     return data.splits["val"] if "val" in data.splits else data.split("train").select([])
 
 
-def set_aside(split: Split, strata: Tensor, share: float, seed: int) -> tuple[Split, Split]:
+def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Split, Split]:
     """Return the images that stay and a share of each stratum ``[n]`` that is held out.
 
     Groups stay whole, unless each stratum lies in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
@@ -54,7 +55,7 @@ def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
     Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
     """
     moved = replace(split, targets=among_labels(split.targets, labels, total))
-    return moved if moved.multilabel else moved.select(moved.labelled.nonzero()[:, 0])
+    return moved if moved.multilabel else moved.select(moved.labelled)
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:

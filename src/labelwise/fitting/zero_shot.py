@@ -9,8 +9,8 @@ trains on the images of all seen labels, and takes these over.
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
 from labelwise.core.classifier import Classifier, bind
@@ -18,12 +18,15 @@ from labelwise.core.familiarity import Familiarity
 from labelwise.core.metrics import harmonic_mean
 from labelwise.core.model import LabelModel, prepared
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
-from labelwise.images.dataset import Dataset, Split, TrainData
+from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.labels import Labels
+from labelwise.images.targets import Array
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
 from labelwise.train.checkpoint import sole_run
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
 from labelwise.train.stages import Method, Run
@@ -86,13 +89,13 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
             f'The images of "{data.name}" have no label. Without labels, every training image needs sentences (a column '
             '"text" in the table of images), and so does every label that is to be asked about (labels.csv).'
         )
-    kept, held = set_aside(whole, torch.zeros(len(whole), dtype=torch.int64), VALIDATION_SHARE / 2, run.seed)
+    kept, held = set_aside(whole, np.zeros(len(whole), np.int64), VALIDATION_SHARE / 2, run.seed)
     held = held.select(range(min(len(held), MOST_PAIRS)))
-    pairs = TrainData(train=kept, val=held, labels=labels)
+    pairs = TrainData(train=TensorSplit.of(kept), val=TensorSplit.of(held), labels=labels)
     model, about = train_on(pairs, data, method, run)
     own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
     matched = remembering(_bind(model, own, own), pairs.train.images)
-    done = calibrate(matched.scores_of(matched.encode(prepared(model, held.images))), torch.arange(len(held)))
+    done = calibrate(matched.scores_of(matched.encode(prepared(model, pairs.val.images))), torch.arange(len(held)))
     return _bound(model, replace(pairs, unseen=labels), done, None, method, about)
 
 
@@ -125,9 +128,9 @@ def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], 
         held = _draw(seen, seed)
     elif len(seen) - len(held) < 2:
         held, train_part, val = _draw(seen, seed), whole, whole.select([])
-    inside = _rows(whole, torch.isin(whole.targets, torch.tensor(held)))
-    own = _rows(val, ~torch.isin(val.targets, torch.tensor(held)))
-    rest = _rows(train_part, ~torch.isin(train_part.targets, torch.tensor(held)))
+    inside = _rows(whole, np.isin(whole.targets, held))
+    own = _rows(val, ~np.isin(val.targets, held))
+    rest = _rows(train_part, ~np.isin(train_part.targets, held))
     if not len(own):
         rest, own = set_aside(rest, rest.targets, VALIDATION_SHARE, seed)
     if not len(own):
@@ -147,12 +150,12 @@ def _described(split: Split, labels: Labels) -> Split:
 
 def _draw(seen: list[int], seed: int) -> list[int]:
     """Return the labels held out where the data says none."""
-    order = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed)).tolist()
+    order = Draws(seed).permutation(len(seen)).tolist()
     return sorted(seen[i] for i in order[: max(1, round(HELD_SHARE * len(seen)))])
 
 
-def _rows(split: Split, mask: Tensor) -> Split:
-    return split.select(mask.nonzero()[:, 0])
+def _rows(split: Split, mask: Array) -> Split:
+    return split.select(mask)
 
 
 def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Split, Split]) -> TrainData:
@@ -160,7 +163,7 @@ def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Spli
     train_part, val = (of_labels(split, seen + unseen, len(labels)) for split in splits)
     named = [labels.select([labels.names[i] for i in rows]) if rows else None for rows in (seen, unseen)]
     assert named[0] is not None
-    return TrainData(train=train_part, val=val, labels=named[0], unseen=named[1])
+    return TrainData(train=TensorSplit.of(train_part), val=TensorSplit.of(val), labels=named[0], unseen=named[1])
 
 
 def _calibrated(model: LabelModel, data: TrainData) -> Classifier:

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.core.model import Spec
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Rows, positions
 from labelwise.images.skipped import Skipped as Skipped
 from labelwise.images.skipped import skipped_lines as skipped_lines
-from labelwise.images.streams import stream_of
-from labelwise.images.targets import have_label, label_words, labels_present, several_true, strata, truth_table
+from labelwise.images.targets import Array, have_label, label_words, labels_present, several_true, strata, truth_table
 from labelwise.support.errors import DataError, listing
 
 SPLITS = ("train", "val", "test")
@@ -26,8 +27,8 @@ class Split:
 
     images: Tensor  # bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32)
     # positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
-    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``ops.targets``.
-    targets: Tensor
+    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``images.targets``; what is given is made an array.
+    targets: Any
     files: tuple[str, ...] = ()  # where each image came from, n names, or empty
     texts: tuple[tuple[str, ...], ...] = ()  # sentences that describe each image, n tuples, or empty
     domains: tuple[str, ...] = ()  # where or how each image was taken (a camera, a style), n names, or empty
@@ -36,6 +37,7 @@ class Split:
     moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.images)
         if self.images.ndim not in (2, 4):
             raise DataError(
@@ -48,13 +50,15 @@ class Split:
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
         kind, shape = self.targets.dtype, list(self.targets.shape)
-        positions = len(shape) == 1 and not kind.is_floating_point and kind != torch.bool
-        answers = len(shape) == 2 and shape[1] > 0 and kind == torch.bool
+        positions = len(shape) == 1 and kind.kind in "iu"
+        answers = len(shape) == 2 and shape[1] > 0 and kind == np.bool_
         if not (positions or answers):
             raise DataError(
                 "Targets must be positions of labels, whole numbers [n], or yes or no (bool) to each label, [n, k]; given "
                 f"{kind} {shape}."
             )
+        if positions:
+            object.__setattr__(self, "targets", self.targets.astype(np.int64, copy=False))
         if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
             bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
             raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
@@ -78,7 +82,7 @@ class Split:
         return several_true(self.targets)
 
     @property
-    def labelled(self) -> Tensor:
+    def labelled(self) -> Array:
         """Which images have a label, or more ``[n]`` (bool)."""
         return have_label(self.targets)
 
@@ -88,11 +92,11 @@ class Split:
         return labels_present(self.targets)
 
     @property
-    def strata(self) -> Tensor:
+    def strata(self) -> Array:
         """What to divide images by ``[n]``: their label, or the rarest of several."""
         return strata(self.targets)
 
-    def table(self, labels: int) -> Tensor:
+    def table(self, labels: int) -> Array:
         """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
         return truth_table(self.targets, labels)
 
@@ -100,15 +104,14 @@ class Split:
         """Return the name of each image's label, several joined by semicolons, blank where there is none."""
         return label_words(names, self.targets)
 
-    def select(self, rows: Sequence[int] | Tensor) -> "Split":
+    def select(self, rows: Rows) -> "Split":
         """Return these rows only, in this order."""
-        index = torch.as_tensor(rows, dtype=torch.int64)
-        if torch.equal(index.cpu(), torch.arange(len(self))):
+        index = positions(rows)
+        if np.array_equal(index, np.arange(len(self))):
             return self
         order = index.tolist()
-        at = index.to(self.images.device)
         columns = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
-        return Split(images=self.images[at], targets=self.targets[at], **columns)
+        return Split(images=self.images[torch.from_numpy(index)], targets=self.targets[index], **columns)
 
     def join(self, other: "Split") -> "Split":
         """Return the rows of both; a piece that only one of them has is dropped."""
@@ -116,21 +119,13 @@ class Split:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
         both = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
         columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
-        targets = torch.cat([self.targets, other.targets])
+        targets = np.concatenate([self.targets, other.targets])
         return Split(images=torch.cat([self.images, other.images]), targets=targets, **columns)
-
-    def to(self, device: str | torch.device) -> "Split":
-        """Return the split with its targets on a device, and its images too unless they would fill half of it."""
-        device = torch.device(device)
-        if stream_of(self.images) is not None:  # never read as a whole
-            return replace(self, targets=self.targets.to(device))
-        fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
-        return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Labels and splits under a name. Only evaluation reaches for ``test``; methods receive ``TrainData``."""
+    """Labels and splits under a name. Only evaluation reaches for ``test``; training receives ``TrainData``."""
 
     name: str  # of the data
     labels: Labels  # what targets point into
@@ -210,36 +205,3 @@ class Dataset:
         }
         skipped = tuple(replace(one, file=os.path.relpath(one.file, home)) for one in self.skipped)
         return replace(self, splits=splits, skipped=skipped)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TrainData:
-    """All that training may see: images to train on, images to validate on, and the labels' descriptions.
-
-    Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
-    trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
-    then positions in ``known``, the labels followed by the unseen ones. Images that have sentences and no label make all
-    labels unseen: ``unseen`` is ``labels``.
-    """
-
-    train: Split
-    val: Split
-    labels: Labels
-    unseen: Labels | None = None
-    without_images: int = 0  # in a trial: how many labels have no image at all, which its held-out labels stand for
-
-    @property
-    def spec(self) -> Spec:
-        """What a method builds its model from."""
-        return Spec(shape=self.train.shape, labels=self.labels)
-
-    @property
-    def known(self) -> Labels:
-        """All labels with a description: those trained on, then the unseen ones."""
-        if self.unseen is None or self.unseen is self.labels:
-            return self.labels
-        return self.labels.join(self.unseen)
-
-    def to(self, device: str | torch.device) -> "TrainData":
-        """Return the same with the images on a device."""
-        return replace(self, train=self.train.to(device), val=self.val.to(device))

@@ -20,7 +20,7 @@ from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError
 
 Array = npt.NDArray[Any]
-Rows = Sequence[int] | npt.NDArray[Any]
+Rows = npt.ArrayLike  # numbers of rows, or yes and no for each
 
 
 @dataclass(frozen=True)

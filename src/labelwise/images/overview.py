@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, skipped_lines
 from labelwise.images.describe.knowledge import describe_labels
@@ -167,12 +167,12 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
     if images < 1 or labels < 1:
         raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
     parts = [part for part in dataset.splits.values() if len(part)]
-    table = torch.cat([part.table(len(dataset.labels)).cpu() for part in parts])
-    filled = table.any(0).nonzero()[:, 0].tolist()
+    table = np.concatenate([part.table(len(dataset.labels)) for part in parts])
+    filled = np.flatnonzero(table.any(0)).tolist()
     if not filled:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
     selection = [filled[i] for i in _evenly(len(filled), labels)]
-    rows = {label: table[:, label].nonzero()[:, 0] for label in selection}
+    rows = {label: np.flatnonzero(table[:, label]) for label in selection}
     whole = joined_images([part.images for part in parts])
     strips = {
         f"{dataset.labels.names[label]} ({len(own)})": whole[own[_evenly(len(own), images)]].cpu()

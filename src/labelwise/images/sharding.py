@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
@@ -24,6 +23,7 @@ from labelwise.images.sources.addresses import address, is_remote, told, url_to_
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
 from labelwise.images.streams import stream_of
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.regular import read_regular
 from labelwise.support.writable import check_room, check_writable
@@ -147,7 +147,7 @@ def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[d
 def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[str, bytes]]:
     """Yield the members of each picture by their suffix, in random order."""
     words, content = split.words(names), _content_of(split)
-    for row in torch.randperm(len(split), generator=torch.Generator().manual_seed(seed)).tolist():
+    for row in Draws(seed).permutation(len(split)).tolist():
         about: dict[str, Any] = {"file": split.files[row].rpartition("/")[2]} if split.files else {}
         sample = dict([content(row)])
         if split.multilabel:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel
-from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))

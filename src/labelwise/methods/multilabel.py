@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
-from labelwise.images.targets import truth_table
+from labelwise.images.targets import several_true
 from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 
 
@@ -32,7 +33,12 @@ class Multilabel(ImageMethod):
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = model.score(model.encode_images(batch.images), model.encode_labels(data.labels)).float()
-            truth = truth_table(batch.targets, scores.shape[1]).to(scores)
-            return {"answers": binary_cross_entropy_with_logits(scores, truth, reduction="sum") / len(scores)}
+            several = several_true(batch.targets)
+            truth = (
+                batch.targets if several else batch.targets[:, None] == torch.arange(scores.shape[1]).to(scores.device)
+            )
+            return {
+                "answers": binary_cross_entropy_with_logits(scores, truth.to(scores), reduction="sum") / len(scores)
+            }
 
         return self.train_whole(model, data, loss)

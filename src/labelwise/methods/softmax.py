@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.linear import LinearModel, SoftmaxModel, StartedMethod
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 
 

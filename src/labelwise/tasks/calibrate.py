@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,7 +59,7 @@ def fit_calibration(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tup
     """
     scale, offset, temperature = _fitted(bare, log_odds, targets)
     plain, held_out = _said(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
-    truth = truth_table(targets, log_odds.shape[1])
+    truth = torch.as_tensor(truth_table(np.asarray(targets.cpu()), log_odds.shape[1])).to(log_odds.device)
     answers = _helps(plain[0].flatten(), held_out[0].flatten(), truth.flatten()) if not bare.exclusive else True
     choice = bare.multilabel or _helps(plain[1], held_out[1], targets)
     if not answers:
@@ -152,7 +153,7 @@ def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, fl
 
 def _reliabilities(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, Reliability]:
     """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
-    answers = reliability(yes.flatten().cpu(), truth_table(targets, yes.shape[1]).flatten().cpu())
+    answers = reliability(yes.flatten().cpu(), truth_table(np.asarray(targets), yes.shape[1]).flatten())
     if several_true(targets):
         return {"answer_ece": answers}
     best, chosen = probabilities.max(1)

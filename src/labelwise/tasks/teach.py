@@ -172,7 +172,7 @@ def check_name(name: str) -> None:
 
 def _with_description(classifier: Classifier, new: Labels) -> Labels:
     """Return the labels of a classifier and one more with its description."""
-    attributes = None if new.vectors is None else new.vectors[0]
+    attributes = None if new.vectors is None else torch.as_tensor(new.vectors[0])
     return classifier.labels.add(new.names[0], vector=attributes, texts=new.texts[0] if new.texts else ())
 
 

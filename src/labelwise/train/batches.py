@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import as_float
-from labelwise.images.dataset import Split
 from labelwise.images.streams import ahead, stream_of, uploaded
 from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
+from labelwise.train.data import TensorSplit
 from labelwise.train.lanes import lane_plan
 from labelwise.train.rng import BatchRng
 
@@ -78,7 +78,7 @@ class Batches(Protocol):
 class ShuffledBatches:
     """Every image once an epoch in random order; an incomplete last batch is left out."""
 
-    split: Split  # its targets lie on the device to train on; its images do, too, if they fit there
+    split: TensorSplit  # its targets lie on the device to train on; its images do, too, if they fit there
     size: int  # rows of a batch over all processes
     # turns stored images into floats in [0, 1]; None only converts them
     augment: Callable[[Tensor, BatchRng], Tensor] | None = None

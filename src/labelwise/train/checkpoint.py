@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labelwise.images.dataset import TrainData
 from labelwise.images.split.hashes import image_hashes
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.support.files import read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.support.writable import sole_writer
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import is_main_process
 from labelwise.train.stages import Method, Run
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel
-from labelwise.images.dataset import TrainData
 from labelwise.support.draws import mix
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
@@ -27,6 +26,7 @@ from labelwise.train.checkpoint import (
     run_identity,
     sole_run,
 )
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import (
     any_process,
     as_one_batch,

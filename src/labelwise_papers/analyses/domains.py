@@ -111,7 +111,7 @@ def evaluate_domain_views(
     data = as_seen_by(chosen[0], data)
     whole = pool(data)
     data = replace(data, splits={"train": whole})  # so that pooling again, for each domain, copies no image
-    content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.numpy().tobytes()))
+    content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.tobytes()))
     held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
         for domain in domains or sorted({*whole.domains} - {""}):

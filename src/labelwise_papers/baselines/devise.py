@@ -7,10 +7,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from labelwise.core.model import LabelModel
-from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import supervised_contrastive
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.networks.spread import spread

@@ -13,13 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.words import find_words, packaged_vectors
 from labelwise.images.sources.npz_files import open_npz, read_array
+from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import unpacked
 from labelwise_papers.benchmarks.records import text_lines, tidy
@@ -127,12 +127,12 @@ def captioned(features: ZeroShotData, captions: Sentences, rule: Captions, seed:
     """
     features = _select(features, [row for row, file in enumerate(features.files) if captions.get(file)])
     aside = _set_aside(features)
-    every = torch.arange(len(features.targets))
-    described = every if rule.of_tested else torch.cat([features.rows["trainval"], aside]).sort().values
+    every = np.arange(len(features.targets))
+    described = every if rule.of_tested else np.sort(np.concatenate([features.rows["trainval"], aside]))
     texts = _texts_of_labels(features, described.tolist(), captions)
     if not rule.test_set_aside:
         unseen = features.rows["test_unseen"]
-        features = replace(features, rows={**features.rows, "test_unseen": unseen[~torch.isin(unseen, aside)]})
+        features = replace(features, rows={**features.rows, "test_unseen": unseen[~np.isin(unseen, aside)]})
     data = features.dataset(seed=seed)
     splits = {
         name: replace(part, texts=tuple(captions[file] for file in part.files if rule.of_images and name != "test"))
@@ -159,10 +159,10 @@ def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
     """Return these images and their labels only, both counted anew."""
     if not rows:
         raise DataError(f'No image of "{features.name}" has a caption. Look whether the captions are of other images.')
-    at = torch.tensor(rows)
-    classes, targets = torch.unique(features.targets[at], return_inverse=True)
-    positions = torch.full((len(features.targets),), -1)
-    positions[at] = torch.arange(len(rows))
+    at = np.array(rows)
+    classes, targets = np.unique(features.targets[at], return_inverse=True)
+    positions = np.full(len(features.targets), -1)
+    positions[at] = np.arange(len(rows))
     moved = {part: positions[features.rows[part]] for part in PARTS}
     return ZeroShotData(
         name=features.name,
@@ -174,14 +174,14 @@ def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
     )
 
 
-def _set_aside(features: ZeroShotData) -> Tensor:
+def _set_aside(features: ZeroShotData) -> Array:
     """Return half of the images of each unseen label: those whose file names have the smallest hashes."""
     unseen = features.rows["test_unseen"]
     aside: list[int] = []
-    for target in torch.unique(features.targets[unseen]).tolist():
+    for target in np.unique(features.targets[unseen]).tolist():
         rows = unseen[features.targets[unseen] == target].tolist()
         aside += sorted(rows, key=lambda row: sha256(features.files[row].encode()).digest())[: (len(rows) + 1) // 2]
-    return torch.tensor(sorted(aside), dtype=torch.int64)
+    return np.array(sorted(aside), np.int64)
 
 
 def _texts_of_labels(features: ZeroShotData, rows: Sequence[int], captions: Sentences) -> tuple[tuple[str, ...], ...]:

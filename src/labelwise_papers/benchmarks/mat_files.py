@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from labelwise.support.errors import DataError, LabelwiseError, listing, suggest
 from labelwise.support.limits import CHUNK, check_size
@@ -141,7 +139,7 @@ def matrix(fields: Mapping[str, Any], name: str, file: Path) -> npt.NDArray[np.f
     return values
 
 
-def indices(fields: Mapping[str, Any], name: str, file: Path, most: int | None = None) -> Tensor:
+def indices(fields: Mapping[str, Any], name: str, file: Path, most: int | None = None) -> npt.NDArray[np.int64]:
     """Return a field of whole numbers from 1 to ``most`` as positions from 0 ``[m]``."""
     array = _field(fields, name, file)
     values = array.reshape(-1)
@@ -153,7 +151,7 @@ def indices(fields: Mapping[str, Any], name: str, file: Path, most: int | None =
         raise DataError(
             f'"{file}": "{name}" must hold whole numbers from 1{limit}; given {whole.min()} to {whole.max()}.'
         )
-    return torch.from_numpy(whole.astype(np.int64) - 1)
+    return np.asarray(whole.astype(np.int64) - 1)
 
 
 def strings(fields: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]:
@@ -165,9 +163,9 @@ def strings(fields: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]
     return tuple(str(item[0]) if item.size else "" for item in items)
 
 
-def column(positions: Tensor) -> npt.NDArray[np.float64]:
+def column(positions: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return positions from 0 as MATLAB has them: doubles from 1, ``[m, 1]``."""
-    return (positions.double() + 1)[:, None].numpy()
+    return np.asarray(positions, np.float64)[:, None] + 1
 
 
 def cells(names: Sequence[str]) -> npt.NDArray[np.object_]:

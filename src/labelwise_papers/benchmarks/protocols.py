@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratified
+from labelwise.images.targets import Array
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]
@@ -68,13 +68,13 @@ def hold_out_fold(fold: str) -> Protocol:
     return lambda records, _: replace(_divided(records, leave_one_domain_out(records.domains, fold)), domains=())
 
 
-def _divided(records: Records, parts: dict[str, torch.Tensor]) -> Records:
+def _divided(records: Records, parts: dict[str, Array]) -> Records:
     """Return the records with the rows of each split."""
     splits = np.empty(len(records), dtype="U5")
     for name, rows in parts.items():
-        splits[rows.numpy()] = name
+        splits[rows] = name
     return replace(records, splits=splits.tolist())
 
 
-def _targets(records: Records) -> torch.Tensor:
-    return torch.as_tensor(np.asarray(records.targets, dtype=np.int64))
+def _targets(records: Records) -> Array:
+    return np.asarray(records.targets, dtype=np.int64)

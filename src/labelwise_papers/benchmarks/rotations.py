@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from labelwise.images.dataset import Dataset, Split
@@ -28,6 +29,6 @@ def rotated(data: Dataset) -> Dataset:
 
 def _turned(split: Split, k: int) -> Split:
     images = torch.cat([torch.rot90(split.images, turn, (2, 3)) for turn in range(4)])
-    targets = torch.cat([torch.where(split.targets < 0, -1, split.targets + turn * k) for turn in range(4)])
+    targets = np.concatenate([np.where(split.targets < 0, -1, split.targets + turn * k) for turn in range(4)])
     files = tuple(f"{file}, {90 * turn} degrees" if turn else file for turn in range(4) for file in split.files)
     return Split(images=images, targets=targets, files=files, domains=split.domains * 4, groups=split.groups * 4)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import Knowledge, with_knowledge
@@ -24,6 +23,7 @@ from labelwise.images.sources.npz_files import read_npz
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import zero_shot
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 
@@ -36,14 +36,17 @@ class ZeroShotData:
     """Features of images of seen and unseen classes, and a vector for each class."""
 
     name: str  # of the data
-    features: Tensor  # ``[n, d]`` (float32)
-    targets: Tensor  # positions in the labels ``[n]``
+    features: Any  # ``[n, d]`` (float32)
+    targets: Any  # positions in the labels ``[n]``
     labels: Labels  # the k classes, seen and unseen, with their ``vectors [k, a]``
-    rows: Mapping[str, Tensor]  # which images belong to ``trainval``, ``test_seen`` and ``test_unseen``
+    rows: Mapping[str, Any]  # which images belong to ``trainval``, ``test_seen`` and ``test_unseen``
     attribute_names: tuple[str, ...] = ()  # a names, or empty
     files: tuple[str, ...] = ()  # n names of images, or empty
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "features", np.asarray(self.features, np.float32))
+        object.__setattr__(self, "targets", np.asarray(self.targets))
+        object.__setattr__(self, "rows", {part: np.asarray(rows) for part, rows in self.rows.items()})
         n, vectors = len(self.features), self.labels.vectors
         if vectors is None:
             raise DataError(f'"{self.name}" has no vectors of its classes; zero-shot data need them.')
@@ -57,7 +60,7 @@ class ZeroShotData:
             raise DataError(
                 f'"{self.name}" has {len(self.attribute_names)} attribute names for {vectors.shape[1]} numbers.'
             )
-        if not torch.isfinite(self.features).all():
+        if not np.isfinite(self.features).all():
             raise DataError(f'"{self.name}": "features" hold a value that is not a finite number (NaN or infinity).')
         _check_rows(self)
 
@@ -84,12 +87,14 @@ class ZeroShotData:
                 f"There are {len(known)} seen classes; at least two must stay in train, so val can have 0 to "
                 f"{len(known) - 2} of them. Given {count}."
             )
-        sample = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:count]
-        trainval = self.rows["trainval"].sort().values
-        validation = torch.isin(self.targets[trainval], torch.tensor(known)[sample])
-        tests = torch.cat([self.rows["test_seen"], self.rows["test_unseen"]]).sort().values
+        sample = Draws(seed).permutation(len(known))[:count]
+        trainval = np.sort(self.rows["trainval"])
+        validation = np.isin(self.targets[trainval], np.array(known)[sample])
+        tests = np.sort(np.concatenate([self.rows["test_seen"], self.rows["test_unseen"]]))
         parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
-        rows = Rows(names=self.labels.names, targets=self.targets, images=self.features, files=self.files)
+        rows = Rows(
+            names=self.labels.names, targets=self.targets, images=torch.from_numpy(self.features), files=self.files
+        )
         return build(
             self.name,
             rows,
@@ -98,7 +103,7 @@ class ZeroShotData:
         )
 
     def _names(self, part: str) -> tuple[str, ...]:
-        return tuple(self.labels.names[i] for i in torch.unique(self.targets[self.rows[part]]).tolist())
+        return tuple(self.labels.names[i] for i in np.unique(self.targets[self.rows[part]]).tolist())
 
 
 def _check_rows(data: ZeroShotData) -> None:
@@ -109,10 +114,10 @@ def _check_rows(data: ZeroShotData) -> None:
     for part, rows in data.rows.items():
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data.features):
             raise DataError(f'"{data.name}": "{part}_loc" must number the {len(data.features)} images.')
-        if len(torch.unique(rows)) < len(rows):
+        if len(np.unique(rows)) < len(rows):
             raise DataError(f'"{data.name}": "{part}_loc" names an image twice. Keep one.')
     for one, other in (("trainval", "test_seen"), ("trainval", "test_unseen"), ("test_seen", "test_unseen")):
-        shared = int(torch.isin(data.rows[one], data.rows[other]).sum())
+        shared = int(np.isin(data.rows[one], data.rows[other]).sum())
         if shared:
             raise DataError(f'"{data.name}": "{one}_loc" and "{other}_loc" share {shared} images. They must not.')
     both = sorted(set(data.seen) & set(data.unseen))
@@ -137,7 +142,7 @@ def read_xlsa17(
     images = matrix(fields, "features", file).T
     return ZeroShotData(
         name=root.resolve().name,
-        features=torch.from_numpy(np.ascontiguousarray(images, np.float32)),
+        features=np.ascontiguousarray(images, np.float32),
         targets=indices(fields, "labels", file),
         files=strings(fields, "image_files", file) if "image_files" in fields else (),
         **_read_classes(root / splits, vectors, len(images)),
@@ -154,8 +159,8 @@ def read_gzsl_pack(root: str | Path, name: str, *, splits: str = "att_splits.mat
     order = arrays["att_col"].astype(np.int64)
     return ZeroShotData(
         name=name,
-        features=torch.from_numpy(arrays["q"]).float() * torch.from_numpy(arrays["scale"]),
-        targets=torch.from_numpy(arrays["labels"].astype(np.int64)),
+        features=arrays["q"].astype(np.float32) * arrays["scale"].astype(np.float32),
+        targets=arrays["labels"].astype(np.int64),
         **_read_classes(Path(root) / "gzsl_splits" / name / splits, "att", len(arrays["q"]), order),
     )
 
@@ -177,7 +182,7 @@ def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] |
     lines = names_file.read_text(encoding="utf-8").splitlines() if names_file.exists() else []
     attributes = tuple(line.partition(" ")[2] for line in lines)
     return {
-        "labels": Labels(names=tuple(names[i] for i in order), vectors=torch.from_numpy(vectors[order]).float()),
+        "labels": Labels(names=tuple(names[i] for i in order), vectors=vectors[order].astype(np.float32)),
         "rows": {part: indices(fields, f"{part}_loc", file, most=n) for part in PARTS},
         "attribute_names": attributes if len(attributes) == vectors.shape[1] else (),
     }
@@ -193,11 +198,11 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
 
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
-    images: dict[str, Any] = {"features": data.features.T.double().numpy(), "labels": column(data.targets)}
+    images: dict[str, Any] = {"features": data.features.T.astype(np.float64), "labels": column(data.targets)}
     if data.files:
         images["image_files"] = cells(data.files)
     assert data.labels.vectors is not None  # the data check that
-    vectors = data.labels.vectors.T.double().numpy()
+    vectors = data.labels.vectors.T.astype(np.float64)
     about = {"att": vectors, "original_att": vectors, "allclasses_names": cells(data.labels.names)}
     about |= {f"{part}_loc": column(rows) for part, rows in data.rows.items()}
     savemat(root / "res101.mat", images, do_compression=True)
@@ -228,10 +233,10 @@ def build_zero_shot(
         )
     whole = pool(known)
     rows = zero_shot(whole.targets, known.labels.names, unseen=unseen, seed=seed)
-    trainval = torch.cat([rows["train"], rows["val_seen"], rows["val_unseen"]]).sort().values
+    trainval = np.sort(np.concatenate([rows["train"], rows["val_seen"], rows["val_unseen"]]))
     return ZeroShotData(
         name=features.name,
-        features=whole.images,
+        features=whole.images.numpy(),
         targets=whole.targets,
         labels=known.labels,
         rows={"trainval": trainval, "test_seen": rows["test_seen"], "test_unseen": rows["test_unseen"]},

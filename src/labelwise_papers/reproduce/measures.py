@@ -294,7 +294,7 @@ def objective(
     """
     train, k = subject.dataset.split("train"), len(subject.dataset.labels)
     codes, generator = normalize(train.images.float(), dim=1), torch.Generator().manual_seed(subject.run.seed)
-    members = train.targets if clusters == "labels" else kmeans(codes, k, generator).members
+    members = torch.from_numpy(train.targets) if clusters == "labels" else kmeans(codes, k, generator).members
     truth = best_matching(torch.from_numpy(confusion_matrix(members, train.targets, k).T))
     codes = pad(codes, (0, int(bias)), value=1.0)
     loss = NamingLoss.of(codes, members, LabelPrior.of(label_similarity(subject.dataset.labels, prior)))

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from labelwise.images.describe.sentence_transformer import MiniLM
+from labelwise.images.describe.minilm import MiniLM
 
 
 class Tokens:
@@ -66,4 +66,4 @@ def test_the_transformer_equals_torch_layers_one_sentence_at_a_time() -> None:
                 x = block.train()(x)  # without dropout; evaluation would take another kernel
             mean = x[0].mean(0)
             rows.append(mean / mean.norm())
-    torch.testing.assert_close(model.encode(texts), torch.stack(rows), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(model.encode(texts)), torch.stack(rows), rtol=1e-4, atol=1e-5)

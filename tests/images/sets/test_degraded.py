@@ -42,14 +42,14 @@ def test_labels_are_ordered_from_worst_to_best(graded: Dataset) -> None:
 
 def test_levels_and_kinds_are_shared_out_evenly(birds: Dataset, graded: Dataset) -> None:
     for name, split in graded.splits.items():
-        counts = split.targets.bincount(minlength=5)
+        counts = np.bincount(split.targets, minlength=5)
         assert int(counts.max() - counts.min()) <= 1
         assert split.files == birds.split(name).files
         assert split.texts == ()
         assert [kind == UNTOUCHED for kind in split.domains] == (split.targets == 4).tolist()
         worse = [split.domains.count(kind) for kind in KINDS]
         assert max(worse) - min(worse) <= 4
-    species = birds.split("train").targets.double()
+    species = torch.from_numpy(birds.split("train").targets).double()
     assert abs(np.corrcoef(species, graded.split("train").targets)[0, 1]) < 0.2
 
 
@@ -103,7 +103,7 @@ def test_jpeg_is_that_of_pillow_in_colour_and_in_grey(birds: Dataset) -> None:
             pixels = image[0] if len(image) == 1 else image.permute(1, 2, 0)
             Image.fromarray(pixels.contiguous().numpy()).save(file, "JPEG", quality=12)
             read = torch.from_numpy(np.array(Image.open(file)))
-            assert torch.equal(one[0] if len(image) == 1 else one.permute(1, 2, 0), read)
+            assert np.array_equal(one[0] if len(image) == 1 else one.permute(1, 2, 0), read)
 
 
 def test_noise_has_the_spread_asked_for() -> None:
@@ -117,11 +117,11 @@ def test_noise_has_the_spread_asked_for() -> None:
 def test_a_seed_gives_the_same_pictures_and_another_seed_others(birds: Dataset, graded: Dataset) -> None:
     again, other = degraded(birds), degraded(birds, seed=1)
     for name, split in graded.splits.items():
-        assert torch.equal(again.split(name).images, split.images)
-        assert torch.equal(again.split(name).targets, split.targets)
-        assert not torch.equal(other.split(name).targets, split.targets)
+        assert np.array_equal(again.split(name).images, split.images)
+        assert np.array_equal(again.split(name).targets, split.targets)
+        assert not np.array_equal(other.split(name).targets, split.targets)
     alone = Dataset(name="test", labels=birds.labels, splits={"test": birds.split("test")})
-    assert torch.equal(degraded(alone).split("test").images, graded.split("test").images)
+    assert np.array_equal(degraded(alone).split("test").images, graded.split("test").images)
 
 
 def test_settings_and_what_they_refuse(birds: Dataset) -> None:

@@ -16,7 +16,7 @@ def test_shapes_types_and_labels() -> None:
     assert data.labels.order == tuple(range(10))
     for split in data.splits.values():
         assert split.images.dtype == torch.uint8
-        assert split.targets.dtype == torch.int64
+        assert split.targets.dtype == np.int64
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -40,13 +40,15 @@ def test_bytes_reach_from_0_to_255() -> None:
 
 def test_splits_are_stratified() -> None:
     data = digits()
-    counts = torch.stack([split.targets.bincount(minlength=10) for split in data.splits.values()]).double()
+    counts = torch.from_numpy(
+        np.stack([np.bincount(split.targets, minlength=10) for split in data.splits.values()])
+    ).double()
     shares = counts / counts.sum(0)
     assert torch.allclose(shares, torch.tensor([0.6, 0.15, 0.25]).double()[:, None].expand(3, 10), atol=0.01)
 
 
 def test_the_seed_decides_the_split_and_nothing_else() -> None:
     first, again, other = (digits(seed=seed).split("test").images for seed in (0, 0, 1))
-    assert torch.equal(first, again)
+    assert np.array_equal(first, again)
     assert first.shape[1:] == other.shape[1:]
-    assert not torch.equal(first[: len(other)], other[: len(first)])
+    assert not np.array_equal(first[: len(other)], other[: len(first)])

@@ -137,7 +137,7 @@ def test_labels_without_a_row_are_dropped() -> None:
 
 def test_a_source_may_divide_in_its_own_way() -> None:
     rows = Rows(names=("a", "b"), targets=torch.arange(6) % 2, images=torch.arange(6.0)[:, None])
-    data = build("six", rows, parts={"train": torch.tensor([0, 1, 2, 3]), "test": torch.tensor([4, 5])})
+    data = build("six", rows, parts={"train": np.arange(4), "test": np.array([4, 5])})
     assert {name: split.images[:, 0].tolist() for name, split in data.splits.items()} == {
         "train": [0, 1, 2, 3],
         "test": [4, 5],

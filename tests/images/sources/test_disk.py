@@ -20,6 +20,7 @@ from labelwise.images.sources import disk
 from labelwise.images.sources.disk import decode_to_disk, fits_in_memory
 from labelwise.support.errors import DataError
 from labelwise.train.batches import ShuffledBatches
+from labelwise.train.data import TensorSplit
 from tests.epochs import batches_of
 
 SHAPE = (3, 12, 10)
@@ -236,5 +237,5 @@ def test_batches_of_a_mapped_split(paths: list[Path], tmp_path: Path) -> None:
     images, _, _ = decode_to_disk(paths, SHAPE, folder=tmp_path / "cache", workers=1)
     split = Split(images=images, targets=torch.arange(26) % 3)
     assert split.select(range(26)).images.data_ptr() == images.data_ptr(), "selecting everything must not copy"
-    for batch in batches_of(ShuffledBatches(split=split, size=5), 0):
+    for batch in batches_of(ShuffledBatches(split=TensorSplit.of(split), size=5), 0):
         torch.testing.assert_close(batch.images, images[batch.rows].float() / 255)

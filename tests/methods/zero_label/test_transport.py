@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.images.dataset import Split
 from labelwise.methods.zero_label.label_prior import LabelPrior
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
 from labelwise.methods.zero_label.transport import (
@@ -19,6 +18,7 @@ from labelwise.methods.zero_label.transport import (
     transport_stages,
 )
 from labelwise.train.batches import Batch
+from labelwise.train.data import TensorSplit
 from labelwise.train.rng import BatchRng
 
 PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
@@ -121,7 +121,7 @@ def test_clip_each() -> None:
 @pytest.mark.parametrize("initial", ["clusters", "random"])
 def test_stages(initial: str) -> None:
     model = restarts(2)
-    split = Split(images=embeddings(), targets=torch.full((30,), -1))
+    split = TensorSplit(images=embeddings(), targets=torch.full((30,), -1))
     matching = replace(Matching(steps=7, batch=10), initial=initial)  # type: ignore[arg-type]
     before = model.heads.detach().clone()
     stages = transport_stages(model, PRIOR, split, Clustering(steps=5, batch=10), matching)

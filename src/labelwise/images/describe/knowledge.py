@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch.nn.functional import pad
+import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge_files import label_name, read_labels
@@ -96,7 +96,7 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
         labels = replace(labels, **(_pieces(dataset.labels) | _pieces(labels)))
     extra = len(labels) - len(dataset.labels)
     splits = {
-        name: replace(split, targets=pad(split.targets, (0, extra))) if split.multilabel else split
+        name: replace(split, targets=np.pad(split.targets, ((0, 0), (0, extra)))) if split.multilabel else split
         for name, split in dataset.splits.items()
     }
     return replace(dataset, labels=labels, splits=splits)

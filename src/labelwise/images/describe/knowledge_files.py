@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
+import numpy as np
 
-from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.images.describe.labels import Array, Labels, unfit_name
 from labelwise.images.sources.csv_files import headed
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import check_size
@@ -186,7 +186,7 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
     ]
     labels = Labels(
         names=tuple(known),
-        vectors=torch.tensor(vectors) if vectors else None,
+        vectors=np.array(vectors, np.float32) if vectors else None,
         texts=tuple(tuple(map(str, row.texts)) for row in rows) if rows[0].texts else None,
         order=_ranks(file, rows) if rows[0].order is not None else None,
         shares=_shares(file, rows) if rows[0].share is not None else None,
@@ -205,13 +205,13 @@ def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:
     return tuple(int(rank - first) for rank in ranks)
 
 
-def _shares(file: Path, rows: Sequence[_Row]) -> torch.Tensor:
+def _shares(file: Path, rows: Sequence[_Row]) -> Array:
     shares = [_finite_number(row.share, row.where, "share") for row in rows]
     if min(shares) < 0:
         raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
     if abs(sum(shares) - 1) > 1e-4:
         raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
-    return torch.tensor(shares)
+    return np.array(shares, np.float32)
 
 
 def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
@@ -227,7 +227,7 @@ def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
     missing = [name for name in names if name not in lines]
     if missing or not names:
         raise DataError(f'"{file}" has no row for: {listing(missing) or "any label"}. Add one for each column.')
-    return Labels(names=tuple(names), similarity=torch.tensor([lines[name] for name in names]))
+    return Labels(names=tuple(names), similarity=np.array([lines[name] for name in names], np.float32))
 
 
 def _ordered(file: Path) -> Labels:

@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from labelwise.support.errors import UsageError, listing, suggest
 
-if TYPE_CHECKING:  # names alone need no torch
-    from torch import Tensor
-
+Array = npt.NDArray[Any]
 Texts = tuple[tuple[str, ...], ...]
 
 
@@ -30,14 +29,17 @@ class Labels:
     """Unique label names and what is known about each; every piece but the names is optional."""
 
     names: tuple[str, ...]  # k unique, non-empty names
-    vectors: "Tensor | None" = None  # attributes or word vectors [k, a]
+    vectors: Any = None  # attributes or word vectors [k, a]
     texts: tuple[tuple[str, ...], ...] | None = None  # sentences that describe each label, k tuples
     order: tuple[int, ...] | None = None  # the rank of each label where labels are ordered, k distinct integers
-    shares: "Tensor | None" = None  # how frequent each label is, [k], summing to one
-    similarity: "Tensor | None" = None  # how alike two labels are, [k, k], larger is more alike
+    shares: Any = None  # how frequent each label is, [k], summing to one
+    similarity: Any = None  # how alike two labels are, [k, k], larger is more alike
 
     def __post_init__(self) -> None:
         names = self.names
+        for what in ("vectors", "shares", "similarity"):
+            if getattr(self, what) is not None:
+                object.__setattr__(self, what, np.asarray(getattr(self, what)))
         if not names:
             raise UsageError("No label was given; at least one name is needed.")
         blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
@@ -50,12 +52,12 @@ class Labels:
             piece = getattr(self, what)
             if piece is not None and len(piece) != len(names):
                 raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
-        if self.vectors is not None and (self.vectors.ndim != 2 or not np.isfinite(np.asarray(self.vectors)).all()):
+        if self.vectors is not None and (self.vectors.ndim != 2 or not np.isfinite(self.vectors).all()):
             raise UsageError(
                 f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
             )
         alike, square = self.similarity, [len(names), len(names)]
-        if alike is not None and (list(alike.shape) != square or not np.isfinite(np.asarray(alike)).all()):
+        if alike is not None and (list(alike.shape) != square or not np.isfinite(alike).all()):
             raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
@@ -102,23 +104,18 @@ class Labels:
         if twice := set(other.names).intersection(self.names):
             raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(twice))}.")
         texts = None if self.texts is None or other.texts is None else self.texts + other.texts
-        vectors = None
-        if self.vectors is not None and other.vectors is not None:
-            from labelwise.core.rows import append_rows
-
-            vectors = append_rows(self.vectors, other.vectors)
+        both = self.vectors is not None and other.vectors is not None
+        vectors = np.concatenate([self.vectors, other.vectors]) if both else None
         return Labels._whole(self.names + other.names, vectors, texts)
 
     def without(self, place: int) -> "Labels":
         """Return the labels but for the one at a place; order, shares and similarity are dropped."""
-        from labelwise.core.rows import drop_rows
-
-        vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
+        vectors = None if self.vectors is None else np.delete(self.vectors, place, 0)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
         return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
 
     @classmethod
-    def _whole(cls, names: tuple[str, ...], vectors: "Tensor | None", texts: Texts | None) -> "Labels":
+    def _whole(cls, names: tuple[str, ...], vectors: Array | None, texts: Texts | None) -> "Labels":
         """Return labels that were checked before: to check ten thousand again for each that is added would be felt."""
         labels = object.__new__(cls)
         pieces = dict.fromkeys(field.name for field in fields(cls))
@@ -130,12 +127,12 @@ class Labels:
         if name in self.names:
             raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
 
-    def add(self, name: str, vector: "Tensor | None" = None, texts: Sequence[str] = ()) -> "Labels":
+    def add(self, name: str, vector: npt.ArrayLike | None = None, texts: Sequence[str] = ()) -> "Labels":
         """Return the labels with one more at the end.
 
         What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
         shares are dropped because a new label has no place in them.
         """
         self.check_new(name)
-        vectors = None if vector is None else vector[None]
+        vectors = None if vector is None else np.asarray(vector)[None]
         return self.join(Labels(names=(name,), vectors=vectors, texts=(tuple(texts),) if texts else None))

@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from labelwise.images.describe.sentence_transformer import minilm
-from labelwise.images.describe.words import WordVectors, find_words, installed_vectors, mean_vectors, packaged_vectors
+from labelwise.images.describe.words import (
+    Array,
+    WordVectors,
+    find_words,
+    installed_vectors,
+    mean_vectors,
+    packaged_vectors,
+)
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
 ENCODERS = ("words", "glove", "minilm")
 
 
-def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words") -> Tensor:
+def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words") -> Array:
     """Return the vectors of n sentences ``[n, a]``.
 
     The encoder is "words", the mean of the packaged word vectors (50 numbers); "glove", the same with the 400,000

@@ -1,40 +1,39 @@
 """Sentences as rows of word vectors, one after another without padding."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from labelwise.images.describe.words import WordVectors, spell, split_text
+from labelwise.images.describe.words import Array, WordVectors, spell, split_text
 from labelwise.support.errors import DataError, UsageError, listing
 
 UNKNOWN = 0  # the row of a word without a vector
 
 
 Instance = Sequence[
-    Tensor
+    Array
 ]  # rows of word vectors of each sentence of an image or a label, ``[words]`` (int64), at least 1
 
 
 class Tokens(NamedTuple):
-    """The words of the sentences of many instances, on the CPU, where the encoder needs their lengths."""
+    """The words of the sentences of many instances, one after another."""
 
-    flat: Tensor  # rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector
-    lengths: Tensor  # words of each sentence ``[m]`` (int64)
-    groups: Tensor  # the instance of each sentence ``[m]`` (int64)
+    flat: Array  # rows of word vectors, one sentence after another ``[t]`` (int64); 0 is a word without a vector
+    lengths: Array  # words of each sentence ``[m]`` (int64)
+    groups: Array  # the instance of each sentence ``[m]`` (int64)
 
     @classmethod
     def of(cls, instances: Sequence[Instance]) -> Self:
         """Return the sentences of instances, one instance after another."""
         flat = [sentence for own in instances for sentence in own]
-        groups = torch.arange(len(instances)).repeat_interleave(torch.tensor([len(own) for own in instances]))
-        return cls(torch.cat(flat), torch.tensor([len(sentence) for sentence in flat]), groups)
+        groups = np.repeat(np.arange(len(instances)), [len(own) for own in instances])
+        return cls(np.concatenate(flat), np.array([len(sentence) for sentence in flat]), groups)
 
 
-def draw(own: Instance, most: int, uniforms: Tensor) -> Instance:
+def draw(own: Instance, most: int, uniforms: Any) -> Instance:
     """Return at most so many sentences of an instance in their order, drawn by random numbers, as many as it has or more."""
-    return [own[i] for i in uniforms[: len(own)].argsort()[:most].sort().values.tolist()]
+    return [own[i] for i in sorted(np.argsort(uniforms[: len(own)])[:most].tolist())]
 
 
 def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int = 30) -> list[Instance]:
@@ -51,7 +50,7 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
         _check(number, sentences)
         rows = [_rows(sentence, vectors, known)[:longest] for sentence in sentences]
         unknown += [f'"{sentence}"' for sentence, own in zip(sentences, rows, strict=True) if not any(own)]
-        instances.append([torch.tensor(own, dtype=torch.int64) for own in rows])
+        instances.append([np.array(own, np.int64) for own in rows])
     if unknown:
         raise DataError(
             f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover "
@@ -60,10 +59,9 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
     return instances
 
 
-def word_table(vectors: WordVectors) -> Tensor:
+def word_table(vectors: WordVectors) -> Array:
     """Return the vectors that tokens are rows of ``[w + 1, a]``: zeros for a word without one, then the words."""
-    matrix = torch.from_numpy(vectors.matrix).float()
-    return torch.cat([matrix.new_zeros(1, vectors.size), matrix])
+    return np.concatenate([np.zeros((1, vectors.size), np.float32), vectors.matrix.astype(np.float32, copy=False)])
 
 
 def _check(instance: int, sentences: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ def _row_of_label(file: str, name: str) -> list[float]:
         )
     if labels.vectors is None:
         raise DataError(f'"{file}" has no attribute columns, so it gives no vector of "{name}".')
-    return labels.vectors[labels.index(label_name(name))].tolist()
+    return [float(x) for x in labels.vectors[labels.index(label_name(name))]]
 
 
 def _number(field: str, where: str) -> float:

@@ -7,15 +7,16 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
-from labelwise.images.decode.pictures import Array
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size, max_bytes
 
+Array = npt.NDArray[Any]
 _LONGEST_LINE = 1 << 20
 _PER_WORD = 150  # bytes that a word in a table takes beside its letters and its vector
 _Entry = tuple[str, bytes, Sequence[bytes] | Array]

@@ -11,15 +11,15 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tokenize import TokenError
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
-from labelwise.images.decode.pictures import Array
 from labelwise.images.describe.word_files import choose_vectors, read_word_arrays, stream_vectors
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+
+Array = npt.NDArray[Any]
 
 _ENUMERATION = re.compile(r"^\d+\.(?=\D)")  # "001.Laysan_Albatross"
 _BETWEEN_WORDS = re.compile(r"[^\w\-'.]+|_+")
@@ -65,7 +65,7 @@ class Report:
 
 def name_vectors(
     names: Sequence[str], vectors: WordVectors, *, missing: Literal["error", "zero"] = "error"
-) -> tuple[Tensor, Report]:
+) -> tuple[Array, Report]:
     """Return the vectors of names ``[k, a]``, and which of their words were found.
 
     A name, in any of the usual spellings (``barn owl``, ``BarnOwl``, ``004.Barn_Owl``), is looked up as one phrase
@@ -88,11 +88,11 @@ def name_vectors(
     return mean_vectors(report.found, vectors), report
 
 
-def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Tensor:
+def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Array:
     """Return the mean vector of each group of known words ``[g, a]``; zeros for an empty one."""
     zero = np.zeros(vectors.size, np.float32)
     rows = [vectors.matrix[[vectors.words[w] for w in group]].mean(0) if group else zero for group in groups]
-    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, vectors.size)
+    return np.stack(rows) if rows else np.empty((0, vectors.size), np.float32)
 
 
 def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:

@@ -70,13 +70,14 @@ def quality_labels(levels: int) -> Labels:
 
 def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
     """Return the pictures, each made worse in one way or untouched, with the level that is left as target."""
-    order = torch.from_numpy(rng.permutation(len(split)))
+    order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)
     images = split.images.clone()
     for step in range(1, levels):
         for way, name in enumerate(kinds):
             kind = KINDS[name]
-            for rows in torch.split(((steps == step) & (ways == way)).nonzero()[:, 0], CHUNK):
+            every = np.flatnonzero((steps == step) & (ways == way))
+            for rows in (every[start : start + CHUNK] for start in range(0, len(every), CHUNK)):
                 images[rows] = kind.change(images[rows], kind.amount(step, levels - 1), rng)
     domains = tuple(kinds[way] if step else UNTOUCHED for step, way in zip(steps.tolist(), ways.tolist(), strict=True))
     return Split(images=images, targets=levels - 1 - steps, files=split.files, groups=split.groups, domains=domains)

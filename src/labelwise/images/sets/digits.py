@@ -5,6 +5,8 @@ import torch
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.targets import Array
+from labelwise.support.draws import Draws
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -17,16 +19,18 @@ def digits(*, seed: int = 0) -> Dataset:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    images = torch.from_numpy(np.round(bunch.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
-    targets = torch.from_numpy(bunch.target.astype(np.int64))
-    generator = torch.Generator().manual_seed(seed)
-    parts: dict[str, list[torch.Tensor]] = {"train": [], "val": [], "test": []}
+    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    targets = bunch.target.astype(np.int64)
+    draws = Draws(seed)
+    parts: dict[str, list[Array]] = {"train": [], "val": [], "test": []}
     for digit in range(len(_NAMES)):
-        rows = (targets == digit).nonzero().flatten()
-        rows = rows[torch.randperm(len(rows), generator=generator)]
+        rows = np.flatnonzero(targets == digit)
+        rows = rows[draws.permutation(len(rows))]
         train, val = round(0.6 * len(rows)), round(0.15 * len(rows))
-        for name, part in zip(parts, torch.tensor_split(rows, (train, train + val)), strict=True):
+        for name, part in zip(parts, np.split(rows, (train, train + val)), strict=True):
             parts[name].append(part)
-    division = {name: torch.cat(rows).sort().values for name, rows in parts.items()}
-    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in division.items()}
+    division = {name: np.sort(np.concatenate(rows)) for name, rows in parts.items()}
+    splits = {
+        name: Split(images=torch.from_numpy(images[rows]), targets=targets[rows]) for name, rows in division.items()
+    }
     return Dataset(name="digits", labels=Labels(names=_NAMES, order=tuple(range(10))), splits=splits)

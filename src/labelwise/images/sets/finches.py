@@ -12,12 +12,13 @@ from zlib import crc32
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sets.finch_drawing import BACKDROPS, BIRDS, Bird, draw
 from labelwise.images.split.divide import pool, resplit
+from labelwise.images.targets import Array
+from labelwise.support.draws import Draws
 from labelwise.support.errors import UsageError
 
 SPECIES: dict[str, Bird] = {
@@ -70,20 +71,20 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
         raise UsageError(f"The seed must not be negative; given {seed}.")
     if per_species < 4:
         raise UsageError(f"Each species needs at least 4 images to be in every split; given per_species={per_species}.")
-    images: list[Tensor] = []
+    images: list[Array] = []
     texts: list[tuple[str, ...]] = []
     for name, bird in SPECIES.items():
         key = crc32(name.encode())
         for start in range(0, per_species, len(_CYCLE)):
             rows = range(start, min(start + len(_CYCLE), per_species))
             pictures, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
-            images.append(torch.from_numpy(pictures))
+            images.append(pictures)
             for row, backdrop, faces_left in zip(rows, backdrops, left, strict=True):
                 about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
                 texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))
     whole = Split(
-        images=torch.cat(images),
-        targets=torch.arange(len(SPECIES)).repeat_interleave(per_species),
+        images=torch.from_numpy(np.concatenate(images)),
+        targets=np.repeat(np.arange(len(SPECIES)), per_species),
         files=tuple(f"{name}/{row:03d}" for name in SPECIES for row in range(per_species)),
         texts=tuple(texts),
     )
@@ -102,12 +103,12 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """
     whole = finches(per_species=per_species)
     targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
-    seen = torch.tensor([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
-    third = torch.randperm(len(seen), generator=torch.Generator().manual_seed(seed))[: len(seen) // 3]
-    training = (torch.arange(len(targets)) < untested) & torch.isin(targets, seen)
-    val = training & torch.isin(targets, seen[third])
+    seen = np.array([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
+    third = Draws(seed).permutation(len(seen))[: len(seen) // 3]
+    training = (np.arange(len(targets)) < untested) & np.isin(targets, seen)
+    val = training & np.isin(targets, seen[third])
     parts = {"train": training & ~val, "val": val, "test": ~training}
-    data = resplit(whole, {name: rows.nonzero()[:, 0] for name, rows in parts.items()})
+    data = resplit(whole, {name: np.flatnonzero(rows) for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)
 
@@ -115,7 +116,7 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
 def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
     """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
     whole = finches(seed=seed, per_species=per_species)
-    marks = torch.tensor([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
+    marks = np.array([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
     splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
     return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits, drawn=True)
 
@@ -124,7 +125,7 @@ def finch_labels() -> Labels:
     """Return the species with their attribute vectors ``[k, a]`` (columns: ``ATTRIBUTES``) and six sentences each."""
     return Labels(
         names=tuple(SPECIES),
-        vectors=torch.tensor([values for _, values in _columns()]).T.contiguous(),
+        vectors=np.array([values for _, values in _columns()], np.float32).T.copy(),
         texts=tuple(_species_texts(bird, Random(name)) for name, bird in SPECIES.items()),
     )
 

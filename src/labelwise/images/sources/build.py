@@ -7,8 +7,7 @@ groups, a group is divided as one picture would be. Data to test on alone name a
 
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from labelwise.images.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
 from labelwise.images.describe.knowledge import Knowledge, with_knowledge
@@ -16,7 +15,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.divide import place_splits
 from labelwise.images.split.make import Shares, grouped, stratified, val_share
-from labelwise.images.targets import strata
+from labelwise.images.targets import Array, strata
 from labelwise.support.errors import DataError, listing
 
 
@@ -27,7 +26,7 @@ def build(
     *,
     seed: int = 0,
     shares: Shares | None = None,
-    parts: Mapping[str, Tensor] | None = None,
+    parts: Mapping[str, Array] | None = None,
 ) -> Dataset:
     """Return the data set of these rows, all of them read.
 
@@ -60,7 +59,7 @@ def build(
     return with_knowledge(data, knowledge) if knowledge else data
 
 
-def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Tensor] | None = None) -> None:
+def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = None) -> None:
     """Raise an error where all pictures to train on have one label."""
     if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
         only = listing(rows.names[i] for i in rows.present()) or "none"
@@ -70,12 +69,12 @@ def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Tensor] | None =
         )
 
 
-def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, Tensor]:
+def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split there is, in the order of ``SPLITS``, as the top of this file says."""
     _check_groups(name, rows)
     if not rows.splits:
         return _by_shares(name, strata(rows.targets), rows.groups, shares, seed)
-    parts = {split: torch.tensor([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
+    parts = {split: np.array([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
     if "train" in parts and "val" not in parts:  # data to test on alone have neither
         train = parts["train"]
         groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
@@ -86,7 +85,7 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, T
     return {split: parts[split] for split in SPLITS if split in parts}
 
 
-def _by_shares(name: str, classes: Tensor, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Tensor]:
+def _by_shares(name: str, classes: Array, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split; no group, where there are any, is divided."""
     if not groups:
         return stratified(classes, shares, seed)
@@ -110,7 +109,7 @@ def _check_groups(name: str, rows: Rows) -> None:
             )
 
 
-def _check_seen(name: str, rows: Rows, parts: Mapping[str, Tensor], knowledge: Knowledge | None) -> None:
+def _check_seen(name: str, rows: Rows, parts: Mapping[str, Array], knowledge: Knowledge | None) -> None:
     """Raise an error where a label has no training picture and nothing describes it."""
     if "train" not in parts:
         return

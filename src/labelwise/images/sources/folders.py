@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from labelwise.images.dataset import Dataset, Skipped
 from labelwise.images.decode.pictures import is_hidden, is_picture, list_pictures
@@ -125,14 +125,14 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     rows = _unlabelled(folder, (3, side, side), strict=strict)
     knowledge = find_knowledge(folder, names)
     labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
-    data = build(folder.name, rows, parts={"train": torch.arange(len(rows))})
+    data = build(folder.name, rows, parts={"train": np.arange(len(rows))})
     return replace(data, labels=labels, own_pictures=True, side_open=size is None)
 
 
 def unknown_data(folder: Path, shape: tuple[int, ...]) -> Dataset:
     """Return the pictures of a folder and all below it as test images of a shape, without any label."""
     rows = _unlabelled(folder, shape, strict=False)
-    return replace(build(folder.resolve().name, rows, parts={"test": torch.arange(len(rows))}), own_splits=False)
+    return replace(build(folder.resolve().name, rows, parts={"test": np.arange(len(rows))}), own_splits=False)
 
 
 def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
@@ -140,7 +140,7 @@ def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
     if not files:
         raise DataError(f'No picture found in "{folder}".')
     images, readable, skipped = read_known(files, shape, strict=strict)
-    targets, paths = torch.full((len(images),), -1), tuple(str(files[i]) for i in readable)
+    targets, paths = np.full(len(images), -1), tuple(str(files[i]) for i in readable)
     return Rows(names=(), targets=targets, images=images, files=paths, skipped=skipped)
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from labelwise.images.dataset import Dataset
@@ -123,7 +122,7 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
         names = as_labels(columns["classes"]).tolist() if "classes" in columns else None
         rows = label_rows(as_labels(_flat_labels(columns["labels"])), names)
     else:
-        rows = Rows(names=(), targets=torch.full((0 if matrix is None else len(matrix),), -1))
+        rows = Rows(names=(), targets=np.full(0 if matrix is None else len(matrix), -1))
     if "split" in columns:
         rows = replace(rows, splits=split_names(as_labels(columns["split"])))
     if "files" in columns:

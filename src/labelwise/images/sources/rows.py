@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from torch import Tensor
 
 from labelwise.images.dataset import PER_IMAGE, Skipped
-from labelwise.images.decode.pictures import Array
 from labelwise.images.split.grouping import Grouping
-from labelwise.images.targets import among_labels, labels_present
+from labelwise.images.targets import Array, among_labels, labels_present
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.limits import check_size
 
-Targets = Sequence[int] | Sequence[str] | Array | Tensor
+Targets = npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,7 +23,7 @@ class Rows:
     """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
 
     names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
-    targets: Tensor  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
+    targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
     images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
     splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
@@ -37,6 +36,7 @@ class Rows:
     owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.targets) if self.images is None else len(self.images)
         for what in ("targets", "splits", *PER_IMAGE):
             column = getattr(self, what)
@@ -59,7 +59,7 @@ class Rows:
             **columns,
         )
 
-    def present(self, rows: Sequence[int] | Tensor | slice = slice(None)) -> set[int]:
+    def present(self, rows: Sequence[int] | Array | slice = slice(None)) -> set[int]:
         """Return the labels that these rows have."""
         return set(labels_present(self.targets[rows]))
 
@@ -77,17 +77,17 @@ def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] 
     names = tuple(sorted({name for each in several for name in each} | {name for name in labels if name is not None}))
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:
-        return Rows(names=names, targets=torch.tensor([position.get(label, -1) for label in labels], dtype=torch.int64))
+        return Rows(names=names, targets=np.array([position.get(label, -1) for label in labels], np.int64))
     check_size(f"{len(several)} pictures with {len(names)} labels", len(several) * len(names))
-    targets = torch.zeros(len(several), len(names), dtype=torch.bool)
+    targets = np.zeros((len(several), len(names)), np.bool_)
     pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
-    targets[tuple(torch.tensor(pairs).T)] = True
+    targets[tuple(np.array(pairs).T)] = True
     return Rows(names=names, targets=targets)
 
 
 def as_labels(labels: Targets) -> Array:
     """Return labels ``[n]`` as whole numbers or as text, or ``[n, k]`` as yes and no."""
-    values: Array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    values: Array = np.asarray(labels)
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
         values = values.astype(np.str_)
     several = values.ndim == 2 and values.dtype.kind == "b" and values.shape[1] > 0
@@ -108,7 +108,7 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
                 f"{0 if names is None else len(names)}."
             )
         known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
-        return Rows(names=known, targets=torch.from_numpy(np.array(values)))
+        return Rows(names=known, targets=np.array(values))
     if values.dtype.kind == "U":
         texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
         known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
@@ -118,13 +118,13 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
             raise UsageError(
                 f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
             )
-        return Rows(names=known, targets=torch.tensor([position[text] for text in texts]))
+        return Rows(names=known, targets=np.array([position[text] for text in texts]))
     low, high = int(values.min()), int(values.max())
     if low < 0 or (names is not None and high >= len(names)):
         most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
         raise UsageError(f"Labels as numbers must be at least 0{most}; given {low} to {high}.")
     if names is not None:
-        return Rows(names=tuple(str(name) for name in names), targets=torch.from_numpy(values.astype(np.int64)))
+        return Rows(names=tuple(str(name) for name in names), targets=values.astype(np.int64))
     numbers, positions = np.unique(values, return_inverse=True)
     names = tuple(str(number) for number in numbers.tolist())
-    return Rows(names=names, targets=torch.from_numpy(positions.astype(np.int64)))
+    return Rows(names=names, targets=positions.astype(np.int64))

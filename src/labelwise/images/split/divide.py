@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from labelwise.images.lazy import LazyImages
 from labelwise.images.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.images.split.leaks import refuse_leaks
 from labelwise.images.split.make import Shares, grouped, hold_out_domain, zero_shot
+from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
 KINDS = ("stratified", "grouped", "domain", "zero-shot")
@@ -52,7 +55,7 @@ def divide(
         parts = zero_shot(whole.targets, dataset.labels.names, seed=seed)
         rows = {"train": parts["train"]}
         for split in ("val", "test"):
-            rows[split] = torch.cat([parts[f"{split}_seen"], parts[f"{split}_unseen"]]).sort().values
+            rows[split] = np.sort(np.concatenate([parts[f"{split}_seen"], parts[f"{split}_unseen"]]))
     else:
         raise UsageError(f'No kind of split "{kind}".{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
     divided = resplit(dataset, rows)
@@ -111,22 +114,22 @@ def pool(dataset: Dataset) -> Split:
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
     whole = Split(
         images=joined_images([part.images for part in filled]),
-        targets=torch.cat([part.targets for part in filled]),
+        targets=np.concatenate([part.targets for part in filled]),
     )
     return replace(whole, **pieces)  # type: ignore[arg-type]
 
 
-def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dataset:
+def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
     """Return the data set divided anew by positions in ``pool(dataset)`` for train, val and test, or some of them.
 
     Its own splits are forgotten; images that no split names are left out.
     """
     whole = pool(dataset)
-    parts = {name: torch.as_tensor(part, dtype=torch.int64) for name, part in rows.items()}
-    every = torch.cat([*parts.values(), torch.empty(0, dtype=torch.int64)])
+    parts = {name: np.asarray(part, np.int64) for name, part in rows.items()}
+    every = np.concatenate([*parts.values(), np.empty(0, np.int64)])
     if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(whole):
         raise UsageError(f"Rows must lie in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
-    rows_once, times = torch.unique(every, return_counts=True)
+    rows_once, times = np.unique(every, return_counts=True)
     if len(rows_once) < len(every):
         raise UsageError(
             f"A row may be in one split only and once; given more than once: {listing(map(str, rows_once[times > 1].tolist()))}."
@@ -135,9 +138,9 @@ def resplit(dataset: Dataset, rows: Mapping[str, Tensor | Sequence[int]]) -> Dat
     return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
 
 
-def place_splits(whole: Split, parts: Mapping[str, Tensor]) -> dict[str, Split]:
+def place_splits(whole: Split, parts: Mapping[str, Array]) -> dict[str, Split]:
     """Return the splits as views of the images, which are put in their order in place: large data are held once."""
-    reorder_rows(whole.images, torch.cat(list(parts.values())))
+    reorder_rows(whole.images, torch.from_numpy(np.concatenate(list(parts.values()))))
     images = torch.split(whole.images, [len(part) for part in parts.values()])
     about = replace(whole, images=torch.zeros(len(whole), 1))
     return {

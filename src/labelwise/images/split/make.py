@@ -3,27 +3,31 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from labelwise.images.dataset import SPLITS
 from labelwise.images.sources.addresses import SPELLINGS as SPELLINGS
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+
+Array = npt.NDArray[Any]
 
 VAL_SHARE = 0.1  # of train, where the data name no val
 # at most so many images, or so many of each label where that is more, are set aside
 ENOUGH, OF_EACH = 1_000, 10
 
 
-def val_share(targets: Tensor) -> float:
+def val_share(targets: npt.ArrayLike) -> float:
     """Return the share of training images, of which these are the targets ``[n]``, that becomes val where the data name none.
 
-    >>> val_share(torch.arange(50_000) % 10)
+    >>> val_share(np.arange(50_000) % 10)
     0.02
     """
-    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(set(targets.tolist()))) / max(1, len(targets)))
+    targets = np.asarray(targets)
+    return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(np.unique(targets))) / max(1, len(targets)))
 
 
 def split_name(spelling: str, where: str) -> str:
@@ -53,7 +57,7 @@ class Shares:
             )
 
 
-def stratified(targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+def stratified(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
 
     Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
@@ -72,7 +76,7 @@ def _by_share(shares: Shares) -> list[str]:
     return [name for name in ("train", *others) if getattr(shares, name) > 0]
 
 
-def split_off(targets: Tensor, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
+def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Array, Array]:
     """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
     Each class gives its share within one image; a class with two images or more gives at least one and keeps at
@@ -87,31 +91,32 @@ def split_off(targets: Tensor, share: float, seed: int, groups: Sequence[str] = 
     return rest, out
 
 
-def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Tensor]:
+def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Array]:
     """Return train rows, of all domains but one, and test rows, of that one."""
     known = sorted(set(domains))
     if held not in known:
         raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
     if len(known) < 2:
         raise DataError(f'All images are of the domain "{held}", so nothing is left to train on.')
-    inside = torch.tensor([domain == held for domain in domains])
+    inside = np.array([domain == held for domain in domains])
     return {"train": _rows(~inside), "test": _rows(inside)}
 
 
-def hold_out_domain(targets: Tensor, domains: Sequence[str], held: str, seed: int) -> dict[str, Tensor]:
+def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], held: str, seed: int) -> dict[str, Array]:
     """Return the rows of one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     rows = leave_one_domain_out(domains, held)
     rest, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
     return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
 
 
-def strata(targets: Tensor, domains: Sequence[str]) -> Tensor:
+def strata(targets: npt.ArrayLike, domains: Sequence[str]) -> Array:
     """Return one number for each label, or each pair of label and domain, where there are domains ``[n]``."""
+    targets = np.asarray(targets)
     known = {name: i for i, name in enumerate(sorted(set(domains)))}
-    return targets * len(known) + torch.tensor([known[name] for name in domains]) if known else targets
+    return targets * len(known) + np.array([known[name] for name in domains]) if known else targets
 
 
-def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -> dict[str, Tensor]:
+def grouped(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
     Groups of several images are placed one by one, large ones first, each where the images of every class come nearest to their
@@ -119,6 +124,7 @@ def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -
     own) then fill up the shares of their class, so without any group this is ``stratified``. Each class keeps a group in train,
     and no split is left empty.
     """
+    targets = np.asarray(targets)
     if len(groups) != len(targets):
         raise UsageError(f"There are {len(targets)} images but {len(groups)} groups; give one for each image.")
     names = _by_share(shares)
@@ -131,20 +137,20 @@ def grouped(groups: Sequence[str], targets: Tensor, shares: Shares, seed: int) -
     home, large = np.full(len(counts), -1), counts.sum(1) > 1
     home[large] = _place_groups(counts[large], wanted, seed)
     room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
-    alone = _rows(torch.from_numpy(~large[member]))
-    for rows in _shuffled_classes(targets.cpu()[alone], seed):
-        own = member[alone[rows].numpy()]
+    alone = _rows(~large[member])
+    for rows in _shuffled_classes(np.asarray(targets)[alone], seed):
+        own = member[alone[rows]]
         column = counts[own[0]].argmax()
         free = room[:, column].clip(0)
         partly = len(own) < counts[:, column].sum() and free.sum() > 0  # groups have taken some of its shares
         sizes = _counts(len(own), (free / free.sum() if partly else share).tolist())
         home[own] = np.repeat(np.arange(len(names)), sizes)
     _fill(home, counts, len(names))
-    parts = {name: _rows(torch.from_numpy(home[member] == i)) for i, name in enumerate(names)}
+    parts = {name: _rows(home[member] == i) for i, name in enumerate(names)}
     return {name: parts[name] for name in SPLITS if name in parts}
 
 
-def folds_of(groups: Sequence[str], targets: Tensor, folds: int, seed: int) -> Tensor:
+def folds_of(groups: Sequence[str], targets: npt.ArrayLike, folds: int, seed: int) -> Array:
     """Return the fold of each image ``[n]``: a group is in one fold (a blank name is a group of its own), each class in as many as it can be.
 
     Groups are placed one by one, large ones first, each where there are fewest images of its classes, then fewest in all.
@@ -162,7 +168,7 @@ def folds_of(groups: Sequence[str], targets: Tensor, folds: int, seed: int) -> T
         home[group] = fold = np.lexsort((total, have[:, own] @ counts[group, own]))[0]
         have[fold, own] += counts[group, own]
         total[fold] += counts[group].sum()
-    return torch.from_numpy(home[member])
+    return np.asarray(home[member])
 
 
 def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
@@ -176,13 +182,13 @@ def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
 
 
 def zero_shot(
-    targets: Tensor,
+    targets: npt.ArrayLike,
     names: Sequence[str],
     held: float = 0.2,
     unseen: float | Sequence[str] = 0.2,
     share: float = 0.2,
     seed: int = 0,
-) -> dict[str, Tensor]:
+) -> dict[str, Array]:
     """Return rows by class: ``train``, ``val_seen``, ``val_unseen``, ``test_seen`` and ``test_unseen``.
 
     Of every seen class ``share`` is for the test, and the same share of the rest for validation, so 64 % are left to
@@ -197,8 +203,8 @@ def zero_shot(
         share: how much of the images of seen classes the test gets.
         seed: the same seed gives the same split.
     """
-    present = [names[i] for i in torch.unique(targets).tolist() if i >= 0]
-    order = [present[i] for i in torch.randperm(len(present), generator=torch.Generator().manual_seed(seed)).tolist()]
+    present = [names[i] for i in np.unique(targets).tolist() if i >= 0]
+    order = [present[i] for i in Draws(seed).permutation(len(present)).tolist()]
     for what, part in (("held", held), ("unseen", unseen)):
         if isinstance(part, int | float) and not 0 <= part < 1:
             raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {part}.")
@@ -218,9 +224,9 @@ def zero_shot(
             f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
-    classes = [torch.tensor([i for i, name in enumerate(names) if name in part]) for part in (first, middle, last)]
-    seen, val_unseen, test_unseen = (_rows(torch.isin(targets.cpu(), labels)) for labels in classes)
-    parts = _divide(targets.cpu()[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    classes = [[i for i, name in enumerate(names) if name in part] for part in (first, middle, last)]
+    seen, val_unseen, test_unseen = (_rows(np.isin(targets, labels)) for labels in classes)
+    parts = _divide(np.asarray(targets)[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
     train, test_seen, val_seen = (seen[part] for part in parts)
     return {
         "train": train,
@@ -231,22 +237,24 @@ def zero_shot(
     }
 
 
-def _divide(targets: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
+def _divide(targets: npt.ArrayLike, shares: Sequence[float], seed: int) -> list[Array]:
     """Return the rows of each part, sorted; earlier parts come first where a class is too small for all."""
-    parts: list[list[Tensor]] = [[] for _ in shares]
+    parts: list[list[Array]] = [[] for _ in shares]
     for rows in _shuffled_classes(targets, seed):
-        for part, piece in zip(parts, torch.split(rows, _counts(len(rows), shares)), strict=True):
+        ends = np.cumsum(_counts(len(rows), shares))
+        for part, piece in zip(parts, np.split(rows, ends[:-1]), strict=True):
             part.append(piece)
-    return [torch.cat(part).sort().values if part else torch.empty(0, dtype=torch.int64) for part in parts]
+    return [np.sort(np.concatenate(part)) if part else np.empty(0, np.int64) for part in parts]
 
 
-def _shuffled_classes(targets: Tensor, seed: int) -> list[Tensor]:
-    if targets.ndim != 1 or targets.is_floating_point():
+def _shuffled_classes(targets: npt.ArrayLike, seed: int) -> list[Array]:
+    targets = np.asarray(targets)
+    if targets.ndim != 1 or targets.dtype.kind not in "iu":
         raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
-    generator = torch.Generator().manual_seed(seed)
-    sizes = torch.unique(targets.cpu(), return_counts=True)[1].tolist()
-    classes = torch.split(torch.argsort(targets.cpu(), stable=True), sizes)
-    return [rows[torch.randperm(len(rows), generator=generator)] for rows in classes]
+    draws = Draws(seed)
+    sizes = np.unique(targets, return_counts=True)[1]
+    classes = np.split(np.argsort(targets, kind="stable"), np.cumsum(sizes)[:-1]) if len(targets) else []
+    return [rows[draws.permutation(len(rows))] for rows in classes]
 
 
 def _counts(size: int, shares: Sequence[float]) -> list[int]:
@@ -264,14 +272,14 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
     return counts
 
 
-def _rows(mask: Tensor) -> Tensor:
+def _rows(mask: Array) -> Array:
     """Return where a mask ``[n]`` is true."""
-    return mask.cpu().nonzero()[:, 0]
+    return np.flatnonzero(mask)
 
 
-def _group_counts(member: np.ndarray, targets: Tensor) -> np.ndarray:
+def _group_counts(member: np.ndarray, targets: npt.ArrayLike) -> np.ndarray:
     """Return how many images of each class each group has ``[g, k]``."""
-    classes = torch.unique(targets.cpu(), return_inverse=True)[1].numpy()
+    classes = np.unique(targets, return_inverse=True)[1]
     size = (int(member.max()) + 1, int(classes.max()) + 1)
     return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
 

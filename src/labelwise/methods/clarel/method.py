@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.head import ClarelHead
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
@@ -26,6 +25,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences, word_vectors
 from labelwise.images.describe.tokens import Instance, Tokens, draw, tokenise, word_table
@@ -19,6 +18,7 @@ from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.tensors import segment_mean
 
@@ -144,14 +144,14 @@ class SentenceReader(TextReader):
     ) -> None:
         super().__init__()
         self.words, self.vectors, self.longest = words, word_vectors(words), longest
-        self.register_buffer("table", word_table(self.vectors), persistent=False)
+        self.register_buffer("table", torch.from_numpy(word_table(self.vectors)).float(), persistent=False)
         self.encoder = SentenceEncoder(self.vectors.size, code_size, filters=filters, hidden=hidden, dropout=dropout)
 
     def encode_tokens(self, instances: Sequence[Instance]) -> Tensor:
         """Return the mean sentence embedding of each instance ``[n, e]``."""
-        tokens = Tokens.of(instances)
-        embeddings = self.encoder(self.table[tokens.flat.to(self.table.device)], tokens.lengths)
-        return segment_mean(embeddings, tokens.groups.to(embeddings.device), len(instances))
+        flat, lengths, groups = map(torch.from_numpy, Tokens.of(instances))
+        embeddings = self.encoder(self.table[flat.to(self.table.device)], lengths)
+        return segment_mean(embeddings, groups.to(embeddings.device), len(instances))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``, some sentences at a time."""
@@ -190,7 +190,7 @@ class SentenceTexts(ImageTexts):
         rows = torch.where(by_label, batch.targets, batch.rows + self.labels).tolist()
         texts = [self.tokens[row] for row in rows]
         if count is not None:
-            uniforms = batch.rng.uniform(max(map(len, self.tokens))).cpu()
+            uniforms = batch.rng.uniform(max(map(len, self.tokens))).cpu().numpy()
             texts = [draw(own, count, numbers) for own, numbers in zip(texts, uniforms, strict=True)]
         return self.reader.encode_tokens(texts)
 

@@ -12,7 +12,6 @@ from typing import ClassVar
 import torch
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.shared.label_source import LabelSource, Source
@@ -20,6 +19,7 @@ from labelwise.methods.shared.linear import Encoder
 from labelwise.methods.shared.tuning import Tune, tuning_stages
 from labelwise.support.errors import DataError
 from labelwise.support.settings import setting
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Method, Stage
 
 

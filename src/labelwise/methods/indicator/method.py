@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, softplus
 
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
@@ -27,6 +26,7 @@ from labelwise.methods.shared.linear import Encoder, StartedMethod, StartedModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores
 
@@ -103,7 +103,7 @@ class IndicatorModel(StartedModel):
             with torch.no_grad():
                 self.label_encoder.second.weight.mul_(0.03)
 
-    def start(self, split: Split) -> None:
+    def start(self, split: TensorSplit) -> None:
         """Begin with the closed form of training images; the second layer of the label encoder is zero."""
         super().start(split)
         nn.init.zeros_(self.label_encoder.second.weight)

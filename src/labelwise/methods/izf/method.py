@@ -19,7 +19,6 @@ from torch import Tensor
 
 from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.core.model import LabelModel, Spec
-from labelwise.images.dataset import TrainData
 from labelwise.methods.izf.flow import FlowSettings, Mixing
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.izf.mmd import Kernel, mmd
@@ -30,6 +29,7 @@ from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import segment_mean

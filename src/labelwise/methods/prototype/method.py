@@ -15,7 +15,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from labelwise.core.model import LabelModel, Spec
 from labelwise.core.platt import fit_temperature
-from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.prototype.head import PairScore, PrototypeHead
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
@@ -23,6 +22,7 @@ from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod,
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.grouped_batches import GroupedBatches
 from labelwise.train.stages import Loss, Stage
@@ -115,7 +115,7 @@ class PrototypeModel(StartedModel):
         return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
 
     @torch.no_grad()
-    def weigh(self, split: Split) -> None:
+    def weigh(self, split: TensorSplit) -> None:
         """Set the share of what is learned in scores to that by which labels of images are most probable."""
         embeddings, targets = self.encode_all(split.images), split.targets.to(self.device)
         labels, losses = self.encode_labels(self.spec.labels), {}

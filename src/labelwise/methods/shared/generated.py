@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
 from labelwise.methods.shared.zero_shot_head import softmax_layers
 from labelwise.support.settings import check_range, setting
+from labelwise.train.data import TrainData
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core.model import LabelModel, Spec, as_float
-from labelwise.images.dataset import Split, TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.images.streams import by_shares, on_device
 from labelwise.methods.discriminant.copies import group_copies
@@ -29,6 +28,7 @@ from labelwise.support.settings import check_range, setting
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
@@ -131,7 +131,7 @@ class LinearModel(RowModel):
         self.register_buffer("background", torch.full((d,), torch.inf))
 
     @torch.no_grad()
-    def fit_statistics(self, split: Split) -> None:
+    def fit_statistics(self, split: TensorSplit) -> None:
         """Keep what ``labels_from_examples`` needs of the training images."""
         embeddings, targets, k = array(self.encode_all(split.images)), array(split.targets), len(self.spec.labels)
         statistics = embedding_statistics(embeddings, targets, k)
@@ -219,13 +219,13 @@ class StartedModel(LinearModel):
         names: dict[float, Map] = {AS_THEY_ARE: "none", ROOT: "root", UNIT: "unit"}
         return {**super().head_parts(), "feature_map": names[float(self.feature_map)] if self.can_start else "none"}
 
-    def start(self, split: Split) -> None:
+    def start(self, split: TensorSplit) -> None:
         """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
         self.feature_map.fill_(ROOT if float(self.encoder.features(split.images).min()) >= 0 else UNIT)
         self.solve(split)
 
     @torch.no_grad()
-    def solve(self, split: Split) -> None:
+    def solve(self, split: TensorSplit) -> None:
         """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
         embeddings = self.encode_all(split.images)
         rows, targets = array(embeddings), array(split.targets)
@@ -235,11 +235,11 @@ class StartedModel(LinearModel):
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Solve the closed form anew with all images, those held out from training among them; what was trained stays added."""
-        split = Split(images=images, targets=targets, groups=tuple(groups))
+        split = TensorSplit(images=images, targets=targets, groups=tuple(groups))
         self.solve(split)
         self.fit_statistics(split)
 
-    def likelihood(self, split: Split) -> float:
+    def likelihood(self, split: TensorSplit) -> float:
         """Return the mean log-likelihood of the labels of images."""
         scores = self.score(self.encode_all(split.images), self.encode_labels(self.spec.labels))
         return -float(cross_entropy(scores.float(), split.targets.to(scores.device)))
@@ -252,7 +252,7 @@ class HeadModel(StartedModel):
         super().__init__(spec, encoder)
         self.head = nn.Linear(self.encoder.code_size, len(spec.labels))
 
-    def start(self, split: Split) -> None:
+    def start(self, split: TensorSplit) -> None:
         """Begin with the closed form of training images; the layer is zero."""
         super().start(split)
         nn.init.zeros_(self.head.weight)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from labelwise.images.dataset import TrainData
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import EncoderModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.data import TrainData
 from labelwise.train.distribution import of_main_process
 from labelwise.train.networks.spread import spread
 from labelwise.train.optimizers import Optimizer, Schedule

@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.balance import balance_curve
 from labelwise.core.model import Spec
-from labelwise.images.dataset import TrainData
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.head import TrainedHead
@@ -20,6 +19,7 @@ from labelwise.methods.shared.zero_shot_head import BilinearHead
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 
 FOLD_IMAGES = 5  # one in so many images of a label is validated on

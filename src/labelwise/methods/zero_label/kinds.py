@@ -87,10 +87,13 @@ def kind_shares(names: Sequence[str], *, sentences: bool = False) -> Tensor:
     """Return how much of each kind a name is ``[k, kinds]``, in rows that sum to 1: by word vectors, and by sentences where wanted."""
     words = packaged_vectors()
     centre = torch.from_numpy(words.matrix).double().mean(0)
-    own, theirs = (normalize(name_vectors(each, words)[0].double() - centre, dim=1) for each in (names, list(KINDS)))
+    own, theirs = (
+        normalize(torch.from_numpy(name_vectors(each, words)[0]).double() - centre, dim=1)
+        for each in (names, list(KINDS))
+    )
     alike = [own @ theirs.T]
     if sentences:
-        alike.append(photo_vectors(names) @ encode_sentences(list(KINDS), "minilm").double().T)
+        alike.append(photo_vectors(names) @ torch.from_numpy(encode_sentences(list(KINDS), "minilm")).double().T)
     rows = [(one - one.mean(1, keepdim=True)) / one.std(1, keepdim=True) for one in alike]
     return torch.stack(rows).mean(0).softmax(1)
 

@@ -62,7 +62,7 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
     if source == "order":
         ranks = torch.tensor(labels.order, dtype=torch.float64)
         return -(ranks[:, None] - ranks).abs()
-    given: Tensor = getattr(labels, source).double()
+    given = torch.as_tensor(getattr(labels, source)).double()
     return centred_cosines(given) if source == "vectors" else given
 
 
@@ -80,7 +80,7 @@ def chosen_source(labels: Labels, source: Source) -> Source:
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Tensor:
     """Return how alike names are ``[k, k]`` by their word vectors, those that come along or others; see ``label_similarity``."""
     known = words or packaged_vectors()
-    vectors, _ = name_vectors(names, known)
+    vectors = torch.from_numpy(name_vectors(names, known)[0])
     if neighbours < 1:
         return _cosine(vectors.double())
     every = torch.from_numpy(known.matrix).double()
@@ -99,7 +99,8 @@ def sentence_similarity(names: Sequence[str]) -> Tensor:
 
 def photo_vectors(names: Sequence[str]) -> Tensor:
     """Return the vector of "a photo of a NAME", of unit length, for each name ``[k, a]`` (float64)."""
-    return encode_sentences([f"a photo of a {' '.join(split_text(name)[1])}" for name in names], "minilm").double()
+    texts = [f"a photo of a {' '.join(split_text(name)[1])}" for name in names]
+    return torch.from_numpy(encode_sentences(texts, "minilm")).double()
 
 
 def rank_labels(similarity: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel, Spec, as_float
-from labelwise.images.dataset import TrainData
 from labelwise.images.split.looks import looks
 from labelwise.images.streams import by_shares
 from labelwise.methods.shared.centring import PCA, Centring
@@ -39,6 +38,7 @@ from labelwise.methods.zero_label.naming import (
 from labelwise.methods.zero_label.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
+from labelwise.train.data import TrainData
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 
@@ -100,7 +100,9 @@ class NamedModel(HeadModel):
         parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
         alike, labels = self.alike[0].double().cpu(), self.spec.labels
         seen = self.looks.double().cpu() if bool(self.looks.any()) else None
-        return Evidence(**parts, labels=alike, shares=labels.shares, turned=turned_round(labels, alike), looks=seen)
+        return Evidence(
+            **parts, labels=alike, shares=_tensor(labels.shares), turned=turned_round(labels, alike), looks=seen
+        )
 
     @torch.no_grad()
     def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
@@ -198,7 +200,7 @@ class ZeroLabel(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
         assert isinstance(model, NamedModel)
-        k, shares = len(data.labels), data.labels.shares
+        k, shares = len(data.labels), _tensor(data.labels.shares)
         neighbours = self.neighbours if self.naming == "structure" else 0
         model.alike.copy_(label_similarity(model.spec.labels, self.prior, neighbours=neighbours)[None])
         embeddings = self._embeddings(model, data)
@@ -235,7 +237,7 @@ class ZeroLabel(Method):
 
     def _structure(self, model: NamedModel, embeddings: Tensor, data: TrainData) -> Naming:
         """Return the best of several clusterings, its clusters named, and the others."""
-        k, shares = len(model.spec.labels), model.spec.labels.shares
+        k, shares = len(model.spec.labels), _tensor(model.spec.labels.shares)
         order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
         some = embeddings[order.to(embeddings.device)]
         sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
@@ -278,3 +280,7 @@ class ZeroLabel(Method):
         centres = restarts.best_centres.expand(len(opinions), -1, -1)[order]
         members = nearest_centres(embeddings, centres)[0]
         return Naming(members, opinions, names, votes, restarts.head_losses[order])
+
+
+def _tensor(array: Any) -> Tensor | None:
+    return None if array is None else torch.as_tensor(array)

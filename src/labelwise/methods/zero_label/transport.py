@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
-from labelwise.images.dataset import Split
 from labelwise.methods.zero_label.clusters import nearest_centres
 from labelwise.methods.zero_label.label_prior import LabelPrior
 from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
 from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.data import TensorSplit
 from labelwise.train.distribution import whole_batch
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
@@ -100,7 +100,7 @@ class Restarts(nn.Module):
 
 
 def transport_stages(
-    restarts: Restarts, prior: LabelPrior, split: Split, clustering: Clustering, matching: Matching
+    restarts: Restarts, prior: LabelPrior, split: TensorSplit, clustering: Clustering, matching: Matching
 ) -> Iterator[Stage]:
     """Yield stages II and III; images of the split are embeddings of unit length ``[n, d]``, its targets are not read."""
 
@@ -121,7 +121,7 @@ def transport_stages(
 
 
 def _stage(
-    name: str, loss: Loss, trained: nn.Parameter, work: tuple[Split, Clustering | Matching], optimizer: Optimizer
+    name: str, loss: Loss, trained: nn.Parameter, work: tuple[TensorSplit, Clustering | Matching], optimizer: Optimizer
 ) -> Stage:
     """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
     split, settings = work

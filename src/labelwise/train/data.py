@@ -1,0 +1,115 @@
+"""What training sees, as tensors: made of splits where training begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelwise.core.model import Spec
+from labelwise.images.dataset import PER_IMAGE, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.streams import stream_of
+from labelwise.images.targets import labels_present, several_true
+from labelwise.support.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TensorSplit:
+    """Images with their targets as tensors; row i of every piece belongs to the same image."""
+
+    images: Tensor  # bytes ``[n, c, h, w]`` (uint8), or features ``[n, a]`` (float32)
+    targets: Tensor  # positions of labels ``[n]`` (int64), -1 without; or which of several are true ``[n, k]`` (bool)
+    files: tuple[str, ...] = ()  # as in ``Split``, as are the others
+    texts: tuple[tuple[str, ...], ...] = ()
+    domains: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, split: Split) -> "TensorSplit":
+        """Return a split as tensors."""
+        columns: dict[str, Any] = {what: getattr(split, what) for what in PER_IMAGE}
+        return cls(images=split.images, targets=torch.as_tensor(split.targets), **columns)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        return f"<TensorSplit: {len(self)} images {' x '.join(map(str, self.shape))}>"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return tuple(self.images.shape[1:])
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether several labels may be true of one image, or none."""
+        return several_true(self.targets)
+
+    @property
+    def present(self) -> list[int]:
+        """The labels that some image has, in order."""
+        return labels_present(self.targets.cpu().numpy())
+
+    def select(self, rows: Sequence[int] | Tensor) -> "TensorSplit":
+        """Return these rows only, in this order."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        order = index.tolist()
+        columns: dict[str, Any] = {
+            what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)
+        }
+        images, targets = self.images[index.to(self.images.device)], self.targets[index.to(self.targets.device)]
+        return TensorSplit(images=images, targets=targets, **columns)
+
+    def join(self, other: "TensorSplit") -> "TensorSplit":
+        """Return the rows of both; a piece that only one of them has is dropped."""
+        if self.multilabel != other.multilabel:
+            raise DataError("Images that have one label cannot be joined with images of which several may be true.")
+        both: dict[str, Any] = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
+        images, targets = (torch.cat(pair) for pair in ((self.images, other.images), (self.targets, other.targets)))
+        return TensorSplit(images=images, targets=targets, **columns)
+
+    def to(self, device: str | torch.device) -> "TensorSplit":
+        """Return the split with its targets on a device, and its images too unless they would fill half of it."""
+        device = torch.device(device)
+        if stream_of(self.images) is not None:  # never read as a whole
+            return replace(self, targets=self.targets.to(device))
+        fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
+        return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainData:
+    """All that training may see: images to train on, images to validate on, and the labels' descriptions.
+
+    Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
+    trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
+    then positions in ``known``, the labels followed by the unseen ones. Images that have sentences and no label make all
+    labels unseen: ``unseen`` is ``labels``.
+    """
+
+    train: TensorSplit
+    val: TensorSplit
+    labels: Labels
+    unseen: Labels | None = None
+    without_images: int = 0  # in a trial: how many labels have no image at all, which its held-out labels stand for
+
+    @property
+    def spec(self) -> Spec:
+        """What a method builds its model from."""
+        return Spec(shape=self.train.shape, labels=self.labels)
+
+    @property
+    def known(self) -> Labels:
+        """All labels with a description: those trained on, then the unseen ones."""
+        if self.unseen is None or self.unseen is self.labels:
+            return self.labels
+        return self.labels.join(self.unseen)
+
+    def to(self, device: str | torch.device) -> "TrainData":
+        """Return the same with the images on a device."""
+        return replace(self, train=self.train.to(device), val=self.val.to(device))
