@@ -14,7 +14,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, styled, unbroken, warn_leaked
+from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
     document = about | {"measured": part and part.figures()} | figures
-    lines: list[RenderableType] = [*([unbroken(part.words)] if part else []), table]
+    lines: list[RenderableType] = [*([one_line(part.words)] if part else []), table]
     if out_picture is not None and draw is not None:
         out_picture.parent.mkdir(parents=True, exist_ok=True)
         draw().savefig(out_picture, dpi=120)

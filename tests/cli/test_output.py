@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from labelwise.cli.output import plain_table, show, show_warnings, unbroken
+from labelwise.cli.output import one_line, plain_table, show, show_warnings
 from labelwise.support.errors import LabelwiseWarning
 
 
@@ -13,7 +13,7 @@ def test_a_result_is_a_document_or_lines(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setenv("COLUMNS", "20")
     table = plain_table("label", ">share")
     table.add_row("owl", "90.0 %")
-    lines = (table, unbroken("one line of more than twenty letters"), "a line that is folded at twenty")
+    lines = (table, one_line("one line of more than twenty letters"), "a line that is folded at twenty")
     show({"label": "\N{OWL}"}, *lines, json=True)
     printed = capsys.readouterr().out
     assert json.loads(printed) == {"label": "\N{OWL}"}

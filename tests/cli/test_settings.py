@@ -72,12 +72,12 @@ def test_settings_that_contradict_the_encoder(run: Any, setting: str, value: str
 
 
 def test_no_encoder_takes_the_settings_as_they_are() -> None:
-    from labelwise.fitting.choice import Wish, make_method
+    from labelwise.fitting.choice import FitOptions, make_method
 
-    made = make_method(Wish(method="softmax", encoder="none", settings={"encoder.backbone": NAMED}), photos=True)
+    made = make_method(FitOptions(method="softmax", encoder="none", settings={"encoder.backbone": NAMED}), photos=True)
     assert made == Softmax(encoder=Encoder(backbone=NAMED))
     with pytest.raises(UsageError, match=r'No setting "encoder\.widht"'):
-        make_method(Wish(method="softmax", encoder=NAMED, settings={"encoder.widht": "3"}))
+        make_method(FitOptions(method="softmax", encoder=NAMED, settings={"encoder.widht": "3"}))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labelwise.fitting.choice import Wish, choose_method, decide, encoder_of
+from labelwise.fitting.choice import FitOptions, choose_method, decide, encoder_of
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Izf
@@ -57,7 +57,7 @@ def test_photos_of_any_source_get_the_pretrained_encoder(data: Dataset, pretrain
     assert decision.method.name == ("discriminant" if pretrained else "indicator")
     assert encoder_of(decision.method).frozen is pretrained
     assert why in decision.reasons[0]
-    assert not encoder_of(decide(data, Wish(encoder="none")).method).frozen
+    assert not encoder_of(decide(data, FitOptions(encoder="none")).method).frozen
 
 
 def test_features_are_told_no_encoder() -> None:

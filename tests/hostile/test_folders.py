@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from rich.text import Text
 
-from labelwise.cli.output import show, write_all_signs
+from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.catalogue import load
 from labelwise.images.decode.pictures import list_files, list_pictures, read_files
@@ -67,7 +67,7 @@ def test_names_of_any_encoding_are_shown_in_any_other(encoding: str, monkeypatch
     name = f"{ODD} ünï 鳥 \N{OWL} █━ \\"
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
     monkeypatch.setattr(sys, "stdout", stream)
-    write_all_signs()
+    escape_unencodable()
     show({"file": name}, Text(""), json=True)
     stream.flush()
     document = stream.buffer.getvalue().decode(encoding)

@@ -220,11 +220,11 @@ def test_what_it_cannot_do_is_said() -> None:
 
 
 def test_settings_of_training_choose_a_method_that_trains() -> None:
-    from labelwise.fitting.choice import Wish
+    from labelwise.fitting.choice import FitOptions
 
     data = data_of(4, 5)
     assert decide(data).method.name == "discriminant"
-    assert decide(data, Wish(settings={"epochs": "3"})).method.name == "indicator"
+    assert decide(data, FitOptions(settings={"epochs": "3"})).method.name == "indicator"
 
 
 def test_texts_that_cannot_be_read_are_no_hindrance() -> None:

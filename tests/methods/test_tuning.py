@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from labelwise.core.store import load, save
-from labelwise.fitting.choice import Wish, decide
+from labelwise.fitting.choice import FitOptions, decide
 from labelwise.fitting.fit import fit, training_data
 from labelwise.fitting.tuning import before_tuning, tuning_lines
 from labelwise.images.dataset import Dataset, Split
@@ -202,10 +202,12 @@ def test_what_cannot_be_tuned_is_refused(data: Dataset) -> None:
 
 
 def test_the_shell_asks_for_it(weights: str, data: Dataset) -> None:
-    wish = Wish(settings={"tune": "{}", "tune.steps": "7", "encoder.weights": weights, "encoder.backbone": "convnet"})
-    decision = decide(data, wish)
+    options = FitOptions(
+        settings={"tune": "{}", "tune.steps": "7", "encoder.weights": weights, "encoder.backbone": "convnet"}
+    )
+    decision = decide(data, options)
     assert isinstance(decision.method, Discriminant)
     assert decision.method.tune == Tune(steps=7)
-    assert decide(data, replace(wish, settings={})).method != decision.method
+    assert decide(data, replace(options, settings={})).method != decision.method
     with pytest.raises(UsageError, match='No setting "tune'):
-        decide(data, replace(wish, method="softmax"))
+        decide(data, replace(options, method="softmax"))

@@ -22,7 +22,7 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.fitting.choice import Wish, make_method
+from labelwise.fitting.choice import FitOptions, make_method
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -247,7 +247,7 @@ def check_command(classifier: Classifier) -> None:
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
-    assert make_method(Wish(**said, settings=pairs_of(settings)), photos=True) == classifier.origin.method
+    assert make_method(FitOptions(**said, settings=pairs_of(settings)), photos=True) == classifier.origin.method
 
 
 def test_several_labels() -> None:

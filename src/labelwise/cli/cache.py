@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from labelwise.cli.options import AsJson
-from labelwise.cli.output import plain_table, show, unbroken
+from labelwise.cli.output import one_line, plain_table, show
 
 
 def cache(
@@ -30,4 +30,4 @@ def cache(
         "on": is_on(),
         "cleared_megabytes": before.megabytes if clear else 0.0,
     }
-    show(document, *freed, unbroken(words), *([table] if now.encoders else []), json=json)
+    show(document, *freed, one_line(words), *([table] if now.encoders else []), json=json)

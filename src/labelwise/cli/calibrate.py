@@ -7,7 +7,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
-from labelwise.cli.output import calibration_line, show, styled, unbroken
+from labelwise.cli.output import calibration_line, one_line, show, styled
 from labelwise.support.errors import DataError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     lw.save(calibrated, out_folder, overwrite=overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
-    show(None, unbroken(part.words), styled((str(out_folder), "bold"), about), json=False)
+    show(None, one_line(part.words), styled((str(out_folder), "bold"), about), json=False)
 
 
 def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":

@@ -11,7 +11,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
 from labelwise.cli.jobs import Engine, make_job, run_duplicates, run_job
 from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
-from labelwise.cli.output import note, out, plain_table, show, styled, unbroken
+from labelwise.cli.output import note, one_line, out, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.plugins import plugins
 
@@ -66,7 +66,7 @@ def check(
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")
     missing = {name: list(pieces) for name, pieces in missing_pieces(about, needs).items()}
-    show({**asdict(about), "methods": missing}, *map(unbroken, lines(about, needs)), json=json)
+    show({**asdict(about), "methods": missing}, *map(one_line, lines(about, needs)), json=json)
 
 
 @app.command()

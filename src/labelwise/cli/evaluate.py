@@ -9,7 +9,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
-from labelwise.cli.output import PLOTS, bar, note, percent, plain_table, show, unbroken, warn_leaked
+from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.words import FIGURES
 
@@ -64,7 +64,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     part = open_part(classifier, data, split, root, splits)
     strange = None if unknown is None else open_unknown(classifier, unknown, root)
     about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
-    lines: list[RenderableType] = [unbroken(part.words)]
+    lines: list[RenderableType] = [one_line(part.words)]
     evaluation = part.evaluate(classifier)
     if _all_new(evaluation) and not (unknown or curve):
         note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
@@ -80,7 +80,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         learnt = isinstance(classifier.model, Compares) and not evaluation.multilabel
         more += [_pairs(evaluation)] if learnt else []
         if strange is not None:
-            lines.append(unbroken(f"As unknown: {strange.words}"))
+            lines.append(one_line(f"As unknown: {strange.words}"))
             about["measured_unknown"] = strange.figures()
             result = evaluate_outliers(evaluation.scores, classifier.scores(strange.split.images))
             figures |= {f"unknown_{key}": value for key, value in asdict(result).items()}

@@ -32,7 +32,7 @@ from labelwise.support.plugins import plugins
 from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
-    from labelwise.fitting.choice import Wish
+    from labelwise.fitting.choice import FitOptions
     from labelwise.train.stages import Method
 
 METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
@@ -73,15 +73,15 @@ def fit(  # noqa: PLR0913 - the options of the verb
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
     engine, accumulate = of_the_run(words)
-    wish = _wish(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
+    options = _options(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume), process_group(choose_device(device)):
-        side = _side(wish, data, size)
+        side = _side(options, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
         dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
-        dataset, chosen = _method(dataset, wish)
+        dataset, chosen = _method(dataset, options)
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
         run = lw.Run(
@@ -114,17 +114,17 @@ def _words(option: str, value: Path | None) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
-def _wish(method: str, encoder: str, words: list[str], epochs: int | None) -> "Wish":
+def _options(method: str, encoder: str, words: list[str], epochs: int | None) -> "FitOptions":
     """Return what the words of the shell ask for; two that contradict each other are an error."""
-    from labelwise.fitting.choice import Wish
+    from labelwise.fitting.choice import FitOptions
 
     settings = pairs_of(words)
     if epochs is not None and settings.setdefault("epochs", str(epochs)) != str(epochs):
         raise UsageError(f"--epochs {epochs} and --set epochs={settings['epochs']} differ. Keep one of them.")
-    return Wish(method=method, encoder=encoder, settings=settings)
+    return FitOptions(method=method, encoder=encoder, settings=settings)
 
 
-def _side(wish: "Wish", data: str, size: int | None) -> int | None:
+def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
     """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
 
     Settings that every method would refuse are an error, and so are weights that are missing and too few pictures: before they
@@ -136,20 +136,20 @@ def _side(wish: "Wish", data: str, size: int | None) -> int | None:
     from labelwise.train.networks.encoder import side_for
 
     own = names_own_files(data)
-    method = possible_method(wish, photos=own)
+    method = possible_method(options, photos=own)
     if own:
         encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
         check_enough(count_pictures(data), method, data)
     return None if size else side_to_read(data, encoder_of(method), method.view)
 
 
-def _method(data: "lw.data.Dataset", wish: "Wish") -> tuple["lw.data.Dataset", "Method"]:
+def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
     from labelwise.fitting.steps import with_idle
     from labelwise.train.distribution import is_main_process
 
-    decision = decide(data, wish)
+    decision = decide(data, options)
     data = with_idle(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:

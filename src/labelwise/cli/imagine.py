@@ -11,7 +11,7 @@ from typer import Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import note, percent, plain_table, show, styled, unbroken
+from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
 from labelwise.support.display import as_file_name, to_cell
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
     written = (styled((file, "bold"), " written") for file in files)
-    show(document | {"labels": rows, "files": files}, unbroken(part.words), table, *written, json=json)
+    show(document | {"labels": rows, "files": files}, one_line(part.words), table, *written, json=json)
 
 
 def _targets(classifier: "lw.Classifier", part: "TestSet") -> "Tensor":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from labelwise.cli.output import calibration_line, percent, plain_table, styled, unbroken
+from labelwise.cli.output import calibration_line, one_line, percent, plain_table, styled
 
 if TYPE_CHECKING:
     import labelwise as lw
@@ -67,7 +67,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
     if source is not None and len(data.splits.get("test", ())):
         commands.append(["evaluate", str(folder), *source])
     for word, command in zip(("Try: ", "Then:"), commands, strict=False):
-        yield unbroken(f"{word} {shlex.join(['labelwise', *command])}")
+        yield one_line(f"{word} {shlex.join(['labelwise', *command])}")
 
 
 def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:
@@ -81,7 +81,7 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
         yield ""
         yield "Pictures to look at: they look like another label than theirs (a wrong label, or a hard picture)."
     for one in suspicious[:LISTED]:
-        yield unbroken(
+        yield one_line(
             f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
         )
     if len(suspicious) > LISTED:

@@ -10,7 +10,7 @@ from typer import Option
 from labelwise.cli.inputs import open_model, open_part, open_pictures
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
 from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
-from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken
+from labelwise.cli.output import bar, one_line, percent, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.words import FIGURES
 
@@ -59,6 +59,6 @@ def outliers(  # noqa: PLR0913 - the options of the verb
         result = evaluate_outliers(classifier.scores(part.split.images), scores)
         figures = {"measured": part.figures(), **asdict(result)}
         rows = ((FIGURES[f"unknown_{key}"], percent(share)) for key, share in asdict(result).items())
-        lines += ["", unbroken(part.words), plain_table(f"beside known pictures of {known}", ">", rows=rows)]
+        lines += ["", one_line(part.words), plain_table(f"beside known pictures of {known}", ">", rows=rows)]
     outlying = [{"file": name, **asdict(one)} for name, one in strangest]
     show({"model": str(model), "outliers": outlying, "figures": figures, "skipped": skipped}, *lines, json=json)

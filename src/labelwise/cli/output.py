@@ -38,7 +38,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
 
 
-def write_all_signs() -> None:
+def escape_unencodable() -> None:
     """Let standard output and error take every sign, in whatever encoding: what one lacks is written out or drawn plainly."""
     codecs.register_error("labelwise", _written_out)
     for stream in (sys.stdout, sys.stderr):
@@ -88,7 +88,7 @@ def show_warnings() -> Iterator[None]:
 
 
 def show(document: Any, *lines: RenderableType, json: bool) -> None:
-    """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``unbroken`` not folded."""
+    """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``one_line`` not folded."""
     if json:
         print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
@@ -96,7 +96,7 @@ def show(document: Any, *lines: RenderableType, json: bool) -> None:
         out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
 
 
-def unbroken(text: str) -> Text:
+def one_line(text: str) -> Text:
     """Return a line that is printed as one, however long it is."""
     return Text(visible(text), no_wrap=True)
 

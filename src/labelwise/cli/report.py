@@ -11,7 +11,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_data
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
-from labelwise.cli.output import note, show, styled, unbroken
+from labelwise.cli.output import note, one_line, show, styled
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
 
@@ -67,9 +67,9 @@ def report(  # noqa: PLR0913 - the options of the verb
     figures = page.figures
     if figures["leaked"]:
         note(figures["warnings"][0])
-    lines = [unbroken(figures["measured"]["words"])]
+    lines = [one_line(figures["measured"]["words"])]
     if unknown is not None:
-        lines.append(unbroken(f"As unknown: {figures['measured_unknown']['words']}"))
+        lines.append(one_line(f"As unknown: {figures['measured_unknown']['words']}"))
     about = f": {page.title}, {figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
     lines.append(styled((str(out_html), "bold"), about))
     show({**figures, "out": str(out_html)}, *lines, json=json)

@@ -26,7 +26,7 @@ from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
 from labelwise.cli.options import with_shared
 from labelwise.cli.outliers import outliers
-from labelwise.cli.output import fail, note, show_warnings, write_all_signs
+from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
 from labelwise.cli.rank import rank
 from labelwise.cli.report import report
@@ -113,7 +113,7 @@ def main() -> None:
     """Run the command line; exit with 0, 1 (the task failed), 2 (wrong use), 130 (stopped by Ctrl-C) or 143 (by SIGTERM)."""
     # Threads that wait for each other sleep instead of turning: beside other programs that took several times the processor time.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # which torch reads when it is imported
-    write_all_signs()
+    escape_unencodable()
     with show_warnings(), stop_on_signals() as signals:
         try:
             app()

@@ -19,10 +19,10 @@ from labelwise.images.decode.pictures import Pictures, as_batch
 from labelwise.images.describe.labels import Labels
 from labelwise.images.lazy import LazyImages
 from labelwise.images.split.hashes import image_hashes
-from labelwise.images.streams import by_shares, on_device, stream_of
+from labelwise.images.streams import map_own_rows, on_device, stream_of
 from labelwise.images.view import View
 from labelwise.support.errors import UnsupportedError, UsageError, listing
-from labelwise.support.processes import crowd
+from labelwise.support.processes import current_group
 
 PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
 
@@ -102,7 +102,7 @@ class Classifier:
         """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
         if isinstance(images, LazyImages):  # of files: their features may be kept
             images = prepared(self.model, images)
-        stream = stream_of(images) if crowd().world == 1 else None
+        stream = stream_of(images) if current_group().world == 1 else None
         if stream is not None:
             embeddings = self.survey(images)
             stream.check(images.rows.tolist())  # type: ignore[attr-defined]
@@ -112,7 +112,7 @@ class Classifier:
             return self._encoded(some, batch)
 
         with torch.no_grad():
-            return by_shares(images, encode) if images.ndim == 4 else encode(images)
+            return map_own_rows(images, encode) if images.ndim == 4 else encode(images)
 
     def survey(self, images: Tensor) -> Tensor:
         """Return the embeddings of images that are never kept ``[n, d]``, made once for each; zeros where one cannot be read."""

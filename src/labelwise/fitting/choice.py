@@ -27,7 +27,7 @@ PHOTO_SIDE = 32  # pixels from which on pictures in colour get the pretrained en
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class FitOptions:
     """What a user asks of a fit; what is left open follows from the data and from what is installed."""
 
     method: str = "auto"  # the name of a method, or "auto"
@@ -50,23 +50,23 @@ class Decision:
     reasons: tuple[str, ...] = ()
 
 
-def decide(data: Dataset, wish: Wish | None = None) -> Decision:
+def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
     """Return the method to train on this data, as a user wishes; None leaves everything open."""
-    wish = wish or Wish()
+    options = options or FitOptions()
     photos = are_photos(data)
     why: tuple[str, ...] = ()
-    if wish.method == "auto" and any(key.partition(".")[0] == "tune" for key in wish.settings):
-        wish = replace(wish, method=CLOSED)
+    if options.method == "auto" and any(key.partition(".")[0] == "tune" for key in options.settings):
+        options = replace(options, method=CLOSED)
         why = (f"Method {CLOSED}: its encoder is to be tuned.",)
-    if wish.method == "auto":
-        choice = _on_features(choose_method(data), data, wish, photos=photos)
-        wish = replace(wish, method=choice.method, settings={**choice.settings, **wish.settings})
+    if options.method == "auto":
+        choice = _on_features(choose_method(data), data, options, photos=photos)
+        options = replace(options, method=choice.method, settings={**choice.settings, **options.settings})
         why = (choice.line(),)
     try:
-        method = make_method(wish, photos=photos)
+        method = make_method(options, photos=photos)
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
-    told = len(data.shape) == 3 and wish.leaves_network_open
+    told = len(data.shape) == 3 and options.leaves_network_open
     return Decision(method=method, reasons=(_encoder_line(method, data), *why) if told else why)
 
 
@@ -80,44 +80,46 @@ def are_photos(data: Dataset) -> bool:
     )
 
 
-def _on_features(choice: "Choice", data: Dataset, wish: Wish, *, photos: bool) -> "Choice":
+def _on_features(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> "Choice":
     """Return the closed form in place of a method that would train a head on features, unless settings ask for training."""
     pictures = len(data.shape) == 3
     if choice.method != TRAINED or data.multilabel or (not pictures and data.shape[0] > MOST_FEATURES):
         return choice
-    wish = replace(wish, method=TRAINED)
+    options = replace(options, method=TRAINED)
     try:
-        if pictures and not encoder_of(make_method(wish, photos=photos)).frozen:
+        if pictures and not encoder_of(make_method(options, photos=photos)).frozen:
             return choice
-        make_method(replace(wish, method=CLOSED), photos=photos)
+        make_method(replace(options, method=CLOSED), photos=photos)
     except UsageError:
         return choice
     return replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
 
 
-def make_method(wish: Wish, *, photos: bool = False) -> Method:
-    """Return the method that a wish names, with its settings; those that contradict each other are an error.
+def make_method(options: FitOptions, *, photos: bool = False) -> Method:
+    """Return the method that the options name, with its settings; those that contradict each other are an error.
 
     Photos get the pretrained encoder where that is left open.
     """
     encoder: Encoder | None = None
-    if wish.leaves_network_open:
+    if options.leaves_network_open:
         encoder = pretrained_encoder() if photos else None
-    elif wish.encoder not in ("auto", "none"):
-        encoder = Encoder(backbone=wish.encoder, frozen=True)
+    elif options.encoder not in ("auto", "none"):
+        encoder = Encoder(backbone=options.encoder, frozen=True)
     chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
-    settings = with_stored_encoder({k: v for k, v in wish.settings.items() if (k, v) != ("encoder.backbone", "auto")})
-    method = override(method_class(wish.method)(), {**chosen, **settings})
-    _check_encoder(wish.encoder, encoder_of(method))
+    settings = with_stored_encoder(
+        {k: v for k, v in options.settings.items() if (k, v) != ("encoder.backbone", "auto")}
+    )
+    method = override(method_class(options.method)(), {**chosen, **settings})
+    _check_encoder(options.encoder, encoder_of(method))
     return method
 
 
-def possible_method(wish: Wish, *, photos: bool = False) -> Method:
-    """Return the method that a wish names, or of "auto" the first that takes the settings: faults show before data are read."""
+def possible_method(options: FitOptions, *, photos: bool = False) -> Method:
+    """Return the method that the options name, or of "auto" the first that takes the settings: faults show before data are read."""
     faults = []
-    for name in METHODS if wish.method == "auto" else (wish.method,):
+    for name in METHODS if options.method == "auto" else (options.method,):
         try:
-            return make_method(replace(wish, method=name), photos=photos)
+            return make_method(replace(options, method=name), photos=photos)
         except UsageError as error:
             faults.append(error)
     raise next((fault for fault in faults if "Did you mean" in str(fault)), faults[0])

@@ -17,7 +17,7 @@ from labelwise.images.lazy import LazyImages, Source
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
 from labelwise.support.interruption import cancel_on_error
-from labelwise.support.processes import ROWS, crowd, of_each, total
+from labelwise.support.processes import ROWS, all_gather, current_group, sum_over_processes
 
 PIECE = 64  # images that are read at a time
 
@@ -110,7 +110,7 @@ class Stream(Source):
     def _pass(self, rows: Tensor, make: Callable[[Tensor], Tensor] | None, table: Tensor) -> None:
         """Go through rows in the order in which they lie, this process through its share, and bring together what all note."""
         order = torch.unique(rows)
-        parts = order[crowd().own(len(order))].split(PIECE) if len(order) else ()
+        parts = order[current_group().own(len(order))].split(PIECE) if len(order) else ()
         fresh, before = order[~self._noted[order]], len(self.faults)
         with cancel_on_error(ThreadPoolExecutor(1)) as pool:
             ahead = deque(pool.submit(self._read_some, part.tolist()) for part in parts[:1])
@@ -124,13 +124,13 @@ class Stream(Source):
                 if make is not None and readable:
                     table[readable] = make(pixels).float().cpu()
         self._noted[order] = True
-        if crowd().world > 1:
-            for faults in of_each(dict(list(self.faults.items())[before:])):
+        if current_group().world > 1:
+            for faults in all_gather(dict(list(self.faults.items())[before:])):
                 self.faults |= faults
             for what in (self.hashes, self._sums):
-                what[fresh] = total(what[fresh])
+                what[fresh] = sum_over_processes(what[fresh])
             for part in order.split(ROWS) if make is not None else ():
-                table[part] = total(table[part])
+                table[part] = sum_over_processes(table[part])
 
     def _note(self, pixels: Tensor, rows: list[int], faults: dict[int, str]) -> None:
         self.faults |= faults
@@ -147,26 +147,26 @@ def own_rows(images: Tensor) -> Tensor | slice:
 
     Of files that were shared when they were read those that it read, so that it reads no others.
     """
-    if crowd().world == 1 or not isinstance(images, LazyImages) or images.source.share is None:
-        return crowd().own(len(images))
+    if current_group().world == 1 or not isinstance(images, LazyImages) or images.source.share is None:
+        return current_group().own(len(images))
     part = images.source.share
     inside: Tensor = (images.rows >= part.start) & (images.rows < part.stop)
     return inside.nonzero()[:, 0]
 
 
-def by_shares(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
     """Return what is made of images ``[n, d]``, by each process of those that are its own, which may be none."""
-    if crowd().world == 1 or not len(images):
+    if current_group().world == 1 or not len(images):
         return make(images)
     mine = images[own_rows(images)]
     part = make(mine) if len(mine) else None
     width, kind, device = next(
-        filter(None, of_each(part if part is None else (part.shape[1], part.dtype, part.device.type)))
+        filter(None, all_gather(part if part is None else (part.shape[1], part.dtype, part.device.type)))
     )
     table = torch.zeros(len(images), width, dtype=kind, device=device)
     if part is not None:
         table[own_rows(images)] = part
-    return total(table)
+    return sum_over_processes(table)
 
 
 def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:

@@ -1,6 +1,6 @@
-"""Several processes that do one piece of work: which rows are whose, and how results come together.
+"""Several processes that share one piece of work: which rows each takes, and how they exchange results.
 
-Rows are shared only inside ``together``, which all processes enter and leave alike: whoever asks outside has all rows.
+Rows are shared only inside ``split_rows_across``, which all processes enter and leave together. Outside, a process has all rows.
 """
 
 from collections.abc import Iterator
@@ -17,38 +17,38 @@ ROWS = 2**16  # of a table that are summed in one message
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """This process among those that work together."""
+class ProcessGroup:
+    """This process among those that share the work."""
 
     rank: int = 0
     world: int = 1
 
     def own(self, total: int) -> slice:
-        """Return which of so many rows are this process's; of few it may be none."""
+        """Return which of so many rows are this process's, possibly none."""
         return slice(self.rank * total // self.world, (self.rank + 1) * total // self.world)
 
 
-_CROWD: ContextVar[Crowd | None] = ContextVar("crowd", default=None)
+_GROUP: ContextVar[ProcessGroup | None] = ContextVar("group", default=None)
 
 
 @contextmanager
-def together(rank: int, world: int) -> Iterator[None]:
-    """While open, work on rows is shared by so many processes, all of which are here."""
-    token = _CROWD.set(Crowd(rank, world))
+def split_rows_across(rank: int, world: int) -> Iterator[None]:
+    """Share work on rows among so many processes while open."""
+    token = _GROUP.set(ProcessGroup(rank, world))
     try:
         yield
     finally:
-        _CROWD.reset(token)
+        _GROUP.reset(token)
 
 
-def crowd() -> Crowd:
-    """Return this process among those that share the work; one alone where none do."""
-    return _CROWD.get() or Crowd()
+def current_group() -> ProcessGroup:
+    """Return this process among those that share the work, by default alone."""
+    return _GROUP.get() or ProcessGroup()
 
 
-def total(table: "Tensor") -> "Tensor":
-    """Return a table ``[n, ...]``, summed in place over the processes that share the work, some rows at a time."""
-    if crowd().world > 1:
+def sum_over_processes(table: "Tensor") -> "Tensor":
+    """Return a table ``[n, ...]`` summed in place over the processes that share the work."""
+    if current_group().world > 1:
         import torch.distributed as dist
 
         for start in range(0, len(table), ROWS):
@@ -56,12 +56,12 @@ def total(table: "Tensor") -> "Tensor":
     return table
 
 
-def of_each(value: T) -> list[T]:
+def all_gather(value: T) -> list[T]:
     """Return the value of each process that shares the work."""
-    if crowd().world == 1:
+    if current_group().world == 1:
         return [value]
     import torch.distributed as dist
 
-    values: list[T | None] = [None] * crowd().world
+    values: list[T | None] = [None] * current_group().world
     dist.all_gather_object(values, value)
     return values  # type: ignore[return-value]

@@ -20,7 +20,7 @@ from torch.nn.functional import dropout
 from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.support.errors import UsageError
-from labelwise.support.processes import together
+from labelwise.support.processes import split_rows_across
 from labelwise.train.batches import Batch, Shard
 from labelwise.train.networks.backbone import BATCH_NORMS
 from labelwise.train.stages import Loss
@@ -52,7 +52,7 @@ def process_group(device: torch.device) -> Iterator[Shard]:
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(_backend(device), store=store, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)
-    with together(dist.get_rank(), world):
+    with split_rows_across(dist.get_rank(), world):
         yield Shard(dist.get_rank(), world)
 
 

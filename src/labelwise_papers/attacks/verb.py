@@ -10,7 +10,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
-from labelwise.cli.output import bar, percent, plain_table, show, styled, unbroken, warn_leaked
+from labelwise.cli.output import bar, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
     warn_leaked(result.leaked)
     about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
     title = f"{data}, {part.name}: {result.images} pictures, each pixel moved by at most {epsilon} (epsilon)"
-    lines = [unbroken(part.words), *_lines(result, title)]
+    lines = [one_line(part.words), *_lines(result, title)]
     if out_folder is not None:
         about["pictures"] = write_fooled(out_folder, evaluation, radius, pictures)
         lines.append(styled(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))

@@ -16,8 +16,8 @@ from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import supervised_contrastive
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
+from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.image_encoder import LENGTH
-from labelwise.train.networks.spread import spread
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 from labelwise.train.views import TwoViews, contrastive_augment
@@ -113,5 +113,5 @@ def _choice(head: nn.Linear, batch: Batch) -> dict[str, Tensor]:
 
 def standard(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of embeddings ``[d]`` and the factor ``[d]`` that gives them, centred, a common spread and length."""
-    mean, std = spread(embeddings, 1)
+    mean, std = channel_statistics(embeddings, 1)
     return mean.float(), (LENGTH * embeddings.shape[1] ** -0.5 / std).float()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.support.errors import UnsupportedError, UsageError
-from labelwise.train.networks import spread as module
+from labelwise.train.networks import channel_statistics as module
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 

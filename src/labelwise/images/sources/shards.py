@@ -42,7 +42,7 @@ from labelwise.images.survey import readable
 from labelwise.images.targets import label_words
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
-from labelwise.support.processes import crowd, of_each
+from labelwise.support.processes import all_gather, current_group
 from labelwise.train.networks.encoder import pretrained_encoder, side_for
 
 CLASSES = "classnames.txt"
@@ -178,9 +178,9 @@ def _read_index(word: str) -> _Index:
     if len(kinds) > 1:
         raise DataError(f"Shards are tar files or Parquet files, not both: {listing(addresses, 4)}.")
     splits = [_split_name(one) for one in addresses]
-    here = range(crowd().rank, len(addresses), crowd().world)
+    here = range(current_group().rank, len(addresses), current_group().world)
     mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in here}
-    every = {i: one for part in of_each(mine) for i, one in part.items()}  # several processes read some each
+    every = {i: one for part in all_gather(mine) for i, one in part.items()}  # several processes read some each
     for i in range(len(addresses)):
         index.add(every[i])
     return index

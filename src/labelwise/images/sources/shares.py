@@ -16,16 +16,16 @@ from labelwise.images.sources.known import read_known, reader
 from labelwise.images.split.hashes import image_hashes
 from labelwise.images.view import Fit
 from labelwise.support.cache import pixel_digests
-from labelwise.support.processes import crowd, of_each
+from labelwise.support.processes import all_gather, current_group
 
 
 def read_shares(
     paths: Sequence[Path], shape: tuple[int, ...], *, fit: Fit, strict: bool
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """Return what ``read_known`` does, be it this process alone or several that read a share each."""
-    if crowd().world == 1:
+    if current_group().world == 1:
         return read_known(paths, shape, fit=fit, strict=strict)
-    rank, world = crowd().rank, crowd().world
+    rank, world = current_group().rank, current_group().world
     images, readable, skipped = read_known(
         paths[rank::world], shape, fit=fit, none=True
     )  # of each label and split some
@@ -34,7 +34,7 @@ def read_shares(
         pixels = images.source.pixels(at)
     else:
         digests, at, pixels = pixel_digests(images.numpy()), torch.arange(len(images)), images
-    parts = of_each(([rank + world * row for row in readable], digests, image_hashes(images), skipped))
+    parts = all_gather(([rank + world * row for row in readable], digests, image_hashes(images), skipped))
     every = tuple(one for part in parts for one in part[3])
     check_read(every, len(paths), strict=strict)
     rows, keys = [row for part in parts for row in part[0]], [key for part in parts for key in part[1]]

@@ -16,7 +16,7 @@ from torch import Tensor
 from labelwise.images.lazy import LazyImages
 from labelwise.images.streams import own_rows, stream_of
 from labelwise.support.cache import LOOKS, Cache
-from labelwise.support.processes import total
+from labelwise.support.processes import sum_over_processes
 from labelwise.support.segments import connected_groups
 
 LIKENESS = 0.97
@@ -61,7 +61,7 @@ def _remembered(images: LazyImages) -> Tensor:
     every = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
     table = torch.zeros(len(images), _SIDE * _SIDE)
     table[own_rows(images)] = torch.from_numpy(every.reshape(len(keys), _SIDE * _SIDE))
-    return total(table)
+    return sum_over_processes(table)
 
 
 def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core.model import LabelModel, Spec, as_float
 from labelwise.images.describe.labels import Labels
-from labelwise.images.streams import by_shares, on_device
+from labelwise.images.streams import map_own_rows, on_device
 from labelwise.methods.discriminant.copies import group_copies
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
@@ -88,7 +88,7 @@ class EncoderModel(LabelModel):
         images = self.prepare(images)
         if images.ndim == 2:  # features, which all processes have
             return self._encoded(images, by)
-        return by_shares(images, partial(self._encoded, by=by))
+        return map_own_rows(images, partial(self._encoded, by=by))
 
     def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
         rows = BATCH if self.device.type == "cpu" else max(16, ON_GPU // math.prod(images.shape[1:]))

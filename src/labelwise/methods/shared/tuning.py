@@ -16,7 +16,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import of_main_process
-from labelwise.train.networks.spread import spread
+from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 
@@ -66,7 +66,7 @@ class Head(nn.Module):
 
     def __init__(self, features: Tensor, targets: Tensor, k: int) -> None:
         super().__init__()
-        mean, std = spread(features, 1)
+        mean, std = channel_statistics(features, 1)
         self.register_buffer("mean", mean.float())
         self.register_buffer("std", std.float())
         standard = ((features - self.mean) / self.std).cpu().numpy()

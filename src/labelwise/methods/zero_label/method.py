@@ -16,7 +16,7 @@ from torch import Tensor
 
 from labelwise.core.model import LabelModel, Spec, as_float
 from labelwise.images.split.looks import looks
-from labelwise.images.streams import by_shares
+from labelwise.images.streams import map_own_rows
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
@@ -266,7 +266,7 @@ class ZeroLabel(Method):
         def seen(images: Tensor) -> Tensor:
             return torch.cat([looks(as_float(part.to(model.device))) for part in torch.split(images, LOOKS_AT_ONCE)])
 
-        pictures, k = by_shares(data.train.images[rows], seen).double(), len(data.labels)
+        pictures, k = map_own_rows(data.train.images[rows], seen).double(), len(data.labels)
         means = torch.stack([segment_mean(pictures, own, k) for own in members[:, rows.to(members.device)]])
         model.looks.copy_(looks_fit(means.cpu(), data.labels.names, sentences=source == "sentences"))
 

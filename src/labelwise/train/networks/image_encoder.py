@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from labelwise.core.model import as_float
-from labelwise.images.streams import by_shares, stream_of
+from labelwise.images.streams import map_own_rows, stream_of
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.progress import shown
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone
-from labelwise.train.networks.kept import Kept, cached_features
+from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.runtime import PIECE, Network, Runtime, side_by_side
-from labelwise.train.networks.spread import spread
+from labelwise.train.networks.tensor_cache import WeakTensorCache, cached_features
 from labelwise.train.networks.weights import Normalisation, load_weights
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
@@ -83,7 +83,7 @@ class ImageEncoder(nn.Module):
         self.tuning = False  # whether a frozen backbone is being trained all the same
         self.published: str | None = None  # the registered encoder whose weights the backbone has
         self._missing: LabelwiseError | None = None
-        self._encoded = Kept()
+        self._encoded = WeakTensorCache()
         self.compiled: Network | None = None  # what stands in for the backbone in a step of training
         self.runtime = Runtime()  # what a backbone that is not being trained is run by
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
@@ -125,7 +125,7 @@ class ImageEncoder(nn.Module):
     def tune(self, on: bool) -> None:
         """Let the weights of a frozen backbone be trained, with batch norms as they are, or no longer; features made before are forgotten."""
         self.backbone.requires_grad_(on)
-        self.tuning, self._encoded, self.published = on, Kept(), None
+        self.tuning, self._encoded, self.published = on, WeakTensorCache(), None
 
     def normalise(self, x: Tensor) -> Tensor:
         """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
@@ -215,7 +215,7 @@ class ImageEncoder(nn.Module):
             features = self.survey(images)
             stream.check(images.rows.tolist())  # type: ignore[attr-defined]
         else:
-            features = by_shares(images, self._made)
+            features = map_own_rows(images, self._made)
         if self.frozen:
             self._encoded[images] = features
         return features
@@ -272,10 +272,10 @@ class ImageEncoder(nn.Module):
                 f"Normalisation needs at least one image of shape {list(self.shape)}; given {list(images.shape)}."
             )
         unit = 255 if images.dtype == torch.uint8 else 1
-        for buffer, value in zip((self.mean, self.std), spread(images, unit), strict=True):
+        for buffer, value in zip((self.mean, self.std), channel_statistics(images, unit), strict=True):
             buffer.copy_(value / unit)
 
     def fit_features(self, features: Tensor) -> None:
         """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
-        for buffer, value in zip((self.feature_mean, self.feature_std), spread(features, 1), strict=True):
+        for buffer, value in zip((self.feature_mean, self.feature_std), channel_statistics(features, 1), strict=True):
             buffer.copy_(value)

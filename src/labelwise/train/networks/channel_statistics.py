@@ -7,27 +7,27 @@ from torch import Tensor
 
 from labelwise.images.streams import byte_sums, own_rows, stream_of
 from labelwise.support.errors import UsageError
-from labelwise.support.processes import total
+from labelwise.support.processes import sum_over_processes
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 
 
-def spread(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+def channel_statistics(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     """Return mean and std of each channel ``[c]``, in double precision, a chunk at a time.
 
     No std is less than a thousandth of the largest, so that what hardly varies is not blown up; where nothing varies, it is ``unit``.
     """
     if images.dtype == torch.uint8:
-        mean, std = _spread_of_bytes(images)
+        mean, std = _statistics_of_bytes(images)
     else:
-        mean, std = _spread_of_floats(images)
+        mean, std = _statistics_of_floats(images)
     if not std.isfinite().all():
         raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
     return mean, std.clamp(min=FLOOR * float(std.max())) if std.any() else torch.full_like(std, unit)
 
 
-def _spread_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
+def _statistics_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and std of each channel, by whole numbers, which no sum rounds; several processes read a share each."""
     stream, size = stream_of(images), math.prod(images.shape[2:])
     if stream is not None:
@@ -36,7 +36,7 @@ def _spread_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
         sums = torch.zeros(2, images.shape[1], dtype=torch.int64, device=images.device)
         for part in torch.split(images[own_rows(images)], max(1, CHUNK // (size * images.shape[1]))):
             sums += byte_sums(part).sum(0)
-        sums = total(sums)
+        sums = sum_over_processes(sums)
     count, pairs = len(images) * size, list(zip(*sums.tolist(), strict=True))
     means = [value / count for value, _ in pairs]
     stds = [math.sqrt((squares * count - value**2) / count**2) for value, squares in pairs]
@@ -44,7 +44,7 @@ def _spread_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
     return mean, std
 
 
-def _spread_of_floats(images: Tensor) -> tuple[Tensor, Tensor]:
+def _statistics_of_floats(images: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and std of each channel or feature, in double precision."""
 
     def mean_of(centre: Tensor, power: int) -> Tensor:

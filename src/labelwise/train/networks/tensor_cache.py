@@ -12,11 +12,11 @@ from labelwise.support.cache import Cache, pixel_digests
 KEPT = 1000  # images whose features go to the cache at a time
 
 
-class Kept(WeakTensorKeyDictionary):
+class WeakTensorCache(WeakTensorKeyDictionary):
     """What was made of tensors, as long as these live; a pickle holds none of it, for these tensors stay behind."""
 
-    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
-        return Kept, ()
+    def __reduce__(self) -> tuple[type["WeakTensorCache"], tuple[()]]:
+        return WeakTensorCache, ()
 
 
 def cached_features(images: Tensor, owner: bytes, name: str, compute: Callable[[Tensor], Tensor]) -> Tensor:
