@@ -122,7 +122,7 @@ def test_pretrained_encoder_that_is_missing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("labelwise.train.networks.efficientnet.find_spec", lambda _: None)
+    monkeypatch.setattr("labelwise.encoders.efficientnet.find_spec", lambda _: None)
     code, _, err = run("data", "encode", birds, "--encoder", "efficientnet_lite0", "--out", tmp_path / "f.npz")
     assert code == 1
     assert "labelwise[pretrained]" in err

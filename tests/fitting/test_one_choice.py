@@ -45,7 +45,7 @@ class TinyPretrained(Backbone):
 @pytest.fixture(params=["pretrained encoder installed", "not installed"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
-    monkeypatch.setattr("labelwise.train.networks.efficientnet.is_installed", lambda: there)
+    monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: there)
     for place in ("backbones", "encoder"):
         monkeypatch.setattr(f"labelwise.train.networks.{place}.EfficientNetLite0", TinyPretrained)
     monkeypatch.setattr("labelwise.train.loop._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways

@@ -41,7 +41,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     for name in ("read_readable", "read_files"):
         monkeypatch.setattr(known, name, counting(getattr(known, name)))
     monkeypatch.setattr("labelwise.images.split.lookalikes.F.interpolate", interpolate)
-    monkeypatch.setattr("labelwise.train.networks.efficientnet.is_installed", lambda: True)
+    monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: True)
     monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", Counted)
     monkeypatch.setattr("labelwise.train.networks.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
     return done
