@@ -35,6 +35,7 @@ from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
 MOMENT = 0.5  # seconds for which it goes on answering after that, and closes each connection with the answer
+ORPHANED = 3.0  # seconds that requests get to end when the first process is gone
 BACKLOG = 1024  # connections that wait to be accepted
 LARGEST_HEAD = 2**16  # bytes of a request before its body
 SPARE = 128  # files that a worker may open beside its connections
@@ -122,12 +123,15 @@ async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, pa
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        if parent is not None:
-            loop.remove_reader(parent)
         if guard.stopping:  # for the second time
             server.should_exit = server.force_exit = True
         guard.stopping = True
         loop.call_later(MOMENT, setattr, server, "should_exit", True)
+
+    def stop_soon(parent: int) -> None:
+        loop.remove_reader(parent)
+        stop()
+        loop.call_later(ORPHANED, stop)
 
     def handle_signals() -> None:
         for kind in (signal.SIGTERM, signal.SIGINT):
@@ -139,7 +143,7 @@ async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, pa
         await asyncio.sleep(0.01)
     handle_signals()  # uvicorn has set its own when it started
     if parent is not None:
-        loop.add_reader(parent, stop)
+        loop.add_reader(parent, stop_soon, parent)
     await serving
 
 
