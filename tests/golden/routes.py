@@ -201,7 +201,7 @@ def _heard(client: Any, request: Request) -> dict[str, Any]:
     document = answer.json()
     if any(words in document.get("error", "") for words in NOT_OURS):
         document["error"] = "<words of a library>"
-    pictures = [one.pop("picture") for key in ("matches", "examples") for one in document.get(key, ())]
+    pictures = [one.pop("image") for key in ("matches", "examples") for one in document.get(key, ())]
     if pictures:  # ids depend on the place of the file
         shown = client.get(pictures[0])
         heard["first picture"] = [shown.status_code, shown.headers["content-type"], pictures[0].split("/")[1]]

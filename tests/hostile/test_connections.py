@@ -16,7 +16,7 @@ from tests.hostile.connections import HEALTH, ahead, answers, asks, connect, meg
 from tests.server.asking import images_of, png, saved
 from tests.server.services import Running
 
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 TOKEN = "Authorization: Bearer sesame"
 
 
@@ -56,9 +56,9 @@ def test_requests_sent_ahead_wait_outside(service: Running) -> None:
 def test_requests_sent_ahead_are_answered_in_turn(service: Running) -> None:
     last = HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     refused = post("/classify", b"x" * 100, "Content-Type: text/plain", TOKEN)
-    picture = post("/classify", PICTURE, "Content-Type: image/png", TOKEN)
+    image = post("/classify", IMAGE, "Content-Type: image/png", TOKEN)
     with connect(service.port) as one:
-        one.sendall(HEALTH * 20 + picture * 3 + HEALTH)
+        one.sendall(HEALTH * 20 + image * 3 + HEALTH)
         time.sleep(0.2)
         for byte in range(0, len(HEALTH), 5):  # torn at any place
             one.sendall(HEALTH[byte : byte + 5])

@@ -21,7 +21,7 @@ from tests.server.services import Running
 
 pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 SHORT = {"client_header_timeout 10s": "client_header_timeout 2s", "client_body_timeout 20s": "client_body_timeout 2s",
          "send_timeout 20s": "send_timeout 2s", "limit_conn connections 100": "limit_conn connections 20",
          "rate=50r/s": "rate=500r/s", "client_max_body_size 16m": "client_max_body_size 1m"}  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_body_that_does_not_arrive_never_reaches_the_service(proxied: Proxied)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(proxied.port)) for _ in range(15)]
         for one in slow:
-            one.sendall(post("/classify", PICTURE[:9], "Content-Type: image/png", length=str(len(PICTURE))))
+            one.sendall(post("/classify", IMAGE[:9], "Content-Type: image/png", length=str(len(IMAGE))))
         assert asks(proxied.port)[0] == 200
         assert proxied.connections() < 10
         with contextlib.suppress(ConnectionError):
@@ -139,5 +139,5 @@ def test_questions_and_changes_pass(proxied: Proxied) -> None:
         ("/undo", b"200"),
     ):
         with connect(proxied.port) as one:
-            one.sendall(post(path, PICTURE, kind, "Connection: close"))
+            one.sendall(post(path, IMAGE, kind, "Connection: close"))
             assert answers(one)[9:12] == status, path

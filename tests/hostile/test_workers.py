@@ -22,7 +22,7 @@ from tests.server.test_processes import patiently, workers_of
 
 from serve import History, Talk, change, read  # isort: skip - found by tests.server.services
 
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 NOISE = png(torch.randint(0, 256, (3, 900, 900), dtype=torch.uint8), "BMP")  # 2.4 MB
 
 
@@ -58,11 +58,11 @@ async def spread(port: int, seconds: float) -> History:
             if answer["change"] < least:
                 history.wrong.append(f"health: {answer['change']} after {least}")
 
-    reading = [asyncio.create_task(read(port, history, PICTURE, stop)) for _ in range(8)]
+    reading = [asyncio.create_task(read(port, history, IMAGE, stop)) for _ in range(8)]
     looking = [asyncio.create_task(look()) for _ in range(2)]
     end, drawn = time.monotonic() + seconds, random.Random(0)
     while time.monotonic() < end:
-        await change(port, history, [PICTURE], drawn, 5)  # each time on a new connection
+        await change(port, history, [IMAGE], drawn, 5)  # each time on a new connection
     stop.set()
     await asyncio.gather(*reading, *looking)
     return history
@@ -87,7 +87,7 @@ def what_was_acknowledged_is_known_to_every_worker(service: Running) -> frozense
     with httpx.Client(base_url=f"http://127.0.0.1:{service.port}") as one:
         for path in ("/health", "/labels", "/card", "/metrics"):
             assert one.get(path).headers["labelwise-change"] == str(history.change)
-        asked = one.post("/classify", content=PICTURE, headers=PNG)
+        asked = one.post("/classify", content=IMAGE, headers=PNG)
         assert asked.headers["labelwise-change"] == str(asked.json()["change"])
     return history.labels[history.change]
 
@@ -103,7 +103,7 @@ def counts_outlive_workers_and_disks(service: Running, temporary: Path) -> None:
         for _ in range(times):
             with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60) as one:
                 patiently(one, "/health")
-                assert one.post("/classify", content=PICTURE, headers=PNG).status_code == 200
+                assert one.post("/classify", content=IMAGE, headers=PNG).status_code == 200
 
     before = count()
     ask(6)
@@ -124,7 +124,7 @@ def counts_outlive_workers_and_disks(service: Running, temporary: Path) -> None:
 async def stopped(service: Running, clients: int) -> Counter[str]:
     """What clients meet that ask without a pause while the service stops: a status, or how they lost an answer."""
     met: Counter[str] = Counter()
-    request = post("/classify", PICTURE, "Content-Type: image/png")
+    request = post("/classify", IMAGE, "Content-Type: image/png")
 
     async def ask(fresh: bool) -> None:
         writer = None

@@ -1,4 +1,4 @@
-"""What tests of the service share: a saved model, a client in the same process, pictures as files."""
+"""What tests of the service share: a saved model, a client in the same process, images as files."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""A service over a small model, a browser that opens its page, and pictures to show it."""
+"""A service over a small model, a browser that opens its page, and images to show it."""
 
 import asyncio
 import contextlib
@@ -46,9 +46,9 @@ class Site:
     def get(self, path: str) -> Any:
         return self._send(urllib.request.Request(f"{self.url}{path}"))
 
-    def post(self, path: str, picture: Path, **query: str | int) -> Any:
+    def post(self, path: str, image: Path, **query: str | int) -> Any:
         address = f"{self.url}{path}?{urlencode(query)}"
-        return self._send(urllib.request.Request(address, picture.read_bytes(), {"Content-Type": "image/png"}))
+        return self._send(urllib.request.Request(address, image.read_bytes(), {"Content-Type": "image/png"}))
 
     def _send(self, request: urllib.request.Request) -> Any:
         if self.token:
@@ -92,7 +92,7 @@ def start(model: Path, port: int = 0, **settings: Any) -> Site:
 
 
 @dataclass
-class Pictures:
+class Images:
     """Blobs of six colours as files; each label's are its own colour."""
 
     folder: Path
@@ -108,7 +108,7 @@ class Pictures:
         return path
 
     def gallery(self) -> Path:
-        """A folder with three pictures of each of four labels, none of them among the first five of ``of``."""
+        """A folder with three images of each of four labels, none of them among the first five of ``of``."""
         folder = self.folder / "gallery"
         folder.mkdir()
         for label in range(4):
@@ -118,8 +118,8 @@ class Pictures:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Pictures:
-    return Pictures(tmp_path)
+def images(tmp_path: Path) -> Images:
+    return Images(tmp_path)
 
 
 @pytest.fixture

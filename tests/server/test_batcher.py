@@ -1,4 +1,4 @@
-"""Pictures of several requests share a pass of the model, and get the answers that each would get alone."""
+"""Images of several requests share a pass of the model, and get the answers that each would get alone."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ def snapshot() -> Snapshot:
 
 
 def shade(answer: Answer) -> int:
-    """The brightness of the one grey picture whose scores these are."""
+    """The brightness of the one grey image whose scores these are."""
     scores, change = answer
     assert change == 7
     assert len(scores) == len(scores.embeddings) == len(scores.unknown) == 1
@@ -89,7 +89,7 @@ def test_a_full_batch_and_each_its_own_answer() -> None:
     assert len(sizes) < 20
 
 
-def test_a_lone_picture_does_not_wait() -> None:
+def test_a_lone_image_does_not_wait() -> None:
     async def run() -> float:
         batcher = Batcher(limits(wait=30.0), FRAME, snapshot, lambda _: None)
         batcher.start()
@@ -102,7 +102,7 @@ def test_a_lone_picture_does_not_wait() -> None:
     assert asyncio.run(run()) < 15
 
 
-def test_one_bad_picture_spoils_no_other() -> None:
+def test_one_bad_image_spoils_no_other() -> None:
     async def run() -> list[Any]:
         batcher = Batcher(limits(wait=0.1), FRAME, snapshot, lambda _: None)
         batcher.start()
@@ -181,13 +181,13 @@ def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return real(*given)
 
     monkeypatch.setattr(batcher, "score", held)
-    picture = grey(9)
+    image = grey(9)
     with serving(saved(tmp_path), queue=3) as client, ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(client.post, "/classify", content=picture, headers=PNG) for _ in range(3)]
+        waiting = [pool.submit(client.post, "/classify", content=image, headers=PNG) for _ in range(3)]
         guard: Any = client.app
         while guard._inside < 3:
             time.sleep(0.01)
-        full = client.post("/classify", content=picture, headers=PNG)
+        full = client.post("/classify", content=image, headers=PNG)
         assert full.status_code == 503
         assert full.headers["retry-after"] == "1"
         gate.set()

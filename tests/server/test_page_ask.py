@@ -1,4 +1,4 @@
-"""The page where one asks about a picture: how it gets there, the answers, the questions, why, and what is near."""
+"""The page where one asks about an image: how it gets there, the answers, the questions, why, and what is near."""
 
 import base64
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser import REQUIRED
-from tests.server.conftest import Pictures, Site, Visit
+from tests.server.conftest import Images, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
     pytest.importorskip("playwright")
@@ -52,7 +52,7 @@ def shown(page: Page, rows: str = "#bars") -> list[tuple[str, str]]:
 
 
 def heat_of(page: Page, name: str) -> str:
-    """The picture that the heat map is, once the note says that it is of this name."""
+    """The image that the heat map is, once the note says that it is of this name."""
     expect(page.locator("#heat-note strong")).to_have_text(name)
     return str(page.evaluate(HEAT))
 
@@ -62,8 +62,8 @@ def choose(page: Page, *files: Path) -> None:
     page.wait_for_selector("#bars button.row")
 
 
-def test_bars_are_the_answers_of_classify(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (file,) = site(), pictures.of(1)
+def test_bars_are_the_answers_of_classify(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site(), images.of(1)
     page = visit.open(here)
     choose(page, file)
     found = here.post("/classify", file, top=6)
@@ -80,25 +80,25 @@ def test_bars_are_the_answers_of_classify(site: Sites, visit: Visit, pictures: P
 
 
 @pytest.mark.parametrize("where", ["#stage", "h1"])
-def test_a_dropped_picture_is_asked_about(site: Sites, visit: Visit, pictures: Pictures, where: str) -> None:
+def test_a_dropped_image_is_asked_about(site: Sites, visit: Visit, images: Images, where: str) -> None:
     page = visit.open(site())
-    page.evaluate(DROP, [where, sent(*pictures.of(2))])
+    page.evaluate(DROP, [where, sent(*images.of(2))])
     expect(page.locator("#headline")).to_contain_text("blob 2")
-    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") == 8
+    assert page.locator("#image").evaluate("(image) => image.naturalWidth") == 8
 
 
-def test_a_pasted_picture_is_asked_about(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_pasted_image_is_asked_about(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    page.evaluate(PASTE, ["body", sent(*pictures.of(3))])
+    page.evaluate(PASTE, ["body", sent(*images.of(3))])
     expect(page.locator("#headline")).to_contain_text("blob 3")
 
 
-def test_the_camera_takes_a_picture(site: Sites, visit: Visit) -> None:
+def test_the_camera_takes_a_image(site: Sites, visit: Visit) -> None:
     page = visit.open(site())
     page.click("#camera")
     page.click("#shoot:enabled")
     page.wait_for_selector("#bars button.row")
-    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") > 100
+    assert page.locator("#image").evaluate("(image) => image.naturalWidth") > 100
     expect(page.locator("#camera-dialog")).to_be_hidden()
     assert page.locator("#video").evaluate("(video) => video.srcObject") is None
 
@@ -109,29 +109,29 @@ def test_without_a_camera_there_is_no_button(site: Sites, visit: Visit) -> None:
     expect(page.locator("#camera")).to_be_hidden()
 
 
-def test_examples_are_offered(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    page = visit.open(site(examples=pictures.gallery()))
+def test_examples_are_offered(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site(examples=images.gallery()))
     expect(page.locator("#examples img")).to_have_count(12)
     page.get_by_role("button", name="Example: blob 2 6").click()
     expect(page.locator("#headline")).to_contain_text("blob 2")
 
 
-def test_a_large_picture_is_made_smaller_before_it_is_sent(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_large_image_is_made_smaller_before_it_is_sent(site: Sites, visit: Visit, images: Images) -> None:
     from PIL import Image
 
-    (file,) = pictures.of(1)
+    (file,) = images.of(1)
     with Image.open(file) as small:
         small.resize((2400, 2400), Image.Resampling.NEAREST).save(file)
     page = visit.open(site())
     with page.expect_request("**/classify*") as asked:
         choose(page, file)
     assert asked.value.headers["content-type"] == "image/jpeg"
-    assert page.locator("#picture").evaluate("(image) => image.naturalWidth") == 1600
+    assert page.locator("#image").evaluate("(image) => image.naturalWidth") == 1600
     expect(page.locator("#headline")).to_contain_text("blob 1")
 
 
-def test_a_strange_picture_is_none_of_these(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (file,) = site(), pictures.of(5)
+def test_a_strange_image_is_none_of_these(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site(), images.of(5)
     found = here.post("/classify", file)
     assert found["label"] == "unknown"
     page = visit.open(here)
@@ -146,14 +146,14 @@ def test_a_strange_picture_is_none_of_these(site: Sites, visit: Visit, pictures:
     assert dot["x"] > limit["x"]
 
 
-def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, images: Images) -> None:
     from tests.conftest import squares
 
     here, split = site("several"), squares().split("test")
     page = visit.open(here)
     heads = []
     for row in (int(split.targets.sum(1).argmax()), int(split.targets.sum(1).argmin())):
-        file = pictures.save(split.images[row], f"squares {row}")
+        file = images.save(split.images[row], f"squares {row}")
         found = here.post("/classify", file)
         with page.expect_response("**/classify*"):
             page.set_input_files("#choose", file)
@@ -165,8 +165,8 @@ def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, pictu
     assert heads[1] in ("No label", "None of these")
 
 
-def test_ask_about_a_label_that_is_offered_while_typing(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (file,) = site(), pictures.of(1)
+def test_ask_about_a_label_that_is_offered_while_typing(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site(), images.of(1)
     page = visit.open(here)
     choose(page, file)
     page.locator("#ask-name").press_sequentially("BLOB")
@@ -183,18 +183,18 @@ def test_ask_about_a_label_that_is_offered_while_typing(site: Sites, visit: Visi
     expect(page.locator("#say")).to_contain_text("Is it blob 3? No")
 
 
-def test_a_model_that_reads_no_sentence_says_so(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_model_that_reads_no_sentence_says_so(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here)
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     page.fill("#ask-name", "a green square")
     page.keyboard.press("Enter")
     expect(page.locator("#ask-fault")).to_contain_text(here.get("/card")["can"]["ask_text"])
     expect(page.locator("#asked li")).to_have_count(0)
 
 
-def test_ask_a_sentence(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (file,) = site("clarel"), pictures.of(1)
+def test_ask_a_sentence(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site("clarel"), images.of(1)
     page = visit.open(here)
     choose(page, file)
     for text in ("a green square", "a blue square"):
@@ -208,11 +208,11 @@ def test_ask_a_sentence(site: Sites, visit: Visit, pictures: Pictures) -> None:
     heat_of(page, "“a blue square”")
 
 
-def test_the_heat_map_follows_the_name_under_the_pointer(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_the_heat_map_follows_the_name_under_the_pointer(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
     asked: list[str] = []
     page.on("request", lambda sent: asked.append(sent.url) if "/explain" in sent.url else None)
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     rows = {name: page.locator("#bars button.row", has_text=name) for name in ("blob 1", "blob 2")}
     first = heat_of(page, "blob 1")
     blank = page.evaluate(BLANK)
@@ -235,9 +235,9 @@ def test_the_heat_map_follows_the_name_under_the_pointer(site: Sites, visit: Vis
     assert len(asked) == 4
 
 
-def test_a_pointer_that_passes_by_asks_nothing(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_pointer_that_passes_by_asks_nothing(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     heat_of(page, "blob 1")
     asked: list[str] = []
     page.on("request", lambda sent: asked.append(sent.url))
@@ -247,9 +247,9 @@ def test_a_pointer_that_passes_by_asks_nothing(site: Sites, visit: Visit, pictur
     assert not asked
 
 
-def test_the_heat_map_can_be_weaker_or_off(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_the_heat_map_can_be_weaker_or_off(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     heat_of(page, "blob 1")
 
     def opacity() -> float:
@@ -263,9 +263,9 @@ def test_the_heat_map_can_be_weaker_or_off(site: Sites, visit: Visit, pictures: 
     assert opacity() == 0
 
 
-def test_a_heat_map_sets_a_name_against_another(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_heat_map_sets_a_name_against_another(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     alone = heat_of(page, "blob 1")
     names = page.locator("#heat-not option").evaluate_all("(all) => all.map((option) => option.value)")
     assert names[:2] == ["", "blob 1"]
@@ -281,13 +281,13 @@ def test_a_heat_map_sets_a_name_against_another(site: Sites, visit: Visit, pictu
     assert heat_of(page, "blob 1") == alone
 
 
-def test_two_names_have_two_colours(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_two_names_have_two_colours(site: Sites, visit: Visit, images: Images) -> None:
     left = [[float(column < 4) for column in range(8)] for _ in range(8)]
     page = visit.open(site())
     known = {"label": "blob 1", "probability": 1, "heat": left, "height": 8, "width": 8, "change": 0}
     known |= {"against": "blob 2", "heat_against": [line[::-1] for line in left]}
     page.route("**/explain*", lambda route: route.fulfill(json=known))
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     heat_of(page, "blob 1")
     colour = """(x) => { const c = document.getElementById('heat');
       return [...c.getContext('2d').getImageData(c.width * x, c.height / 2, 1, 1).data] }"""
@@ -296,10 +296,10 @@ def test_two_names_have_two_colours(site: Sites, visit: Visit, pictures: Picture
     assert other_blue > 200 > other_red
 
 
-def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit, images: Images) -> None:
     from PIL import Image
 
-    (file,) = pictures.of(1)
+    (file,) = images.of(1)
     with Image.open(file) as square:
         wide = Image.new("RGB", (24, 8))
         wide.paste(square, (8, 0))
@@ -319,9 +319,9 @@ def test_only_the_part_that_the_model_saw_is_coloured(site: Sites, visit: Visit,
     assert red > green > blue
 
 
-def test_the_nearest_pictures_are_those_of_retrieve(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    (file,) = pictures.of(1)
-    here = site(gallery=pictures.gallery())
+def test_the_nearest_images_are_those_of_retrieve(site: Sites, visit: Visit, images: Images) -> None:
+    (file,) = images.of(1)
+    here = site(gallery=images.gallery())
     page = visit.open(here)
     choose(page, file)
     found = here.post("/retrieve", file, top=8)["matches"]
@@ -332,33 +332,33 @@ def test_the_nearest_pictures_are_those_of_retrieve(site: Sites, visit: Visit, p
     assert all(sizes)
 
 
-def test_without_a_gallery_one_line_says_why(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_without_a_gallery_one_line_says_why(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     expect(page.locator("#near-note")).to_contain_text("--gallery")
     expect(page.locator("#near li")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
-    [("notes.txt", "text/plain", "is not a picture"), ("x.png", "image/png", "cannot be read")],
+    [("notes.txt", "text/plain", "is not an image"), ("x.png", "image/png", "cannot be read")],
 )
-def test_what_is_no_picture_is_refused_in_words(
+def test_what_is_no_image_is_refused_in_words(
     site: Sites, visit: Visit, tmp_path: Path, name: str, kind: str, said: str
 ) -> None:
     file = tmp_path / name
-    file.write_text("not a picture")
+    file.write_text("not an image")
     page = visit.open(site())
     page.evaluate(DROP, ["#stage", sent(file, kind=kind)])
     expect(page.locator("#answer-fault")).to_contain_text(said)
     expect(page.locator("#answer-fault")).to_contain_text(name)
 
 
-def test_what_the_service_says_is_shown_and_can_be_tried_again(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_what_the_service_says_is_shown_and_can_be_tried_again(site: Sites, visit: Visit, images: Images) -> None:
     page, busy = visit.open(site()), "Too many requests at once. Try again in a moment."
     visit.refusals = True
     page.route("**/classify*", lambda route: route.fulfill(status=503, json={"error": busy}))
-    page.set_input_files("#choose", pictures.of(1))
+    page.set_input_files("#choose", images.of(1))
     expect(page.locator("#answer-fault")).to_contain_text(busy)
     expect(page.locator("#headline")).to_have_text("No answer")
     page.unroute("**/classify*")
@@ -367,12 +367,12 @@ def test_what_the_service_says_is_shown_and_can_be_tried_again(site: Sites, visi
     expect(page.locator("#answer-fault")).to_be_hidden()
 
 
-def test_a_service_that_stops_and_comes_back(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_service_that_stops_and_comes_back(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here)
     visit.refusals = True
     here.stop()
-    page.set_input_files("#choose", pictures.of(1))
+    page.set_input_files("#choose", images.of(1))
     expect(page.locator("#offline")).to_contain_text("does not answer")
     expect(page.locator("#answer-fault")).to_contain_text("does not answer")
     site(port=int(here.url.rsplit(":", 1)[1]))
@@ -381,14 +381,14 @@ def test_a_service_that_stops_and_comes_back(site: Sites, visit: Visit, pictures
     expect(page.locator("#headline")).to_contain_text("blob 1")
 
 
-def test_an_answer_that_comes_late_does_not_replace_a_newer_one(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
     held: list[Any] = []
     page.route("**/classify*", lambda route: held.append(route))
-    page.set_input_files("#choose", pictures.of(1))
+    page.set_input_files("#choose", images.of(1))
     page.wait_for_timeout(100)
     page.unroute("**/classify*")
-    page.set_input_files("#choose", pictures.of(2))
+    page.set_input_files("#choose", images.of(2))
     expect(page.locator("#headline")).to_contain_text("blob 2")
     assert held
     page.wait_for_timeout(200)

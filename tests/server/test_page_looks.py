@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser import REQUIRED
-from tests.server.conftest import Pictures, Site, Visit
+from tests.server.conftest import Images, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
     pytest.importorskip("playwright")
@@ -43,20 +43,20 @@ CONTRAST = """() => {
 }"""
 
 
-def filled(site: Site, visit: Visit, pictures: Pictures) -> Page:
-    """The page with something in every place: an answer, a question, a fault, two pictures, a taught label."""
+def filled(site: Site, visit: Visit, images: Images) -> Page:
+    """The page with something in every place: an answer, a question, a fault, two images, a taught label."""
     site.post(
-        "/teach", pictures.of(5)[0], label="a label with quite a long name, as people give them, longer than a row"
+        "/teach", images.of(5)[0], label="a label with quite a long name, as people give them, longer than a row"
     )
     page = visit.open(site, "teach")
-    page.set_input_files("#choose-teach", pictures.of(5, 3))
+    page.set_input_files("#choose-teach", images.of(5, 3))
     page.click("#teach-go")
     page.click("nav a[href='#compare']")
-    for side, file in zip("ab", pictures.of(1, 2), strict=True):
+    for side, file in zip("ab", images.of(1, 2), strict=True):
         page.set_input_files(f"#choose-{side}", file)
     expect(page.locator("#ruler")).to_be_visible()
     page.click("nav a[href='#ask']")
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     for typed in ("blob 1", "blob 2", "a sentence that it does not read, and which_is_one_very_long_word_" * 2):
         page.fill("#ask-name", typed)
         page.keyboard.press("Enter")
@@ -72,9 +72,9 @@ def go(page: Page, view: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read(site: Sites, visit: Visit, pictures: Pictures, scheme: Any) -> None:
+def test_texts_can_be_read(site: Sites, visit: Visit, images: Images, scheme: Any) -> None:
     visit.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    page = filled(site(gallery=pictures.gallery()), visit, pictures)
+    page = filled(site(gallery=images.gallery()), visit, images)
     ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert (sum(int(x) for x in ground[4:-1].split(",")) < 200) == (scheme == "dark")
     for view in VIEWS:
@@ -84,10 +84,10 @@ def test_texts_can_be_read(site: Sites, visit: Visit, pictures: Pictures, scheme
         assert not [row for row in found if row[1] < row[2]]
 
 
-def test_a_phone_shows_all_without_scrolling_sideways(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_phone_shows_all_without_scrolling_sideways(site: Sites, visit: Visit, images: Images) -> None:
     visit.page.set_viewport_size({"width": 360, "height": 740})
-    gallery = pictures.gallery()
-    page = filled(site(gallery=gallery, examples=gallery), visit, pictures)
+    gallery = images.gallery()
+    page = filled(site(gallery=gallery, examples=gallery), visit, images)
     for view in VIEWS:
         go(page, view)
         assert page.evaluate("() => document.documentElement.scrollWidth") == 360
@@ -97,8 +97,8 @@ def test_a_phone_shows_all_without_scrolling_sideways(site: Sites, visit: Visit,
         assert not small
 
 
-def test_every_control_has_a_name_and_shows_its_focus(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    page = filled(site(gallery=pictures.gallery()), visit, pictures)
+def test_every_control_has_a_name_and_shows_its_focus(site: Sites, visit: Visit, images: Images) -> None:
+    page = filled(site(gallery=images.gallery()), visit, images)
     for view in VIEWS:
         go(page, view)
         page.evaluate("() => document.activeElement.blur()")
@@ -116,8 +116,8 @@ def test_every_control_has_a_name_and_shows_its_focus(site: Sites, visit: Visit,
         assert len(seen) > 5
 
 
-def test_nothing_moves_when_the_answer_comes(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    page = visit.open(site(gallery=pictures.gallery()))
+def test_nothing_moves_when_the_answer_comes(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site(gallery=images.gallery()))
     watched = ("#stage", "#choose", "#headline", "#bars", "#heat-note", "#ask-name", "#near")
 
     def boxes() -> list[list[float]]:
@@ -127,18 +127,18 @@ def test_nothing_moves_when_the_answer_comes(site: Sites, visit: Visit, pictures
         ]
 
     before = boxes()
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     expect(page.locator("#near img")).to_have_count(8)
     expect(page.locator("#heat-note strong")).to_have_text("blob 1")
     assert boxes() == before
-    choose(page, *pictures.of(5))
+    choose(page, *images.of(5))
     expect(page.locator("#headline")).to_have_text("None of these")
     assert boxes() == before
 
 
-def test_who_wants_less_motion_gets_none(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_who_wants_less_motion_gets_none(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site())
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     assert page.locator("#bars .track i").first.evaluate("(e) => getComputedStyle(e).transitionDuration") == "0s"
     page.emulate_media(reduced_motion="no-preference")
     assert page.locator("#bars .track i").first.evaluate("(e) => getComputedStyle(e).transitionDuration") != "0s"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser import REQUIRED
-from tests.server.conftest import Pictures, Site, Visit
+from tests.server.conftest import Images, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
     pytest.importorskip("playwright")
@@ -26,18 +26,18 @@ def listed(page: Page) -> list[str]:
     return page.locator("#labels .name").all_inner_texts()
 
 
-def teach_pictures(page: Page, pictures: Pictures, label: int = 5) -> None:
-    """Teach a colour the model has never seen, from five pictures that are dropped."""
+def teach_images(page: Page, images: Images, label: int = 5) -> None:
+    """Teach a colour the model has never seen, from five images that are dropped."""
     page.fill("#teach-name", "purple blob")
-    page.evaluate(DROP, ["#zone-teach", sent(*pictures.of(label, 5))])
-    expect(page.locator("#teach-pictures img")).to_have_count(5)
+    page.evaluate(DROP, ["#zone-teach", sent(*images.of(label, 5))])
+    expect(page.locator("#teach-images img")).to_have_count(5)
     page.click("#teach-go")
     expect(page.locator("#teach-note")).to_contain_text("“purple blob” is taught.")
 
 
-def test_two_pictures_are_the_same_or_different(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_two_images_are_the_same_or_different(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site(), "compare")
-    (a, b), (c,) = pictures.of(1, 2), pictures.of(2)
+    (a, b), (c,) = images.of(1, 2), images.of(2)
     page.set_input_files("#choose-a", a)
     page.set_input_files("#choose-b", b)
     expect(page.locator("#verdict-head")).to_have_text("Same")
@@ -54,11 +54,11 @@ def test_two_pictures_are_the_same_or_different(site: Sites, visit: Visit, pictu
     expect(page.locator("#say")).to_contain_text("Different")
 
 
-def test_pasted_pictures_fill_the_first_and_then_the_second_place(
-    site: Sites, visit: Visit, pictures: Pictures
+def test_pasted_images_fill_the_first_and_then_the_second_place(
+    site: Sites, visit: Visit, images: Images
 ) -> None:
     page = visit.open(site(), "compare")
-    for file in pictures.of(0, 2):
+    for file in images.of(0, 2):
         page.evaluate(PASTE, ["body", sent(file)])
         page.wait_for_timeout(100)
     expect(page.locator("#verdict-head")).to_have_text("Same")
@@ -70,19 +70,19 @@ def test_a_model_without_a_limit_for_pairs_says_so(site: Sites, visit: Visit) ->
     expect(page.locator("#verdict-sub")).to_have_text(here.get("/card")["can"]["verify"])
 
 
-def test_a_label_taught_from_pictures_is_listed_and_recognised(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (new,) = site(), pictures.of(5, first=8)
+def test_a_label_taught_from_images_is_listed_and_recognised(site: Sites, visit: Visit, images: Images) -> None:
+    here, (new,) = site(), images.of(5, first=8)
     page = visit.open(here)
     choose(page, new)
     expect(page.locator("#headline")).to_have_text("None of these")
     page.click("nav a[href='#teach']")
-    teach_pictures(page, pictures)
+    teach_images(page, images)
     assert names(here)[-1] == "purple blob"
     expect(page.locator("#labels li").first).to_contain_text("purple blob")
-    expect(page.locator("#labels .tag").first).to_have_text("taught from 5 pictures")
+    expect(page.locator("#labels .tag").first).to_have_text("taught from 5 images")
     expect(page.locator("#count")).to_have_text("5")
     expect(page.locator("#about")).to_contain_text("5 labels")
-    expect(page.locator("#teach-pictures img")).to_have_count(0)
+    expect(page.locator("#teach-images img")).to_have_count(0)
     page.click("nav a[href='#ask']")
     expect(page.locator("#headline")).to_contain_text("purple blob")
     page.click("#ask-name")  # waits until the view is shown; keys would go nowhere before
@@ -90,22 +90,22 @@ def test_a_label_taught_from_pictures_is_listed_and_recognised(site: Sites, visi
     expect(page.locator("#ask-list li")).to_have_text(["purple blob"])
 
 
-def test_the_picture_asked_about_can_be_taught(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_the_image_asked_about_can_be_taught(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here)
-    choose(page, *pictures.of(5))
+    choose(page, *images.of(5))
     page.click("#teach-this")
-    expect(page.locator("#teach-pictures img")).to_have_count(1)
+    expect(page.locator("#teach-images img")).to_have_count(1)
     page.get_by_role("button", name="Take blob 5 0.png away").click()
-    expect(page.locator("#teach-pictures img")).to_have_count(0)
+    expect(page.locator("#teach-images img")).to_have_count(0)
     page.fill("#teach-name", "purple blob")
     page.click("#teach-go")
-    expect(page.locator("#teach-fault")).to_contain_text("Give pictures of it first")
+    expect(page.locator("#teach-fault")).to_contain_text("Give images of it first")
     assert "purple blob" not in names(here)
 
 
-def test_a_label_taught_from_a_description(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here, (file,) = site("clarel"), pictures.of(1)
+def test_a_label_taught_from_a_description(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site("clarel"), images.of(1)
     page = visit.open(here, "teach")
     page.get_by_label("Description", exact=True).first.check()
     page.fill("#teach-name", "lawn")
@@ -147,19 +147,19 @@ def test_what_a_model_cannot_learn_from_is_said(site: Sites, visit: Visit) -> No
     expect(page.locator("#teach-go")).to_be_disabled()
 
 
-def test_a_name_that_is_taken_is_refused_in_place(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_name_that_is_taken_is_refused_in_place(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here, "teach")
     visit.refusals = True
     page.fill("#teach-name", "blob 1")
-    page.set_input_files("#choose-teach", pictures.of(5, 2))
+    page.set_input_files("#choose-teach", images.of(5, 2))
     page.click("#teach-go")
     expect(page.locator("#teach-fault")).to_contain_text("blob 1")
-    expect(page.locator("#teach-pictures img")).to_have_count(2)  # nothing typed or given is lost
+    expect(page.locator("#teach-images img")).to_have_count(2)  # nothing typed or given is lost
     expect(page.locator("#teach-name")).to_have_value("blob 1")
 
 
-def test_forget_and_undo(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_forget_and_undo(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here, "teach")
     expect(page.locator("#undo")).to_be_disabled()
@@ -169,18 +169,18 @@ def test_forget_and_undo(site: Sites, visit: Visit, pictures: Pictures) -> None:
     page.get_by_role("button", name="Undo: forget blob 2").click()
     expect(page.locator("#count")).to_have_text("4")
     assert "blob 2" in names(here)
-    teach_pictures(page, pictures)
+    teach_images(page, images)
     page.get_by_role("button", name="Undo: teach purple blob").click()
     expect(page.locator("#say")).to_have_text("“purple blob” is gone again.")
     assert "purple blob" not in names(here)
     assert sorted(listed(page)) == sorted(names(here))
 
 
-def test_a_label_taught_elsewhere_appears_with_the_next_answer(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_label_taught_elsewhere_appears_with_the_next_answer(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here)
-    here.post("/teach", pictures.of(5)[0], label="from afar")
-    choose(page, *pictures.of(1))
+    here.post("/teach", images.of(5)[0], label="from afar")
+    choose(page, *images.of(1))
     page.click("nav a[href='#teach']")
     expect(page.locator("#labels .name").first).to_have_text("from afar")
 
@@ -208,8 +208,8 @@ def test_the_card(site: Sites, visit: Visit) -> None:
         expect(page.locator("#can")).to_contain_text(reason or "")
 
 
-def test_the_token_is_asked_for_once(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here = site(token="open sesame", gallery=pictures.gallery(), examples=pictures.folder / "gallery")
+def test_the_token_is_asked_for_once(site: Sites, visit: Visit, images: Images) -> None:
+    here = site(token="open sesame", gallery=images.gallery(), examples=images.folder / "gallery")
     visit.refusals = True
     page = visit.open(here, ready=False)
     expect(page.get_by_role("dialog")).to_contain_text("asks for a token")
@@ -220,7 +220,7 @@ def test_the_token_is_asked_for_once(site: Sites, visit: Visit, pictures: Pictur
     page.keyboard.press("Enter")
     page.wait_for_selector("body.ready")
     expect(page.locator("#examples img")).to_have_count(12)
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     expect(page.locator("#near img")).to_have_count(8)
     page.reload()
     page.wait_for_selector("body.ready")
@@ -239,7 +239,7 @@ def test_who_declines_the_token_can_try_again(site: Sites, visit: Visit) -> None
     expect(page.locator("#answer-fault")).to_be_hidden()
 
 
-def test_a_service_that_is_read_only_offers_no_teaching(site: Sites, visit: Visit, pictures: Pictures) -> None:
+def test_a_service_that_is_read_only_offers_no_teaching(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site(read_only=True), "teach")
     expect(page.locator("#labels .name")).to_have_count(4)
     for hidden in ("#teach-form", "#undo"):
@@ -247,7 +247,7 @@ def test_a_service_that_is_read_only_offers_no_teaching(site: Sites, visit: Visi
     expect(page.get_by_role("button", name="Forget")).to_have_count(0)
     expect(page.locator("#nav-teach")).to_have_text("Labels")
     page.click("nav a[href='#ask']")
-    choose(page, *pictures.of(1))
+    choose(page, *images.of(1))
     expect(page.locator("#teach-this")).to_be_hidden()
 
 
@@ -260,8 +260,8 @@ def reach(page: Page, selector: str, most: int = 60) -> None:
     pytest.fail(f"{selector} was not reached with {most} presses of Tab")
 
 
-def test_by_keyboard_alone(site: Sites, visit: Visit, pictures: Pictures) -> None:
-    here = site("clarel", examples=pictures.gallery())
+def test_by_keyboard_alone(site: Sites, visit: Visit, images: Images) -> None:
+    here = site("clarel", examples=images.gallery())
     page = visit.open(here)
     press: Any = page.keyboard.press
     expect(page.locator("#examples img")).to_have_count(12)

@@ -23,7 +23,7 @@ from tests.server.services import Running
 
 import serve as benchmark  # isort: skip - found by tests.server.services
 
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 
 
 @pytest.fixture
@@ -62,19 +62,19 @@ def test_one_writer_and_a_reader_that_follows(tmp_path: Path, started: list[Runn
         found = reader.get("/labels").json()
         assert (found["change"], found["labels"][-1]["name"]) == (1, "new")
         writer.post("/undo")
-        assert reader.post("/classify", content=PICTURE, headers=PNG).json()["change"] == 2
+        assert reader.post("/classify", content=IMAGE, headers=PNG).json()["change"] == 2
     it_stops_when_told_and_finishes_what_it_has(started[0])
 
 
 def it_stops_when_told_and_finishes_what_it_has(service: Running) -> None:
-    head = f"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: {len(PICTURE)}\r\n\r\n"
+    head = f"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: {len(IMAGE)}\r\n\r\n"
     with client(service) as asking, socket.create_connection(("127.0.0.1", service.port)) as late:
         assert asking.get("/health").status_code == 200
-        late.sendall(head.encode() + PICTURE[:-1])  # all but the last byte
+        late.sendall(head.encode() + IMAGE[:-1])  # all but the last byte
         time.sleep(0.3)
         service.process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
-        late.sendall(PICTURE[-1:])
+        late.sendall(IMAGE[-1:])
         late.settimeout(30)
         assert late.recv(4096).startswith(b"HTTP/1.1 200")
     assert service.process.wait(30) == 0
@@ -133,7 +133,7 @@ def test_a_worker_that_cannot_serve_is_started_again_and_the_others_stay(
             time.sleep(0.1)
         assert started[0].process.poll() is None
         for _ in range(5):
-            assert one.post("/classify", content=PICTURE, headers=PNG).status_code == 200
+            assert one.post("/classify", content=IMAGE, headers=PNG).status_code == 200
         assert second in workers_of(started[0])
         (tmp_path / "away").rename(weights)
         while len(workers_of(started[0])) < 2 and time.monotonic() < end:

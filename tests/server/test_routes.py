@@ -35,27 +35,27 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 @pytest.mark.parametrize("name", METHODS)
 def test_answers_are_those_of_the_tasks(name: str, tmp_path: Path) -> None:
     classifier, images = model_of(name), images_of(1, 3)
-    picture, label = png(images[0]), classifier.labels.names[1]
+    image, label = png(images[0]), classifier.labels.names[1]
     with serving(saved(tmp_path, name)) as client:
         can = client.get("/card").json()["can"]
-        found = client.post("/classify?top=3", content=picture, headers=PNG).json()
+        found = client.post("/classify?top=3", content=image, headers=PNG).json()
         (wanted,) = lw.classify(classifier, images[:1], top=3)
         assert (found["label"], found["known"]) == (wanted.label, wanted.known)
         assert [one["label"] for one in found["top"]] == [x for x, _ in wanted.top]
         assert found["probability"] == pytest.approx(wanted.probability, abs=NEAR)
         assert found["outlier"]["score"] == pytest.approx(wanted.outlier, abs=1e-3)
-        asked = client.post("/ask", params={"label": label}, content=picture, headers=PNG).json()
+        asked = client.post("/ask", params={"label": label}, content=image, headers=PNG).json()
         assert asked["probability"] == pytest.approx(lw.ask(classifier, images[:1], label)[0].probability, abs=NEAR)
         strange = client.post("/outliers", files=form(images[:1], "image")).json()
         assert strange["score"] == pytest.approx(lw.outliers(classifier, images[:1])[0].score, abs=1e-3)
-        why = client.post("/explain", params={"label": label}, content=picture, headers=PNG)
+        why = client.post("/explain", params={"label": label}, content=image, headers=PNG)
         if can["explain"] is None:
             heat = torch.tensor(why.json()["heat"])
             assert heat.shape == (8, 8)
             assert torch.allclose(heat, torch.from_numpy(lw.explain(classifier, images[0], label).heat), atol=1e-3)
             other = classifier.labels.names[0]
             two = client.post(
-                "/explain", params={"label": label, "against": other}, content=picture, headers=PNG
+                "/explain", params={"label": label, "against": other}, content=image, headers=PNG
             ).json()
             both = lw.explain(classifier, images[0], label, against=other)
             assert two["against"] == other
@@ -132,7 +132,7 @@ SENTENCES = ("/ask?text=a%20red%20square", "/explain?text=a%20red%20square")
 
 
 @pytest.mark.parametrize(("name", "more"), [("softmax", ("/verify",)), ("clarel", SENTENCES)])
-def test_each_picture_is_encoded_once(
+def test_each_image_is_encoded_once(
     name: str, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, passes = type(model_of(name).model), list[int]()
@@ -157,7 +157,7 @@ def test_each_picture_is_encoded_once(
         client.post("/teach", json={"label": "y", "texts": ["a yellow square"]})
         client.post("/forget?label=x")
         client.post("/undo")
-        assert passes == [5], "nothing is encoded where no picture is sent"
+        assert passes == [5], "nothing is encoded where no image is sent"
 
 
 def test_several_labels_are_each_answered(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_several_labels_are_each_answered(tmp_path: Path) -> None:
     assert len(found["top"]) == 1
 
 
-def test_retrieve_finds_the_pictures_of_a_folder(tmp_path: Path) -> None:
+def test_retrieve_finds_the_images_of_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "gallery" / "deep"
     folder.mkdir(parents=True)
     for label in range(4):
@@ -180,8 +180,8 @@ def test_retrieve_finds_the_pictures_of_a_folder(tmp_path: Path) -> None:
         assert len(found) == 4
         assert found[0]["file"] == "deep/2 1.png"
         assert found[0]["similarity"] == pytest.approx(1, abs=1e-4)
-        picture = client.get(found[0]["picture"])
-        assert (picture.status_code, picture.headers["content-type"]) == (200, "image/jpeg")
+        image = client.get(found[0]["image"])
+        assert (image.status_code, image.headers["content-type"]) == (200, "image/jpeg")
         assert client.get("/gallery/..%2F..%2Fetc%2Fpasswd").status_code == 404
         assert client.get("/gallery/none").status_code == 404
     with serving(saved(tmp_path)) as client:
@@ -191,10 +191,10 @@ def test_retrieve_finds_the_pictures_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["photos.lance", "photos.safetensors"])
-def test_retrieve_finds_the_pictures_of_a_gallery_that_was_kept(
+def test_retrieve_finds_the_images_of_a_gallery_that_was_kept(
     kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is encoded at the start, names say no path, and only pictures of the gallery are shown."""
+    """Nothing is encoded at the start, names say no path, and only images of the gallery are shown."""
     folder, index = tmp_path / "some photos" / "deep", tmp_path / kept
     folder.mkdir(parents=True)
     for label in range(4):
@@ -213,9 +213,9 @@ def test_retrieve_finds_the_pictures_of_a_gallery_that_was_kept(
         assert found[0]["file"] == "deep/2 1.png"
         assert found[0]["similarity"] == pytest.approx(1, abs=1e-4)
         assert str(tmp_path) not in json.dumps(found)
-        assert client.get(found[0]["picture"]).headers["content-type"] == "image/jpeg"
+        assert client.get(found[0]["image"]).headers["content-type"] == "image/jpeg"
         digest = blake2b(str(folder / "outside.png").encode(), digest_size=12).hexdigest()
-        checksum = found[0]["picture"].rpartition("/")[2][:8] if kept.endswith(".lance") else ""
+        checksum = found[0]["image"].rpartition("/")[2][:8] if kept.endswith(".lance") else ""
         for other in ("none", digest, checksum + digest, "0" * 32, "..%2F..%2Fetc%2Fpasswd"):
             assert client.get(f"/gallery/{other}").status_code == 404
     with (
@@ -231,7 +231,7 @@ def test_examples_are_offered(tmp_path: Path) -> None:
     with serving(saved(tmp_path), examples=tmp_path / "try") as client:
         (one,) = client.get("/card").json()["examples"]
         assert one["name"] == "a bird"
-        assert client.get(one["picture"]).content == png(images_of(0)[0])
+        assert client.get(one["image"]).content == png(images_of(0)[0])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/ask", 400, "label"),
         ("/ask?label=a&text=b", 400, "one of the two"),
         ("/ask?label=owl", 404, "Known labels"),
-        ("/ask?text=an%20owl", 422, "from pictures"),
+        ("/ask?text=an%20owl", 422, "give examples"),
         ("/explain?label=owl", 404, "owl"),
         ("/explain?label=blob%201&against=owl", 404, "owl"),
         ("/explain?label=blob%201&against=blob%201", 400, "twice"),

@@ -14,7 +14,7 @@ from PIL import Image
 from labelwise.server.middleware import Buckets, rate_limit_key
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -52,26 +52,26 @@ def bomb(kind: str, side: int) -> bytes:
 def test_a_bomb_costs_nothing(kind: str, side: int, tmp_path: Path) -> None:
     body = bomb(kind, side)
     with serving(saved(tmp_path)) as client:
-        client.post("/classify", content=PICTURE, headers=PNG)
+        client.post("/classify", content=IMAGE, headers=PNG)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(3):
             found = client.post("/classify", content=body, headers={"content-type": f"image/{kind}"})
             assert found.status_code == 413
             assert "too many pixels" in found.json()["error"]
-        assert client.post("/classify", content=PICTURE, headers=PNG).status_code == 200
+        assert client.post("/classify", content=IMAGE, headers=PNG).status_code == 200
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes"
 
 
 def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with serving(saved(tmp_path), max_body=10_000) as client:
-        found = client.post("/classify", content=PICTURE + bytes(10_000), headers=PNG)
+        found = client.post("/classify", content=IMAGE + bytes(10_000), headers=PNG)
         assert found.status_code == 413
         assert "the limit is 10000" in found.json()["error"]
         assert found.headers["connection"] == "close"
-        lying = client.post("/classify", content=PICTURE, headers={**PNG, "content-length": "-5"})
+        lying = client.post("/classify", content=IMAGE, headers={**PNG, "content-length": "-5"})
         assert lying.status_code == 400
-        assert client.post("/classify", content=iter([PICTURE]), headers=PNG).status_code == 411
-        assert client.post("/classify", content=PICTURE, headers=PNG).status_code == 200
+        assert client.post("/classify", content=iter([IMAGE]), headers=PNG).status_code == 411
+        assert client.post("/classify", content=IMAGE, headers=PNG).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_a_large_body_is_refused_before_it_is_read(tmp_path: Path) -> None:
     [
         (b"", "image/png", 400),
         (b"hello", "image/png", 400),
-        (PICTURE[:40], "image/png", 400),
+        (IMAGE[:40], "image/png", 400),
         (b"RIFF0000WAVE", "image/webp", 400),
-        (PICTURE, "image/tiff", 415),
-        (PICTURE, "text/plain", 415),
-        (PICTURE, "", 415),
+        (IMAGE, "image/tiff", 415),
+        (IMAGE, "text/plain", 415),
+        (IMAGE, "", 415),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml", 415),
         (b"{}", "application/json", 415),
         (b"x", "multipart/form-data", 400),
         (b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n", "multipart/form-data; boundary=b", 400),
-        (PICTURE, "image/jpeg", 200),
+        (IMAGE, "image/jpeg", 200),
     ],
 )
-def test_bodies_that_are_no_pictures(body: bytes, kind: str, status: int, tmp_path: Path) -> None:
+def test_bodies_that_are_no_images(body: bytes, kind: str, status: int, tmp_path: Path) -> None:
     with serving(saved(tmp_path)) as client:
         assert client.post("/classify", content=body, headers={"content-type": kind}).status_code == status
 
@@ -101,7 +101,7 @@ def test_forms_are_strict(tmp_path: Path) -> None:
     with serving(saved(tmp_path)) as client:
         assert client.post("/classify", files=form(images[:1], "image")).status_code == 200
         for files in (
-            form(images[:1], "picture"),
+            form(images[:1], "photo"),
             form(images[:2], "image"),
             form(images[:1], "image") + form(images[:1], "x"),
         ):
@@ -109,7 +109,7 @@ def test_forms_are_strict(tmp_path: Path) -> None:
         assert client.post("/classify", data={"image": "text"}, files={"x": b""}).status_code == 400
         many = form(images[:1]) * 65
         assert client.post("/teach?label=x", files=many).status_code == 400
-        assert client.post("/verify", content=PICTURE, headers=PNG).status_code in (415, 422)
+        assert client.post("/verify", content=IMAGE, headers=PNG).status_code in (415, 422)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_read_only_refuses_changes(tmp_path: Path) -> None:
         card = client.get("/card").json()
         assert card["read_only"]
         assert all(card["can"][name] for name in ("teach_examples", "teach_texts", "teach_vector", "forget", "undo"))
-        assert client.post("/classify", content=PICTURE, headers=PNG).status_code == 200
+        assert client.post("/classify", content=IMAGE, headers=PNG).status_code == 200
     assert not (tmp_path / "softmax.lw.taught").exists()
 
 
@@ -256,8 +256,8 @@ def test_a_fault_is_logged_with_an_id_and_told_without_a_trace(
     monkeypatch.setattr("labelwise.server.routes.classify", broken)
     logging.getLogger("labelwise.server").propagate = True
     with serving(saved(tmp_path)) as client:
-        found = client.post("/classify", content=PICTURE, headers=PNG)
-        assert client.post("/ask?label=blob%200", content=PICTURE, headers=PNG).status_code == 200
+        found = client.post("/classify", content=IMAGE, headers=PNG)
+        assert client.post("/ask?label=blob%200", content=IMAGE, headers=PNG).status_code == 200
     assert found.status_code == 500
     assert "secret" not in found.text
     number = found.json()["error"].split()[-1].rstrip(".")

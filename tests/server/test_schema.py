@@ -15,7 +15,7 @@ from tests.server.conftest import start
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
-PICTURE = png(images_of(0)[0])
+IMAGE = png(images_of(0)[0])
 COMMON: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
 
@@ -29,7 +29,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def gallery(folder: Path) -> Path:
     (folder / "gallery").mkdir()
-    (folder / "gallery" / "one.png").write_bytes(PICTURE)
+    (folder / "gallery" / "one.png").write_bytes(IMAGE)
     return folder / "gallery"
 
 
@@ -66,7 +66,7 @@ def test_wrong_requests_are_refused_as_declared(schema: Any) -> None:
             check()
 
 
-def test_answers_about_a_real_picture_are_declared(schema: Any) -> None:
+def test_answers_about_a_real_image_are_declared(schema: Any) -> None:
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks as openapi
 
@@ -77,7 +77,7 @@ def test_answers_about_a_real_picture_are_declared(schema: Any) -> None:
         @given(case=operation.as_strategy())
         @settings(max_examples=6, phases=(Phase.generate,), **COMMON)
         def check(case: Any) -> None:
-            case.body, case.media_type = PICTURE, "image/png"
+            case.body, case.media_type = IMAGE, "image/png"
             case.headers = {**(case.headers or {}), **PNG}
             case.validate_response(case.call(), checks=checks)
 

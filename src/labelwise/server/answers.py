@@ -29,7 +29,7 @@ def _field(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
 
 
 _NAME = 'The best label; "unknown" where none fits, "none" where every answer is no.'
-_HEAT = "Rows of values from 0 to 1; large where the picture speaks for the label."
+_HEAT = "Rows of values from 0 to 1; large where the image speaks for the label."
 _AGAINST = "Likewise, for the other label and not for this one; both on one scale."
 _MAYBE: tuple[Any, Any] = (str | None, None)
 _SOURCE = Literal["training", "examples", "texts", "vector"]
@@ -49,13 +49,13 @@ Ready = _shape(
     change=int,
 )
 Outlier = _shape(
-    "Outlier", "How little a picture fits.", score=_field(float, "Larger is stranger."), flagged=bool, threshold=float
+    "Outlier", "How little an image fits.", score=_field(float, "Larger is stranger."), flagged=bool, threshold=float
 )
 Choice = _shape("Choice", "A label and its probability.", label=str, probability=float)
 LabelAnswer = _shape("LabelAnswer", "Yes or no to one label.", label=str, yes=bool, probability=float)
 Classification = _shape(
     "Classification",
-    "What a picture shows.",
+    "What an image shows.",
     label=_field(str, _NAME),
     known=bool,
     probability=float,
@@ -79,14 +79,14 @@ Explanation = _shape(
 )
 Verification = _shape(
     "Verification",
-    "Whether two pictures show the same label.",
+    "Whether two images show the same label.",
     same=bool,
     similarity=float,
     probability=float,
     threshold=float,
 )
-Match = _shape("Match", "A picture of the gallery.", file=str, similarity=float, picture=str)
-Matches = _shape("Matches", "Pictures of the gallery, the most similar first.", matches=_many(Match))
+Match = _shape("Match", "An image of the gallery.", file=str, similarity=float, image=str)
+Matches = _shape("Matches", "Images of the gallery, the most similar first.", matches=_many(Match))
 KnownLabel = _shape(
     "KnownLabel",
     "A label and where it comes from.",
@@ -109,7 +109,7 @@ Changed = _shape(
     check=(str | None, Field(None, description=_CHECK)),
 )
 Undone = _shape("Undone", "A change that was taken back.", undone=Done, labels=int, change=int)
-Example = _shape("Example", "A picture to try.", name=str, picture=str)
+Example = _shape("Example", "An image to try.", name=str, image=str)
 VectorForm = _shape("VectorForm", "The attributes that describe a label.", size=int)
 Card = _shape(
     "Card",

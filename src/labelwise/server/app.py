@@ -41,7 +41,7 @@ def _form(**fields: Any) -> dict[str, Any]:
 _FILE: dict[str, Any] = {"type": "string", "format": "binary"}
 _FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_IMAGES}
 _RAW = {kind: {"schema": _FILE} for kind in TYPES}
-PICTURE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
+IMAGE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
 LESSON = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
 
 
@@ -71,7 +71,7 @@ def build(service: Service, metrics: Metrics | None = None) -> Guard:
 
 def table(does: Routes) -> list[Route]:
     """Return the routes without a name in their path."""
-    ask = partial(Route, method="POST", errors=BODY, body=PICTURE)
+    ask = partial(Route, method="POST", errors=BODY, body=IMAGE)
     change = partial(Route, method="POST", errors=(*BODY, 409), answer=answers.Changed)
     return [
         Route("/health", does.health, "Whether the service is up", answer=answers.Health),
@@ -83,9 +83,9 @@ def table(does: Routes) -> list[Route]:
         ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
         ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=AboutWhy),
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
-        ask("/verify", does.verify, "Do two pictures show the same label?", answer=answers.Verification, body=PAIR),
-        ask("/retrieve", does.retrieve, "Which pictures of the gallery are most like it?", answer=answers.Matches, options=TopEight),
-        change("/teach", does.teach, "Add a label from pictures, sentences or a vector", options=MaybeAbout, body=LESSON),
+        ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
+        ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
+        change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=LESSON),
         change("/forget", does.forget, "Remove a label", options=AboutLabel),
         change("/undo", does.undo, "Take back the last change", answer=answers.Undone),
     ]  # fmt: skip
@@ -138,10 +138,10 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
     for path, handler, summary in (
-        ("/gallery/{id}", does.gallery_picture, "A picture of the gallery, small"),
-        ("/examples/{id}", does.example_picture, "A picture to try"),
+        ("/gallery/{id}", does.gallery_image, "An image of the gallery, small"),
+        ("/examples/{id}", does.example_image, "An image to try"),
     ):
-        responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The picture."}}
+        responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The image."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
     for route in routes:
         _describe(app, route)

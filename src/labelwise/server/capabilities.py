@@ -17,7 +17,7 @@ from labelwise.tasks.teach import teach
 
 READ_ONLY = "This service is read-only: it was started with --read-only."
 NO_RULE = "This classifier has no rule for outliers: calibrate it first."
-NO_PAIRS = "This classifier has no threshold for pairs of pictures. Fit one with: labelwise calibrate."
+NO_PAIRS = "This classifier has no threshold for pairs of images. Fit one with: labelwise calibrate."
 NO_GALLERY = "There is no gallery to search: start the service with --gallery FOLDER."
 CALLED = {"precision": "mean_average_precision"} | {
     f"{key}_{when}": key for key in ("ece", "answer_ece") for when in ("before", "after")
@@ -26,14 +26,14 @@ CHANGES = ("teach_examples", "teach_texts", "teach_vector", "forget", "undo")
 
 
 def check_takes_images(shape: tuple[int, ...]) -> None:
-    """Raise an error unless a model of this image shape takes pictures."""
+    """Raise an error unless a model of this image shape takes images."""
     if len(shape) != 3:
         raise UsageError(
-            f"This model takes {shape[0]} precomputed features of each image, and a service is sent pictures. Fit one on "
-            "pictures."
+            f"This model takes {shape[0]} precomputed features of each image, and a service is sent images. Fit one on "
+            "images."
         )
     if shape[0] not in (1, 3):
-        raise UsageError(f"This model takes images of {shape[0]} channels; pictures have 1 (grey) or 3 (colour).")
+        raise UsageError(f"This model takes images of {shape[0]} channels; images have 1 (grey) or 3 (colour).")
 
 
 def capabilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
@@ -63,7 +63,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
 
 
 def with_text(scores: Scores, text: str) -> Scores:
-    """Return the scores of the same pictures and of one more label at the end: what a sentence says."""
+    """Return the scores of the same images and of one more label at the end: what a sentence says."""
     return scores.of(reading(scores.classifier, text))
 
 
@@ -114,24 +114,24 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]
     channels, height, width = classifier.shape
     summary, calibration, view = classifier.origin.summary, classifier.calibration, classifier.view
     how = "both sides stretched" if view.fit == "squash" else "the centre, with the short side fitted"
-    yield f"It sees every picture as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
+    yield f"It sees every image as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
     if view.crop is not None:
         _, rows, columns = replace(view, size=None).seen(classifier.shape)
         yield f"Of that it looks at the middle {columns} x {rows} pixels."
     keep = summary.get("calibration", {}).get("keep")
     if isinstance(keep, float) and classifier.familiarity.rule is not None:
-        lost = f"{100 * (1 - keep):.0f} of 100 pictures of known labels are called unknown."
-        yield f"{lost} Pictures of unknown but similar things often pass as known."
+        lost = f"{100 * (1 - keep):.0f} of 100 images of known labels are called unknown."
+        yield f"{lost} Images of unknown but similar things often pass as known."
     if calibration.exclusive:
         yield "Its labels compete: yes or no to one label depends on which others there are."
     elif not calibration.multilabel:
         yield "The probability of a yes assumes that each label is asked equally often."
     if can["teach_examples"] is None:
-        yield "A label taught from five pictures is much weaker than a trained one, above all beside a close relative."
+        yield "A label taught from five images is much weaker than a trained one, above all beside a close relative."
     if calibration.unseen.any():
-        yield "Labels known from a description alone are named with more mistakes than those with pictures."
+        yield "Labels known from a description alone are named with more mistakes than those with images."
     if summary.get("naming"):
-        yield "Its clusters were named without one labelled picture; some names may be wrong."
-    how = "training pictures, each answered as if it had not been there"
-    told = how if "leave_one_out" in summary else "validation pictures"
-    yield f"Figures are of {told}, of its own data; on other pictures they are usually worse."
+        yield "Its clusters were named without one labelled image; some names may be wrong."
+    how = "training images, each answered as if it had not been there"
+    told = how if "leave_one_out" in summary else "validation images"
+    yield f"Figures are of {told}, of its own data; on other images they are usually worse."

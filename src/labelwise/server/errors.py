@@ -6,15 +6,15 @@ from labelwise.core.classifier import Classifier
 from labelwise.support.errors import UsageError
 
 STATUSES = {
-    400: "The request is wrong: a picture that cannot be read, an unknown option, a value out of range.",
+    400: "The request is wrong: an image that cannot be read, an unknown option, a value out of range.",
     401: "The token is missing or wrong.",
     403: "Refused: the service is read-only, or the request comes from another web page or under a foreign name.",
-    404: "There is no such label, picture or route.",
+    404: "There is no such label, image or route.",
     405: "The route takes another method.",
     408: "The request did not arrive in time.",
     409: "The label is already there, or it is the only one left.",
     411: "The length of the body must be given.",
-    413: "The body or the picture is too large.",
+    413: "The body or the image is too large.",
     415: "The content type is none that this route takes.",
     422: "The model cannot answer this; the text says why.",
     429: "Too many requests from this address.",

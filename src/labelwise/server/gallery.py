@@ -1,4 +1,4 @@
-"""Pictures that a service shows: a gallery to search in, examples to try. Clients name them by opaque ids, never by paths."""
+"""Images that a service shows: a gallery to search in, examples to try. Clients name them by opaque ids, never by paths."""
 
 import io
 import os
@@ -24,7 +24,7 @@ from labelwise.tasks.gallery_store import open_gallery as open_stored
 from labelwise.tasks.retrieve import retrieve
 from labelwise.tasks.similarity import By
 
-SIDE = 192  # of a gallery picture
+SIDE = 192  # of a gallery image
 LARGEST = 1_000_000  # bytes of an example
 MOST_EXAMPLES = 12
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
@@ -33,14 +33,14 @@ Files = dict[str, Path]  # by the ids that clients know
 
 @dataclass(frozen=True)
 class ServedGallery:
-    """A gallery in memory, whose files are the ids by which clients know pictures."""
+    """A gallery in memory, whose files are the ids by which clients know images."""
 
     gallery: Gallery
     files: Files
-    folder: Path | None  # which names are shortened by; None where pictures may lie anywhere
+    folder: Path | None  # which names are shortened by; None where images may lie anywhere
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return what clients are told of the pictures most like one: a name, an id, and how alike."""
+        """Return what clients are told of the images most like one: a name, an id, and how alike."""
         (matches,) = retrieve(scores, self.gallery, count)
         return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
 
@@ -56,7 +56,7 @@ class ServedStore:
     gallery: StoredGallery
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return what clients are told of the pictures most like one: a name, an id, and how alike."""
+        """Return what clients are told of the images most like one: a name, an id, and how alike."""
         by: By = "whitened" if self.gallery.by == "whitened" else "similarity"
         (matches,) = retrieve(scores, self.gallery, count, by=by)
         rows = self.gallery.known([one.file for one in matches])
@@ -75,7 +75,7 @@ class ServedStore:
 
 
 def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | ServedStore:
-    """Return the pictures of a folder, encoded now; of a file that ``retrieve --index`` wrote; or of a gallery on disk."""
+    """Return the images of a folder, encoded now; of a file that ``retrieve --index`` wrote; or of a gallery on disk."""
     if is_stored(source):
         stored = open_stored(source)
         stored.check(classifier)
@@ -83,34 +83,34 @@ def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | Served
     gallery = _of_folder(classifier, source) if source.is_dir() or not source.exists() else load_gallery(source)
     by_id = {_id(file): file for file in map(Path, gallery.files)}
     gallery = replace(gallery, files=tuple(by_id))
-    gallery.check(classifier)  # once, and not when the first picture is searched
+    gallery.check(classifier)  # once, and not when the first image is searched
     return ServedGallery(gallery, by_id, source if source.is_dir() else None)
 
 
 def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
-    """Return the pictures of a folder with their embeddings; those that cannot be read are left out."""
+    """Return the images of a folder with their embeddings; those that cannot be read are left out."""
     files = list_pictures(folder) if folder.is_dir() else []
     if not files:
-        raise DataError(f"No picture found in the gallery {folder}.")
+        raise DataError(f"No image found in the gallery {folder}.")
     gallery, _ = gallery_of_files(classifier, files)
     if not len(gallery):
-        raise DataError(f"No picture in the gallery {folder} can be read.")
+        raise DataError(f"No image in the gallery {folder} can be read.")
     return gallery
 
 
 def _short(file: Path, folder: Path | None) -> str:
-    """Return what clients are told of where a picture lies: below the gallery's folder, or the last folder and its name."""
+    """Return what clients are told of where an image lies: below the gallery's folder, or the last folder and its name."""
     return str(file.relative_to(folder)) if folder else os.path.join(*file.parts[-2:])
 
 
 def open_examples(folder: Path) -> Files:
-    """Return the first pictures of a folder that a browser can show."""
+    """Return the first images of a folder that a browser can show."""
     files = list_pictures(folder) if folder.is_dir() else []
     small = [
         file for file in files if file.suffix.lower() in TYPES and file.is_file() and file.stat().st_size <= LARGEST
     ]
     if not small:
-        raise DataError(f"No picture to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
+        raise DataError(f"No image to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
     return {_id(file): file for file in small[:MOST_EXAMPLES]}
 
 
@@ -119,11 +119,11 @@ def _id(file: Path) -> str:
 
 
 @lru_cache(maxsize=512)
-def small_picture(file: Path, pixels: int) -> bytes:
-    """Return a picture as a small JPEG."""
+def small_image(file: Path, pixels: int) -> bytes:
+    """Return an image as a small JPEG."""
     (array,) = crew().decode([file], Frame(SIDE, SIDE, 3, pixels), low=True)
     if isinstance(array, str):
-        raise HTTPError(404, f"The picture cannot be read any more: {array}")
+        raise HTTPError(404, f"The image cannot be read any more: {array}")
     stream = io.BytesIO()
     Image.fromarray(array.transpose(1, 2, 0)).save(stream, "JPEG", quality=85)
     return stream.getvalue()

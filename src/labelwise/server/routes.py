@@ -18,7 +18,7 @@ from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source
 from labelwise.server.engine import Engine
 from labelwise.server.errors import HTTPError, check_label
-from labelwise.server.gallery import TYPES, small_picture
+from labelwise.server.gallery import TYPES, small_image
 from labelwise.server.live import Committed
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
@@ -57,7 +57,7 @@ class Routes:
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
         files = self.engine.examples.items()
-        examples = [{"name": file.stem, "picture": f"/examples/{id}"} for id, file in files]
+        examples = [{"name": file.stem, "image": f"/examples/{id}"} for id, file in files]
         return self._told({**self.engine.card, **counts, "examples": examples}, served.change)
 
     async def labels(self, _: Request, __: Nothing) -> Response:
@@ -85,7 +85,7 @@ class Routes:
         return Response(self.engine.metrics.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
-        """Return what a picture shows."""
+        """Return what an image shows."""
         scores, change = await self._scores(request)
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
         (prediction,) = classify(scores, top=len(scores.classifier.labels) if several else options.top)
@@ -138,10 +138,10 @@ class Routes:
         return self._told(_outlier(scores), change)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
-        """Return whether two pictures show the same."""
+        """Return whether two images show the same."""
         self.engine.check("verify")
-        pictures = await read_form(request, self.engine.service, {"a": 1, "b": 1})
-        scores, change = await self.engine.scores(pictures)
+        images = await read_form(request, self.engine.service, {"a": 1, "b": 1})
+        scores, change = await self.engine.scores(images)
         (pair,) = await self.engine.in_thread(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
@@ -149,13 +149,13 @@ class Routes:
         return self._told({**document, "threshold": rule.threshold}, change)
 
     async def retrieve(self, request: Request, options: Top) -> Response:
-        """Return the most similar pictures of the gallery."""
+        """Return the most similar images of the gallery."""
         self.engine.check("retrieve")
         scores, change = await self._scores(request)
         gallery = self.engine.gallery
         assert gallery is not None
         near = await self.engine.in_thread(lambda: gallery.near(scores, options.top))
-        rows = [{"file": name, "similarity": score, "picture": f"/gallery/{id}"} for name, id, score in near]
+        rows = [{"file": name, "similarity": score, "image": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, change)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
@@ -203,21 +203,21 @@ class Routes:
         done = await self.engine.change(self.engine.live.undo)
         return self._changed(done, undone={"action": done.undone, "label": done.label})
 
-    async def gallery_picture(self, id: str) -> Response:
-        """Return a picture of the gallery as a small JPEG."""
+    async def gallery_image(self, id: str) -> Response:
+        """Return an image of the gallery as a small JPEG."""
         if self.engine.gallery is None:
             raise HTTPError(404, "There is no gallery: the service was started without --gallery.")
         file = _found(await asyncio.to_thread(self.engine.gallery.find, id))
-        content = await asyncio.to_thread(small_picture, file, self.engine.service.pixels)
+        content = await asyncio.to_thread(small_image, file, self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
 
-    async def example_picture(self, id: str) -> Response:
-        """Return a picture to try, as it is."""
+    async def example_image(self, id: str) -> Response:
+        """Return an image to try, as it is."""
         file = _found(self.engine.examples.get(id))
         try:
             return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
         except OSError:
-            raise HTTPError(404, "The picture is not there any more.") from None
+            raise HTTPError(404, "The image is not there any more.") from None
 
     def _headers(self, change: int) -> dict[str, str]:
         """Return what says which change an answer has seen, and for how many seconds there may have been others."""
@@ -234,7 +234,7 @@ class Routes:
         return await self.engine.scores([await read_image(request, self.engine.service)])
 
     async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
-        """Return the scores of a picture, in which the label that is asked about is one, and the change they belong to."""
+        """Return the scores of an image, in which the label that is asked about is one, and the change they belong to."""
         text, label = options.text, options.label
         if text is not None:
             self.engine.check("ask_text")
@@ -252,7 +252,7 @@ def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
 
 def _found(file: Path | None) -> Path:
     if file is None:
-        raise HTTPError(404, "There is no such picture.")
+        raise HTTPError(404, "There is no such image.")
     return file
 
 

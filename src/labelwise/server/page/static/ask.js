@@ -4,7 +4,7 @@ import { $, make, percent, phrase, say, showFault } from "./dom.js";
 import { Fault } from "./api.js";
 import { combobox } from "./combobox.js";
 import { heatMap } from "./heat.js";
-import { readPicture, show, takeDrops } from "./picture.js";
+import { readImage, show, takeDrops } from "./image.js";
 
 const TOP = 6;
 const MANY = 12; // answers of a multi-label model that are shown at first
@@ -19,32 +19,32 @@ const NEAR = 8;
  */
 export function askView(service, shared, changed) {
   const draw = heatMap($("heat"));
-  const maps = new Map(); // heat maps by picture, change and question
-  let picture = null;
+  const maps = new Map(); // heat maps by image, change and question
+  let image = null;
   let pinned = null; // the question whose heat map stays when the pointer leaves
   let asking = new AbortController();
   let looking = new AbortController();
   let timer = 0;
 
-  // --- the picture -------------------------------------------------------------------------------------------------
+  // --- the image -------------------------------------------------------------------------------------------------
 
   async function receive(give) {
     showFault($("answer-fault"), null);
     try {
       const [file] = give();
-      if (file) await use(await readPicture(file));
+      if (file) await use(await readImage(file));
     } catch (fault) {
       showFault($("answer-fault"), fault);
     }
   }
 
   async function use(next) {
-    if (picture) URL.revokeObjectURL(picture.url);
-    picture = next;
+    if (image) URL.revokeObjectURL(image.url);
+    image = next;
     maps.clear();
     pinned = null;
     draw(null, null);
-    show($("stage"), picture);
+    show($("stage"), image);
     $("asked").replaceChildren();
     showFault($("ask-fault"), null);
     await look();
@@ -65,7 +65,7 @@ export function askView(service, shared, changed) {
     box.setAttribute("aria-busy", "true");
     showFault($("answer-fault"), null);
     try {
-      const found = await service.json("/classify", { query: { top: TOP }, body: picture.blob, signal });
+      const found = await service.json("/classify", { query: { top: TOP }, body: image.blob, signal });
       changed(found.change);
       answer(found);
     } catch (fault) {
@@ -89,8 +89,8 @@ export function askView(service, shared, changed) {
     const yes = rows.filter((row) => row.yes).map((row) => row.label);
     const strange = found.label === "unknown";
     const near = `Closest: ${found.top[0].label}.`;
-    if (strange) headline("None of these", `Unlike the pictures the model knows. ${near}`);
-    else if (found.multilabel && !yes.length) headline("No label", "The picture is of a familiar kind, and the answer to each label is no.");
+    if (strange) headline("None of these", `Unlike the images the model knows. ${near}`);
+    else if (found.multilabel && !yes.length) headline("No label", "The image is of a familiar kind, and the answer to each label is no.");
     else if (found.multilabel) headline(phrase(yes), `${yes.length} of ${rows.length} labels answered yes.`);
     else headline(found.label, sureness(found.probability), percent(found.probability));
     $("answer").classList.toggle("strange", strange);
@@ -144,7 +144,7 @@ export function askView(service, shared, changed) {
     return make("li", {}, row);
   }
 
-  /** How far the picture is from all that the model knows, and whether that is past the limit. */
+  /** How far the image is from all that the model knows, and whether that is past the limit. */
   function none(outlier, strange) {
     const row = $("none");
     row.classList.toggle("void", !outlier);
@@ -163,7 +163,7 @@ export function askView(service, shared, changed) {
 
   // --- why? --------------------------------------------------------------------------------------------------------
 
-  const keyOf = (question) => `${picture.id} ${shared.change} ${JSON.stringify(question)}`;
+  const keyOf = (question) => `${image.id} ${shared.change} ${JSON.stringify(question)}`;
   const nameOf = (question) => question.label ?? `“${question.text}”`;
 
   function pin(question) {
@@ -177,7 +177,7 @@ export function askView(service, shared, changed) {
 
   function follow(question, wait = REST) {
     clearTimeout(timer);
-    if (!picture || !question || !$("heat-on").checked || why() !== null) return;
+    if (!image || !question || !$("heat-on").checked || why() !== null) return;
     timer = setTimeout(() => explain(question), maps.has(keyOf(contrast(question))) ? 0 : wait);
   }
 
@@ -194,7 +194,7 @@ export function askView(service, shared, changed) {
   async function explain(question) {
     const query = contrast(question);
     const key = keyOf(query);
-    const mine = picture;
+    const mine = image;
     looking.abort();
     looking = new AbortController();
     try {
@@ -202,12 +202,12 @@ export function askView(service, shared, changed) {
         $("heat").classList.add("waiting");
         maps.set(key, await service.json("/explain", { query, body: mine.blob, signal: looking.signal }));
       }
-      if (mine !== picture) return;
+      if (mine !== image) return;
       const found = maps.get(key);
       const any = [found.heat, found.heat_against ?? []].flat(2).some((level) => level > 0.02);
       draw(mine, any ? found : null);
       if (query.against) heatNote("Why ", nameOf(question), " (orange), not ", query.against, " (blue)");
-      else heatNote(any ? "What speaks for " : "Nothing in the picture speaks for ", nameOf(question));
+      else heatNote(any ? "What speaks for " : "Nothing in the image speaks for ", nameOf(question));
       document.querySelector(".heat-bar").classList.toggle("two", Boolean(query.against));
       $("heat").classList.remove("waiting");
     } catch (fault) {
@@ -227,8 +227,8 @@ export function askView(service, shared, changed) {
     const on = $("heat-on").checked;
     $("heat").classList.toggle("off", !on);
     $("heat-strength").disabled = $("heat-not").disabled = !on;
-    if (!on) heatNote("Shows what in the picture speaks for a name.");
-    else if (picture) follow(pinned, 0);
+    if (!on) heatNote("Shows what in the image speaks for a label.");
+    else if (image) follow(pinned, 0);
   }
 
   // --- is it ...? --------------------------------------------------------------------------------------------------
@@ -246,11 +246,11 @@ export function askView(service, shared, changed) {
     showFault($("ask-fault"), null);
     try {
       if (!typed) throw new Fault("Type a label first.", 400);
-      if (!picture) throw new Fault("Give a picture first: drop, paste or choose one.", 400);
+      if (!image) throw new Fault("Give an image first: drop, paste or choose one.", 400);
       const question = questionOf(typed);
-      const mine = picture;
+      const mine = image;
       const found = await service.json("/ask", { query: question, body: mine.blob, signal: asking.signal });
-      if (mine !== picture) return;
+      if (mine !== image) return;
       const row = bar({ ...question, yes: found.yes, probability: found.probability });
       for (const old of $("asked").children) if (old.firstChild.dataset.key === row.firstChild.dataset.key) old.remove();
       $("asked").prepend(row);
@@ -266,7 +266,7 @@ export function askView(service, shared, changed) {
 
   async function near(signal) {
     const list = $("near");
-    const mine = picture;
+    const mine = image;
     list.classList.add("waiting");
     showFault($("near-fault"), null);
     try {
@@ -284,7 +284,7 @@ export function askView(service, shared, changed) {
 
   const emptyNear = () => make("li", { "aria-hidden": "true", class: "empty" }, make("span", { class: "box" }));
 
-  async function nearRow({ file, similarity, picture: path }, signal) {
+  async function nearRow({ file, similarity, image: path }, signal) {
     const url = URL.createObjectURL(await service.blob(path, { signal }));
     return make("li", {}, make("img", { src: url, alt: "" }),
       make("span", { class: "file", text: file, title: file }), make("span", { class: "value muted", text: similarity.toFixed(2) }));
@@ -292,10 +292,10 @@ export function askView(service, shared, changed) {
 
   // --- what the model can do, and examples ---------------------------------------------------------------------------
 
-  /** Keep the place of so many names, and show empty rows in it until there is a picture. */
+  /** Keep the place of so many names, and show empty rows in it until there is an image. */
   function keepPlace(rows) {
     $("bars").style.setProperty("--rows", rows);
-    if (picture) return;
+    if (image) return;
     $("bars").replaceChildren(...Array.from({ length: rows }, () => make("li", { "aria-hidden": "true", class: "empty row" }, make("span", { class: "track" }))));
   }
 
@@ -306,8 +306,8 @@ export function askView(service, shared, changed) {
     $("ask-name").placeholder = reads ? "a label, or a sentence of your own" : "a label";
     $("ask-note").textContent = reads ? "This model reads sentences: describe what you see, or expect." : "";
     $("near-note").textContent = can.retrieve ?? "";
-    if (can.retrieve === null && !picture) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
-    if (can.retrieve === null && picture) near(asking.signal); // it was given before the card was there
+    if (can.retrieve === null && !image) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
+    if (can.retrieve === null && image) near(asking.signal); // it was given before the card was there
     if (can.explain !== null) {
       for (const id of ["heat-on", "heat-strength", "heat-not"]) $(id).disabled = true;
       heatNote(can.explain);
@@ -316,7 +316,7 @@ export function askView(service, shared, changed) {
     $("examples").hidden = false;
     $("examples").style.setProperty("--columns", examples.length > 8 ? Math.ceil(examples.length / 2) : Math.max(6, examples.length));
     $("examples").replaceChildren(...examples.map(({ name }) => make("button", { type: "button", title: name, "aria-label": `Example: ${name}` })));
-    await Promise.all(examples.map(async ({ name, picture: path }, i) => {
+    await Promise.all(examples.map(async ({ name, image: path }, i) => {
       const button = $("examples").children[i];
       const blob = await service.blob(path).catch(() => null);
       if (!blob) return button.remove();
@@ -333,5 +333,5 @@ export function askView(service, shared, changed) {
   $("heat-not").addEventListener("change", () => follow(pinned, 0));
   $("heat-strength").addEventListener("input", () => $("heat").style.setProperty("--strength", $("heat-strength").value / 100));
 
-  return { receive, describe, again: () => picture && look(), picture: () => picture };
+  return { receive, describe, again: () => image && look(), image: () => image };
 }

@@ -3,14 +3,14 @@
 import { $, count, make } from "./dom.js";
 
 const CAN = {
-  classify: "Name what a picture shows",
+  classify: "Name what an image shows",
   ask: "Answer yes or no about a label",
   ask_text: "Answer about a sentence of yours",
   explain: "Draw what speaks for a label",
   outliers: "Say “none of these”",
-  verify: "Tell whether two pictures show the same",
-  retrieve: "Find the nearest pictures",
-  teach_examples: "Learn a label from pictures",
+  verify: "Tell whether two images show the same",
+  retrieve: "Find the nearest images",
+  teach_examples: "Learn a label from images",
   teach_texts: "Learn a label from a description",
   teach_vector: "Learn a label from numbers",
   forget: "Forget a label",
@@ -29,8 +29,8 @@ export function showCard(card) {
     return make("li", {}, make("strong", { text: value >= 0 && value <= 1 ? share(value) : plain(value) }),
       make("span", { text: spaced(card.words[key] ?? key) }), note && make("span", { class: "muted", text: note }));
   }));
-  const facts = { method: card.method, labels: card.labels, "labels with pictures": card.seen, "labels from descriptions": card.described,
-    "pictures are seen as": seen(card.shape), ...card.trained };
+  const facts = { method: card.method, labels: card.labels, "labels with images": card.seen, "labels from descriptions": card.described,
+    "images are seen as": seen(card.shape), ...card.trained };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => plain(value) !== "").flatMap(([key, value]) => [
     make("dt", { text: spaced(card.words[`trained_${key}`] ?? key) }), make("dd", { text: plain(value) })]));
   $("can").replaceChildren(...abilities(card.can));

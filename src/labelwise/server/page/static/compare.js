@@ -1,23 +1,23 @@
-// The view that compares two pictures: same or different, and how near the limit.
+// The view that compares two images: same or different, and how near the limit.
 
 import { $, percent, say, showFault } from "./dom.js";
-import { readPicture, show, takeDrops } from "./picture.js";
+import { readImage, show, takeDrops } from "./image.js";
 
 /** Set up the view; see askView for what it is given. */
 export function compareView(service, shared) {
-  const pictures = { a: null, b: null };
+  const images = { a: null, b: null };
   let asking = new AbortController();
 
   async function receive(give, side) {
     showFault($("verdict-fault"), null);
     try {
       const files = give();
-      const free = side ?? (pictures.a && !pictures.b ? "b" : "a");
+      const free = side ?? (images.a && !images.b ? "b" : "a");
       const places = files.length > 1 ? ["a", "b"] : [free];
       for (const [i, place] of places.entries()) {
-        const next = await readPicture(files[i]);
-        if (pictures[place]) URL.revokeObjectURL(pictures[place].url);
-        pictures[place] = next;
+        const next = await readImage(files[i]);
+        if (images[place]) URL.revokeObjectURL(images[place].url);
+        images[place] = next;
         show($(`zone-${place}`), next);
       }
       if (files.length) await compare();
@@ -27,7 +27,7 @@ export function compareView(service, shared) {
   }
 
   async function compare() {
-    if (!pictures.a || !pictures.b) return;
+    if (!images.a || !images.b) return;
     asking.abort();
     asking = new AbortController();
     const { signal } = asking;
@@ -35,8 +35,8 @@ export function compareView(service, shared) {
     box.setAttribute("aria-busy", "true");
     showFault($("verdict-fault"), null);
     const body = new FormData();
-    body.append("a", pictures.a.blob, "a");
-    body.append("b", pictures.b.blob, "b");
+    body.append("a", images.a.blob, "a");
+    body.append("b", images.b.blob, "b");
     try {
       answer(await service.json("/verify", { body, signal }));
     } catch (fault) {

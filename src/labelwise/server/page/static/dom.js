@@ -43,7 +43,7 @@ export function phrase(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** Return a count with its noun: "1 picture", "3 pictures". */
+/** Return a count with its noun: "1 image", "3 images". */
 export function count(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }

@@ -1,4 +1,4 @@
-// The heat map: colours over the part of the picture that the model saw.
+// The heat map: colours over the part of the image that the model saw.
 
 // level, red, green, blue, opacity
 const RAMP = [
@@ -18,10 +18,10 @@ function colour(level) {
 
 const COLOURS = Array.from({ length: 256 }, (_, i) => colour(i / 255));
 
-/** Return where a picture lies in a box that shows all of it, and in it the centre that a model of this shape saw. */
-export function places(box, picture, [height, width]) {
-  const scale = Math.min(box.width / picture.width, box.height / picture.height);
-  const whole = { width: picture.width * scale, height: picture.height * scale };
+/** Return where an image lies in a box that shows all of it, and in it the centre that a model of this shape saw. */
+export function places(box, image, [height, width]) {
+  const scale = Math.min(box.width / image.width, box.height / image.height);
+  const whole = { width: image.width * scale, height: image.height * scale };
   const cut = Math.min(whole.width / width, whole.height / height);
   const seen = { width: width * cut, height: height * cut };
   for (const part of [whole, seen]) {
@@ -33,20 +33,20 @@ export function places(box, picture, [height, width]) {
 
 const FOR = [255, 130, 0], AGAINST = [20, 90, 255]; // orange and blue: of two labels, as the note says
 
-/** Return a function that draws {heat, height, width}, maybe with heat_against, over a picture; null for either clears it. */
+/** Return a function that draws {heat, height, width}, maybe with heat_against, over an image; null for either clears it. */
 export function heatMap(canvas) {
   let last = [null, null];
 
-  function draw(picture, found) {
-    last = [picture, found];
+  function draw(image, found) {
+    last = [image, found];
     const box = canvas.getBoundingClientRect();
     const sharp = Math.min(2, devicePixelRatio);
     canvas.width = Math.round(box.width * sharp);
     canvas.height = Math.round(box.height * sharp);
-    if (!picture || !found || !box.width) return;
+    if (!image || !found || !box.width) return;
     const pen = canvas.getContext("2d");
     pen.scale(sharp, sharp);
-    const { whole, seen } = places(box, picture, [found.height, found.width]);
+    const { whole, seen } = places(box, image, [found.height, found.width]);
     pen.fillStyle = "rgb(0 0 0 / 0.45)"; // what the model did not look at
     if (whole.width - seen.width > 1 || whole.height - seen.height > 1) {
       pen.fillRect(whole.left, whole.top, whole.width, whole.height);

@@ -1,11 +1,11 @@
-// The page: which view is shown, what the views know together, where dropped and pasted pictures go.
+// The page: which view is shown, what the views know together, where dropped and pasted images go.
 
 import { connect } from "./api.js";
 import { askView } from "./ask.js";
 import { showCard } from "./card.js";
 import { compareView } from "./compare.js";
 import { $, count, showFault } from "./dom.js";
-import { filesOf, offerCamera } from "./picture.js";
+import { filesOf, offerCamera } from "./image.js";
 import { teachView } from "./teach.js";
 
 const VIEWS = ["ask", "compare", "teach", "model"];
@@ -26,7 +26,7 @@ async function readLabels() {
   about();
 }
 
-/** Read the labels after a change made here, and ask anew about the picture. */
+/** Read the labels after a change made here, and ask about the image again. */
 async function refresh() {
   await readLabels();
   ask.again();
@@ -110,11 +110,11 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   $("main").focus();
 });
 $("teach-this").addEventListener("click", () => {
-  const { blob, name } = ask.picture();
+  const { blob, name } = ask.image();
   teach.receive(() => [new File([blob], name, { type: blob.type })]);
 });
 
-// --- pictures that arrive anywhere on the page -----------------------------------------------------------------------
+// --- images that arrive anywhere on the page -----------------------------------------------------------------------
 
 addEventListener("paste", (event) => {
   const files = [...(event.clipboardData?.files ?? [])];

@@ -1,16 +1,16 @@
-// The view that teaches: a new label from pictures, a description or numbers; the list of labels; forget and undo.
+// The view that teaches: a new label from images, a description or numbers; the list of labels; forget and undo.
 
 import { $, count, make, say, showFault } from "./dom.js";
 import { Fault } from "./api.js";
-import { readPicture, takeDrops } from "./picture.js";
+import { readImage, takeDrops } from "./image.js";
 
 const WAYS = ["examples", "texts", "vector"];
 const SHOWN = 200; // labels that are listed at once
-const FROM = { examples: "pictures", texts: "description", vector: "numbers" };
+const FROM = { examples: "images", texts: "description", vector: "numbers" };
 
 /** Set up the view; see askView for what it is given. `refresh` reads the labels anew. */
 export function teachView(service, shared, refresh) {
-  let pictures = [];
+  let images = [];
   let busy = false;
 
   // --- what to teach from ------------------------------------------------------------------------------------------
@@ -29,8 +29,8 @@ export function teachView(service, shared, refresh) {
     showFault($("teach-fault"), null);
     try {
       for (const file of give()) {
-        pictures.push(await readPicture(file));
-        drawPictures();
+        images.push(await readImage(file));
+        drawImages();
       }
     } catch (fault) {
       showFault($("teach-fault"), fault);
@@ -39,26 +39,26 @@ export function teachView(service, shared, refresh) {
     chooseWay();
   }
 
-  function drawPictures() {
-    $("zone-teach").classList.toggle("filled", pictures.length > 0);
-    $("teach-pictures").replaceChildren(...pictures.map((one, i) => make("li", {}, make("img", { src: one.url, alt: one.name }),
+  function drawImages() {
+    $("zone-teach").classList.toggle("filled", images.length > 0);
+    $("teach-images").replaceChildren(...images.map((one, i) => make("li", {}, make("img", { src: one.url, alt: one.name }),
       make("button", { type: "button", "aria-label": `Take ${one.name} away`, text: "×", onclick: () => drop(i) }))));
   }
 
   function drop(i) {
-    URL.revokeObjectURL(pictures[i].url);
-    pictures = pictures.filter((_, other) => other !== i);
-    drawPictures();
-    const buttons = $("teach-pictures").querySelectorAll("button");
+    URL.revokeObjectURL(images[i].url);
+    images = images.filter((_, other) => other !== i);
+    drawImages();
+    const buttons = $("teach-images").querySelectorAll("button");
     (buttons[Math.min(i, buttons.length - 1)] ?? $("choose-teach")).focus();
   }
 
   function lesson(name) {
     const chosen = way();
     if (chosen === "examples") {
-      if (!pictures.length) throw new Fault("Give pictures of it first: drop, paste or choose some.", 400);
+      if (!images.length) throw new Fault("Give images of it first: drop, paste or choose some.", 400);
       const body = new FormData();
-      pictures.forEach((one, i) => body.append("images", one.blob, `${i}`));
+      images.forEach((one, i) => body.append("images", one.blob, `${i}`));
       return body;
     }
     if (chosen === "texts") {
@@ -101,9 +101,9 @@ export function teachView(service, shared, refresh) {
       const name = $("teach-name").value.trim();
       if (!name) throw new Fault("Give the new label a name.", 400);
       const { check } = await service.json("/teach", { query: { label: name }, body: lesson(name) });
-      for (const one of pictures) URL.revokeObjectURL(one.url);
-      pictures = [];
-      drawPictures();
+      for (const one of images) URL.revokeObjectURL(one.url);
+      images = [];
+      drawImages();
       for (const id of ["teach-name", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
       $("teach-name").focus();
       $("labels").scrollTop = 0; // where the new one appears
@@ -143,7 +143,7 @@ export function teachView(service, shared, refresh) {
   }
 
   function row(one, forgets) {
-    const source = one.taught ? `taught from ${one.examples ? count(one.examples, "picture") : FROM[one.from] ?? one.from}` : "";
+    const source = one.taught ? `taught from ${one.examples ? count(one.examples, "image") : FROM[one.from] ?? one.from}` : "";
     return make("li", { class: one.taught ? "taught" : null }, make("span", { class: "name", text: one.name, title: one.name }),
       source && make("span", { class: "tag", text: source }),
       forgets && make("button", { type: "button", class: "button small plain", text: "Forget", "aria-label": `Forget ${one.name}`, onclick: () => forget(one.name) }));

@@ -1,21 +1,21 @@
-// Pictures from files, drops, the clipboard and the camera, made ready for the service.
+// Images from files, drops, the clipboard and the camera, made ready for the service.
 
 import { $, make, showFault } from "./dom.js";
 import { Fault } from "./api.js";
 
 const SENT = new Set(["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"]);
-const SIDE = 1600; // a larger picture is made smaller before it is sent: models look at far fewer pixels
+const SIDE = 1600; // a larger image is made smaller before it is sent: models look at far fewer pixels
 const BYTES = 4_000_000;
 let made = 0;
 
-/** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it is no picture. */
-export async function readPicture(file) {
-  const name = file.name || "the picture";
+/** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it is no image. */
+export async function readImage(file) {
+  const name = file.name || "the image";
   if (file.type && !file.type.startsWith("image/")) {
-    throw new Fault(`${name} is not a picture but ${file.type}. Give a PNG, JPEG, WebP, GIF or BMP file.`, 415);
+    throw new Fault(`${name} is not an image but ${file.type}. Give a PNG, JPEG, WebP, GIF or BMP file.`, 415);
   }
   const found = await createImageBitmap(file).catch(() => null);
-  if (!found) throw new Fault(`${name} cannot be read as a picture. Is the file whole? PNG, JPEG, WebP, GIF and BMP work.`, 415);
+  if (!found) throw new Fault(`${name} cannot be read as an image. Is the file whole? PNG, JPEG, WebP, GIF and BMP work.`, 415);
   const { width, height } = found;
   const fits = SENT.has(file.type) && Math.max(width, height) <= SIDE && file.size <= BYTES;
   const blob = fits ? file : await redraw(found);
@@ -37,11 +37,11 @@ async function redraw(source) {
   return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
 }
 
-/** Return the pictures of a drop or a paste; throws a Fault where there is something, but no file. */
+/** Return the images of a drop or a paste; throws a Fault where there is something, but no file. */
 export function filesOf(transfer) {
   const files = [...transfer.files];
   if (!files.length && transfer.types.includes("text/html")) {
-    throw new Fault("That is a picture on another page, and this page does not fetch from others. Save it as a file first.", 415);
+    throw new Fault("That is an image on another page, and this page does not fetch from others. Save it as a file first.", 415);
   }
   return files;
 }
@@ -73,16 +73,16 @@ export function takeDrops(zone, input, receive) {
   });
 }
 
-/** Show a picture in a zone that holds one. */
-export function show(zone, picture) {
-  const image = zone.querySelector("img");
-  image.src = picture.url;
-  image.alt = `Your picture: ${picture.name}`;
-  image.hidden = false;
+/** Show an image in a zone that holds one. */
+export function show(zone, image) {
+  const view = zone.querySelector("img");
+  view.src = image.url;
+  view.alt = `Your image: ${image.name}`;
+  view.hidden = false;
   zone.classList.add("filled");
 }
 
-/** Show the camera's buttons where there is a camera; each gives its picture to its receiver. */
+/** Show the camera's buttons where there is a camera; each gives its image to its receiver. */
 export async function offerCamera(buttons) {
   const devices = await navigator.mediaDevices?.enumerateDevices?.().catch(() => []);
   if (!devices?.some((one) => one.kind === "videoinput")) return;
