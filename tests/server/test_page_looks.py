@@ -45,9 +45,7 @@ CONTRAST = """() => {
 
 def filled(site: Site, visit: Visit, images: Images) -> Page:
     """The page with something in every place: an answer, a question, a fault, two images, a taught label."""
-    site.post(
-        "/teach", images.of(5)[0], label="a label with quite a long name, as people give them, longer than a row"
-    )
+    site.post("/teach", images.of(5)[0], label="a label with quite a long name, as people give them, longer than a row")
     page = visit.open(site, "teach")
     page.set_input_files("#choose-teach", images.of(5, 3))
     page.click("#teach-go")

@@ -54,9 +54,7 @@ def test_two_images_are_the_same_or_different(site: Sites, visit: Visit, images:
     expect(page.locator("#say")).to_contain_text("Different")
 
 
-def test_pasted_images_fill_the_first_and_then_the_second_place(
-    site: Sites, visit: Visit, images: Images
-) -> None:
+def test_pasted_images_fill_the_first_and_then_the_second_place(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site(), "compare")
     for file in images.of(0, 2):
         page.evaluate(PASTE, ["body", sent(file)])

@@ -67,7 +67,9 @@ def test_one_writer_and_a_reader_that_follows(tmp_path: Path, started: list[Runn
 
 
 def it_stops_when_told_and_finishes_what_it_has(service: Running) -> None:
-    head = f"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: {len(IMAGE)}\r\n\r\n"
+    head = (
+        f"POST /classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\nContent-Length: {len(IMAGE)}\r\n\r\n"
+    )
     with client(service) as asking, socket.create_connection(("127.0.0.1", service.port)) as late:
         assert asking.get("/health").status_code == 200
         late.sendall(head.encode() + IMAGE[:-1])  # all but the last byte

@@ -54,9 +54,7 @@ def test_answers_are_those_of_the_tasks(name: str, tmp_path: Path) -> None:
             assert heat.shape == (8, 8)
             assert torch.allclose(heat, torch.from_numpy(lw.explain(classifier, images[0], label).heat), atol=1e-3)
             other = classifier.labels.names[0]
-            two = client.post(
-                "/explain", params={"label": label, "against": other}, content=image, headers=PNG
-            ).json()
+            two = client.post("/explain", params={"label": label, "against": other}, content=image, headers=PNG).json()
             both = lw.explain(classifier, images[0], label, against=other)
             assert two["against"] == other
             for key in ("heat", "heat_against"):
