@@ -6,7 +6,7 @@ import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.server.changes import State, follow, teach_record
 from labelwise.server.store import Record
-from tests.methods.test_discriminant import CPU, narrow_data, wide_label
+from tests.methods.discriminant.test_method import CPU, narrow_data, wide_label
 
 
 def width_of(classifier: Classifier) -> list[float]:

@@ -12,7 +12,7 @@ from labelwise.images.dataset import Split
 from labelwise.methods import Discriminant, Softmax
 from labelwise.tasks.teach import Rehearsal, rehearse, teach
 from labelwise.train.stages import Method
-from tests.methods.test_discriminant import CPU, data_of, features
+from tests.methods.discriminant.test_method import CPU, data_of, features
 
 
 @pytest.fixture(params=["discriminant", "softmax"])

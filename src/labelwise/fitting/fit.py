@@ -25,8 +25,8 @@ from labelwise.images.streams import stream_of
 from labelwise.images.survey import readable
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.registry import METHODS
-from labelwise.methods.shared.tuning import Tune
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier

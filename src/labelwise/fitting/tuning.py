@@ -9,7 +9,7 @@ import torch
 from labelwise.core.classifier import Classifier
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
-from labelwise.methods.shared.tuning import Trial, Tune
+from labelwise.methods.discriminant.tune import Trial, Tune
 
 WEAK, STRONG = 0.75, 0.85  # accuracy of the closed form on the encoder as it came: tuning pays below, and hardly above
 FEWEST = 15  # pictures of a label from which on it pays

@@ -239,3 +239,8 @@ class RunFolder:
     def read_weights(self, name: str, model: nn.Module) -> None:
         """Load the weights that are kept under a name."""
         model.load_state_dict(under("model", read_tensors(self._weights(name))[0]))
+
+
+def state_copy(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's state, to go back to."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -83,8 +83,7 @@ class DiscriminantHead:
         """Return the labels with the vectors that it reads, so that sentences are encoded once."""
         if self.descriptions is None:
             return labels
-        vectors: Any = self.descriptions.source.of(labels)
-        return replace(labels, vectors=vectors)
+        return replace(labels, vectors=self.descriptions.source.of(labels))
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]`` of unit length."""

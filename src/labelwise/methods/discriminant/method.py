@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-import torch
-
 from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.methods.discriminant.tune import Tune
+from labelwise.methods.discriminant.tuning import tuning_stages
 from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder
-from labelwise.methods.shared.tuning import Tune, tuning_stages
 from labelwise.support.errors import DataError
 from labelwise.support.settings import setting
 from labelwise.train.data import TrainData
@@ -57,7 +56,7 @@ class Discriminant(Method):
         if not source.describes(labels):
             return labels
         try:
-            return replace(labels, vectors=torch.from_numpy(source.of(labels)))
+            return replace(labels, vectors=source.of(labels))
         except DataError:
             if self.source != "auto":
                 raise

@@ -14,10 +14,10 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import Prior
 from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant
 from labelwise.methods.discriminant.head import Descriptions, DiscriminantHead
+from labelwise.methods.discriminant.tune import Trial
 from labelwise.methods.discriminant.whitening import Whitening
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import Encoder, RowModel, array
-from labelwise.methods.shared.tuning import Trial
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
 from labelwise.train.tensors import mean_distances, root_features

@@ -24,11 +24,11 @@ from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.izf.mmd import Kernel, mmd
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingMethod
-from labelwise.methods.shared.tuning import state_copy
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
+from labelwise.train.checkpoint import state_copy
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.stages import Method, Stage

@@ -1,19 +1,18 @@
-"""Tuning: a pretrained encoder is trained further with a linear head of its own, and kept where validation images gain by it."""
+"""Tune a pretrained encoder with a linear layer of its own; kept only if validation images gain by it."""
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
+from labelwise.methods.discriminant.tune import Trial, Tune
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import EncoderModel
-from labelwise.support.errors import UsageError
-from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.checkpoint import state_copy
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import of_main_process
 from labelwise.train.networks.channel_statistics import channel_statistics
@@ -25,37 +24,7 @@ CROP = (0.4, 1.0)  # share of the area of a picture that a random crop covers
 WARMUP = 0.1  # share of the steps in which the learning rate rises
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tune:
-    """Train the pretrained encoder further, and keep that only where validation pictures gain by it (--tune). For GPUs."""
-
-    rates: tuple[float, ...] = setting(
-        (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
-    )
-    steps: int = setting(300, "Steps of each try, at least one pass; 1000 for hard labels and many images.")
-    batch: int = setting(64, "Images of a step, over all processes.")
-    weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
-    smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")
-    flip: bool = setting(True, "Mirror half of the images; false where left and right differ, as in letters.")
-
-    def __post_init__(self) -> None:
-        check_range(self, "at least 1", "steps", "batch")
-        check_range(self, "0 or more", "weight_decay")
-        check_range(self, "from 0 to below 1", "smoothing")
-        if not self.rates or min(self.rates) <= 0:
-            raise UsageError(f'Setting "tune.rates" must be numbers above 0, at least one; given {list(self.rates)}.')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """How good an encoder is on validation images."""
-
-    rate: float | None  # it was trained with; None: it is as it came
-    likelihood: float  # mean log-likelihood of their labels
-    accuracy: float
-
-
-class Head(nn.Module):
+class TuningLayer(nn.Module):
     """A linear layer on standardised features, which begins with their closed form.
 
     Weights are held at a tenth of what they are: a step of Adam is as large as the learning rate, so they move ten times as fast.
@@ -92,10 +61,10 @@ def tuning_stages(
     for rate in (None, *tune.rates):
         if rate is not None:
             model.load_state_dict(start)
-            head = Head(features, targets, len(data.labels))
-            model.add_module("tuning", head)
+            layer = TuningLayer(features, targets, len(data.labels))
+            model.add_module("tuning", layer)
             model.encoder.tune(True)
-            yield _stage(model, head, data, tune, rate)
+            yield _stage(model, layer, data, tune, rate)
             model.encoder.tune(False)
             del model.tuning
         likelihood, accuracy = (of_main_process(value, model.device) for value in solve())
@@ -107,16 +76,11 @@ def tuning_stages(
     return tuple(trials)
 
 
-def state_copy(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a model's state, to go back to."""
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def _stage(model: EncoderModel, head: Head, data: TrainData, tune: Tune, rate: float) -> Stage:
+def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, rate: float) -> Stage:
     """Return the stage that trains the encoder together with the head."""
 
     def loss(batch: Batch) -> dict[str, Tensor]:
-        scores: Tensor = head(model.encoder(batch.images))
+        scores: Tensor = layer(model.encoder(batch.images))
         return {"choice": cross_entropy(scores.float(), batch.targets, label_smoothing=tune.smoothing)}
 
     augment = Augment(scale=CROP, flip=tune.flip)

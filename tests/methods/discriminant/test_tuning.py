@@ -17,7 +17,8 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant.model import DiscriminantModel
-from labelwise.methods.shared.tuning import PACE, Head, Tune
+from labelwise.methods.discriminant.tune import Tune
+from labelwise.methods.discriminant.tuning import PACE, TuningLayer
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.loop import train
 from labelwise.train.networks.backbones import build_backbone
@@ -128,25 +129,25 @@ def test_a_run_goes_on_where_it_stopped(
 ) -> None:
     wanted = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), CPU)
     run = replace(CPU, folder=tmp_path / "run", checkpoint_seconds=0.0)
-    steps, plain = [0], Head.forward
+    steps, plain = [0], TuningLayer.forward
 
-    def stops(head: Head, features: Tensor) -> Tensor:
+    def stops(head: TuningLayer, features: Tensor) -> Tensor:
         steps[0] += 1
         if steps[0] == 18:  # in the second stage
             raise RuntimeError("the power is gone")
         return plain(head, features)
 
-    monkeypatch.setattr(Head, "forward", stops)
+    monkeypatch.setattr(TuningLayer, "forward", stops)
     with pytest.raises((RuntimeError, Interrupted)):
         fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), run)
     monkeypatch.undo()
     steps[0] = 100
 
-    def counts(head: Head, features: Tensor) -> Tensor:
+    def counts(head: TuningLayer, features: Tensor) -> Tensor:
         steps[0] += 1
         return plain(head, features)
 
-    monkeypatch.setattr(Head, "forward", counts)
+    monkeypatch.setattr(TuningLayer, "forward", counts)
     result = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), replace(run, resume=True))
     assert 0 < steps[0] - 100 < 12, "what was done is not done again"
     state = wanted.model.state_dict()
@@ -158,7 +159,7 @@ def test_the_head_begins_with_the_closed_form_and_moves_ten_times_as_fast() -> N
     rng = torch.Generator().manual_seed(0)
     targets = torch.arange(3).repeat_interleave(20)
     features = 5 + torch.randn(60, 6, generator=rng) + 4 * torch.eye(6)[targets]
-    head = Head(features, targets, 3)
+    head = TuningLayer(features, targets, 3)
     assert float((head(features).argmax(1) == targets).double().mean()) > 0.9
     weight, bias = PACE * head.weight.detach(), PACE * head.bias.detach()
     slow = linear((features - features.mean(0)) / features.std(0, correction=0), weight, bias)

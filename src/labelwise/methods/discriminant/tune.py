@@ -1,0 +1,36 @@
+"""Settings of tuning, and what came of it."""
+
+from dataclasses import dataclass
+
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import check_range, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tune:
+    """Train the pretrained encoder further, and keep that only where validation pictures gain by it (--tune). For GPUs."""
+
+    rates: tuple[float, ...] = setting(
+        (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
+    )
+    steps: int = setting(300, "Steps of each try, at least one pass; 1000 for hard labels and many images.")
+    batch: int = setting(64, "Images of a step, over all processes.")
+    weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
+    smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")
+    flip: bool = setting(True, "Mirror half of the images; false where left and right differ, as in letters.")
+
+    def __post_init__(self) -> None:
+        check_range(self, "at least 1", "steps", "batch")
+        check_range(self, "0 or more", "weight_decay")
+        check_range(self, "from 0 to below 1", "smoothing")
+        if not self.rates or min(self.rates) <= 0:
+            raise UsageError(f'Setting "tune.rates" must be numbers above 0, at least one; given {list(self.rates)}.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How good an encoder is on validation images."""
+
+    rate: float | None  # it was trained with; None: it is as it came
+    likelihood: float  # mean log-likelihood of their labels
+    accuracy: float
