@@ -105,24 +105,20 @@ def cost(work: Callable[[bytes], object], contents: list[bytes], rounds: int) ->
 
 def other_work(files: list[Path], contents: list[bytes], rounds: int) -> dict[str, float]:
     """Return what else a first run does with each photo, and the whole as the library does it."""
-    import torch
-
+    from labelwise.encoders.registry import open_encoder
     from labelwise.images.decode.decoding import Frame, check_header
     from labelwise.images.decode.workers import decode_safely
-    from labelwise.train.networks.encoder import PRETRAINED, Encoder
 
-    torch.set_num_threads(1)
     frame, paths = Frame(SIDE, SIDE, 3), dict(zip(contents, files, strict=True))
-    encoder = Encoder(backbone=PRETRAINED, frozen=True).build((3, SIDE, SIDE))
-    encoder.runtime.expect(10**6)
-    images = torch.randint(0, 256, (32, 3, SIDE, SIDE), dtype=torch.uint8)
-    encoder._computed(images)
+    encoder = open_encoder()
+    images = np.random.default_rng(0).integers(0, 256, (32, 3, SIDE, SIDE), np.uint8)
+    encoder(images)
     return {
         "reading a file": cost(lambda content: paths[content].read_bytes(), contents, rounds),
         "its digest (blake2b)": cost(lambda content: hashlib.blake2b(content).digest(), contents, rounds),
         "the look at its header": cost(lambda content: check_header(io.BytesIO(content), frame), contents, rounds),
         "labelwise, from file to pixels": cost(lambda content: decode_safely(paths[content], frame), contents, rounds),
-        "the network": cost(lambda _: encoder._computed(images), [b""], rounds) / len(images),
+        "the network": cost(lambda _: encoder(images), [b""], rounds) / len(images),
     }
 
 

@@ -109,7 +109,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return super().maps(x)
 
     monkeypatch.setenv("LABELWISE_CACHE", "off")
-    monkeypatch.setattr("labelwise.train.networks.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
     monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", Counted)
     return passes
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.images.sources import known
+from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
 
@@ -19,10 +20,12 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     """How many pictures are decoded, compared by a thumbnail, and encoded."""
     done = {"decoded": 0, "compared": 0, "encoded": 0}
 
-    class Counted(TinyPretrained):
-        def maps(self, x: Tensor) -> Tensor:
-            done["encoded"] += len(x)
-            return super().maps(x)
+    def encoded(encoder: TorchEncoder, images: Any) -> Any:
+        done["encoded"] += len(images)
+        return encode(encoder, images)
+
+    encode = TorchEncoder.__call__
+    monkeypatch.setattr(TorchEncoder, "__call__", encoded)
 
     def counting(read: Any) -> Any:
         def count(paths: Any, *given: Any, **how: Any) -> Any:
@@ -42,8 +45,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
         monkeypatch.setattr(known, name, counting(getattr(known, name)))
     monkeypatch.setattr("labelwise.images.split.lookalikes.F.interpolate", interpolate)
     monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: True)
-    monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", Counted)
-    monkeypatch.setattr("labelwise.train.networks.runtime.Runtime.network", lambda _self, backbone, _images: backbone)
+    monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", TinyPretrained)
     return done
 
 

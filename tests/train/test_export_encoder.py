@@ -17,7 +17,7 @@ from labelwise.train.export_encoder import export_encoder
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.networks import ConvNet
-from labelwise.train.torch_encoder import TorchEncoder
+from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.encoders.samples import pixels
 
 pytest.importorskip("onnxscript")

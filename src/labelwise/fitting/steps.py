@@ -18,6 +18,7 @@ from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.stages import Method, Run
 
 
@@ -67,7 +68,7 @@ def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[
 
 def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
     """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
-    used = {each.runtime.used for each in model.modules() if isinstance(each, ImageEncoder)} - {""}
+    used = {shared_encoder(each).runtime for each in model.modules() if isinstance(each, ImageEncoder) and each.frozen}
     summary |= {"encoder_runtime": ", ".join(used)} if used else {}
     summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
     return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)

@@ -16,7 +16,7 @@ from labelwise.encoders.encoder import Array
 from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.torch_encoder import TorchEncoder, has_maps, projected_maps
+from labelwise.train.networks.torch_encoder import TorchEncoder, has_maps, projected_maps
 
 TOLERANCE = 1e-4  # of the largest feature
 OPSET = 18

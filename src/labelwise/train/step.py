@@ -16,8 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from labelwise.train.batches import Batch, Draw
 from labelwise.train.distribution import process_mean
+from labelwise.train.networks.backbone import Network
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.networks.runtime import Network
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss, Stage
 

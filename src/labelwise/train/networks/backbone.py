@@ -1,6 +1,7 @@
 """What every image backbone is: a network that turns images into embeddings and knows no task."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,6 +10,8 @@ from labelwise.support.errors import UnsupportedError
 from labelwise.train.networks.weights import Normalisation
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+Network = Callable[[Tensor], Tensor]
 
 
 class Backbone(nn.Module, ABC):

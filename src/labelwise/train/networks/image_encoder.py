@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from labelwise.core.model import as_float
+from labelwise.encoders.encode import encode
+from labelwise.images.images import ArrayImages
 from labelwise.images.streams import map_own_rows, stream_of
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on
 from labelwise.support.errors import LabelwiseError, UsageError
-from labelwise.support.progress import shown
-from labelwise.train.networks.backbone import BATCH_NORMS, Backbone
+from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
-from labelwise.train.networks.runtime import PIECE, Network, Runtime, side_by_side
 from labelwise.train.networks.tensor_cache import WeakTensorCache, cached_features
+from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.networks.weights import Normalisation, load_weights
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
-CACHE = "earlier commands (feature cache)"  # in place of a runtime, where no image was encoded
+PIECE = 64  # images that are encoded at a time where these are no bytes
 FORM = 1  # of features in the cache; another one where the same weights make others
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 
@@ -85,7 +85,6 @@ class ImageEncoder(nn.Module):
         self._missing: LabelwiseError | None = None
         self._encoded = WeakTensorCache()
         self.compiled: Network | None = None  # what stands in for the backbone in a step of training
-        self.runtime = Runtime()  # what a backbone that is not being trained is run by
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
@@ -158,15 +157,8 @@ class ImageEncoder(nn.Module):
         return self.finish(self.backbone.pool(maps))
 
     def trunk(self, x: Tensor) -> Tensor:
-        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]; one that is not being trained takes a few at a time."""
-        trains = self.training or torch.is_grad_enabled() or x.device.type == "cpu"
-        if (trains and not self.frozen) or self.tuning or x.requires_grad or torch.compiler.is_exporting():
-            return self._seen(self.prepare(x), self.compiled or self.backbone)
-        features = []
-        for part in torch.split(x, PIECE.get(x.device.type, 8)):
-            images = self.prepare(part)
-            features.append(self._seen(images, self.runtime.network(self.backbone, images)))
-        return features[0] if len(features) == 1 else torch.cat(features)
+        """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]."""
+        return self._seen(self.prepare(x), self.compiled or self.backbone)
 
     def _seen(self, x: Tensor, network: Network) -> Tensor:
         """Return the features that a network makes of what it takes, and of the mirror image where that counts, too."""
@@ -232,25 +224,20 @@ class ImageEncoder(nn.Module):
         if not (self.frozen and images.dtype == torch.uint8 and on_cpu and is_on() and len(images)):
             return self._computed(images)
         self.check_weights()
-        features = cached_features(images, self.owner(), type(self.backbone).__name__, self._computed)
-        self.runtime.used = self.runtime.used or CACHE
-        return features
+        return cached_features(images, self.owner(), type(self.backbone).__name__, self._computed)
 
     def _computed(self, images: Tensor) -> Tensor:
-        """Return the trunk's features of images, a few at a time."""
+        """Return the trunk's features of images."""
         was_training, device = self.training, self.mean.device
-        parts = torch.split(images, PIECE.get(device.type, 8)) if len(images) else ()
         self.eval()
-        self.runtime.expect(len(images))
-
-        def encoded(part: Tensor) -> Tensor:
-            return self.trunk(as_float(part.to(device))).float()
-
         try:
-            rows = list(shown(side_by_side(encoded, parts, device), len(parts), "Encoding images"))
+            if images.dtype == torch.uint8:
+                values = encode(shared_encoder(self), ArrayImages(images.cpu().numpy()), cache=False).values
+                return torch.from_numpy(values).to(device)
+            parts = [self.trunk(part.to(device)).float() for part in torch.split(images, PIECE) if len(part)]
+            return torch.cat(parts) if parts else torch.empty(0, self.backbone.width_out, device=device)
         finally:
             self.train(was_training)
-        return torch.cat(rows) if rows else torch.empty(0, self.backbone.width_out, device=device)
 
     def owner(self) -> bytes:
         """Return what is the same for encoders that make the same features: their weights, and how they see images."""

@@ -5,11 +5,11 @@ but not on what the other images are. On a GPU it runs in half precision, record
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -21,16 +21,16 @@ from labelwise.encoders.encoder import Array, Encoder, Features, Precomputed
 from labelwise.encoders.registry import open_encoder
 from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
-from labelwise.train.networks.backbone import BATCH_NORMS
-from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.backbone import BATCH_NORMS, Network
+
+if TYPE_CHECKING:
+    from labelwise.train.networks.image_encoder import ImageEncoder
 
 CPU_BATCH, GPU_BATCH = 4, 256
 WARM, KINDS = 3, 4  # calls with so many images before these are recorded, and recordings at most, each with its memory
 
-Network = Callable[[Tensor], Tensor]
 
-
-def encoder_of(image_encoder: ImageEncoder) -> Encoder:
+def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
     """Return what makes the features that the head of a model takes.
 
     Of a network that was trained these are its embeddings; of a frozen one the features of its backbone, by ONNX Runtime where the
@@ -47,11 +47,10 @@ def encoder_of(image_encoder: ImageEncoder) -> Encoder:
 class TorchEncoder:
     """Runs an image encoder with the weights that it has now."""
 
-    cacheable = False  # its weights may never be saved
-
-    def __init__(self, image_encoder: ImageEncoder) -> None:
+    def __init__(self, image_encoder: "ImageEncoder") -> None:
         image_encoder.check_weights()
         self.network = image_encoder.eval()
+        self.cacheable = image_encoder.frozen  # weights that were trained may never be saved
         self.device = image_encoder.mean.device
         self.name = type(image_encoder.backbone).__name__
         self.shape, self.fit = image_encoder.shape, image_encoder.view.fit
@@ -107,7 +106,7 @@ class TorchEncoder:
         return projected_maps(self.network, maps)
 
 
-def has_maps(encoder: ImageEncoder) -> bool:
+def has_maps(encoder: "ImageEncoder") -> bool:
     """Return whether the features of an image encoder are pooled from maps."""
     if len(encoder.shape) != 3:
         return False
@@ -119,7 +118,7 @@ def has_maps(encoder: ImageEncoder) -> bool:
         return False
 
 
-def projected_maps(encoder: ImageEncoder, maps: Tensor) -> Tensor:
+def projected_maps(encoder: "ImageEncoder", maps: Tensor) -> Tensor:
     """Return the maps ``[n, d, h, w]`` of what follows the backbone, from the maps of the backbone."""
     layer = encoder.project
     if encoder.untrained or not isinstance(layer, nn.Linear):

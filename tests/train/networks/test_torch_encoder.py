@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ from labelwise.images.images import ArrayImages
 from labelwise.images.view import View
 from labelwise.support.cache import FILE, user_folder
 from labelwise.support.errors import LabelwiseWarning
-from labelwise.train import torch_encoder
+from labelwise.train.networks import torch_encoder
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.torch_encoder import TorchEncoder, encoder_of
+from labelwise.train.networks.torch_encoder import TorchEncoder, shared_encoder
 from tests.encoders.samples import pixels
 
 SHAPE = (3, 24, 24)
@@ -49,7 +50,10 @@ def test_features_are_the_embeddings_of_the_network(code_size: int | None, view:
 
 
 @pytest.mark.parametrize("name", ["convnet", "resnet18"])
-def test_an_image_has_the_same_bits_whatever_comes_with_it(name: str) -> None:
+def test_an_image_has_the_same_bits_whatever_comes_with_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path))
     encoder, images = TorchEncoder(trained(name)), pixels(41, SHAPE)
     alone = np.concatenate([encoder(images[i : i + 1]) for i in range(41)])
     order = np.random.default_rng(0).permutation(41)
@@ -99,7 +103,7 @@ def test_other_weights_and_other_views_have_other_ids() -> None:
 @pytest.mark.skipif(not is_installed(), reason="needs the package of weights")
 def test_a_frozen_encoder_is_shared_until_it_is_trained() -> None:
     frozen = Encoder(backbone="efficientnet_lite0", frozen=True, size=32).build((3, 32, 32))
-    encoder = encoder_of(frozen)
+    encoder = shared_encoder(frozen)
     assert isinstance(encoder, OnnxEncoder)
     images = pixels(3, (3, 32, 32))
     wanted = TorchEncoder(frozen)(images)
@@ -107,16 +111,16 @@ def test_a_frozen_encoder_is_shared_until_it_is_trained() -> None:
     state = {name: value.clone() for name, value in frozen.state_dict().items()}
     frozen.tune(True)
     frozen.tune(False)
-    assert isinstance(encoder_of(frozen), TorchEncoder)
+    assert isinstance(shared_encoder(frozen), TorchEncoder)
     frozen.load_state_dict(state)
-    assert isinstance(encoder_of(frozen), OnnxEncoder)
+    assert isinstance(shared_encoder(frozen), OnnxEncoder)
     state["backbone.stem.0.weight"] *= 2
     frozen.load_state_dict(state)
-    assert isinstance(encoder_of(frozen), TorchEncoder)
+    assert isinstance(shared_encoder(frozen), TorchEncoder)
 
 
 def test_feature_rows_have_no_network() -> None:
-    assert encoder_of(Encoder().build((7,))) == Precomputed(7)
+    assert shared_encoder(Encoder().build((7,))) == Precomputed(7)
 
 
 def test_where_half_precision_does_not_reach_the_network_itself_answers() -> None:
