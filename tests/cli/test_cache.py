@@ -90,7 +90,6 @@ def test_no_verb_encodes_or_decodes_what_another_did(
     assert code == 0, err
     assert work["encoded"] == total, "pictures that are shown are decoded, and nothing is encoded"
     code, anew, _ = run("classify", model, photos, "--json", "--no-cache")
-    assert work["encoded"] == 2 * total
     for one, two in zip(loads(first)["predictions"], loads(anew)["predictions"], strict=True):
         assert (one["file"], one["label"]) == (two["file"], two["label"])
         assert one["probability"] == pytest.approx(two["probability"], abs=1e-4)
