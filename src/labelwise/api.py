@@ -9,6 +9,7 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier
 from labelwise.images.dataset import Split
 from labelwise.images.decode.pictures import Pictures
+from labelwise.images.describe.labels import label_name
 from labelwise.support.errors import UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
@@ -104,7 +105,7 @@ def teach(
     vector: teach_task.Vector | None = None,
 ) -> Classifier:
     """Return the classifier with one more label, from pictures, sentences or attributes; see ``tasks.teach``."""
-    teach_task.check_new(classifier, name)
+    classifier.labels.check_new(label_name(name))
     scores = None if examples is None else classifier.scores(examples)
     return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)
 

@@ -3,8 +3,8 @@
 HOSTILE = (
     "[red]tart[/red]",
     "[/bold]",
-    "esc \x1b[31mred\x1b[0m \x1b]0;title\x07",
-    "csi \x9b2J",
+    "soft\u00adhyphen, zero\u200bwidth",
+    "isolate \u2066\u2069\ufeff",
     "right \u202etoleft\u2069\u200f",
     "=cmd|' /C calc'!A0",
     "+1-1",
@@ -16,9 +16,10 @@ HOSTILE = (
     "$\\frac{",
     "$ and $",
     ":smile: \N{GRINNING FACE}",
-    "back\bspace and \x7f",
+    "hard\u00a0space",
     "../../etc/passwd",
     "-- --json",
     "%s %d {0}",
-    "x" * 10_000,
+    "x" * 200,
 )
+REFUSED = ("esc \x1b[31mred\x1b[0m \x1b]0;title\x07", "csi \x9b2J", "back\bspace and \x7f", "x" * 10_000)

@@ -27,10 +27,11 @@ from labelwise.reporting import report
 from labelwise.server.running import _log
 from labelwise.server.settings import Service
 from labelwise.support.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
+from labelwise.support.errors import UsageError
 from tests import once
 from tests.conftest import blobs, quick
 from tests.generating import generating
-from tests.hostile.names import HOSTILE
+from tests.hostile.names import HOSTILE, REFUSED
 from tests.methods.test_zero_label import STRUCTURE, world
 from tests.server.asking import serving
 
@@ -285,3 +286,10 @@ def test_nothing_else_makes_rich_text() -> None:
             assert not re.search(r"\[/\]|\bText\(|Text\.(assemble|from_markup)|from rich import print", text), path
     for path in SOURCES.glob("labelwise/**/*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", path.read_text()), path
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_names_that_steer_a_terminal_are_refused(name: str) -> None:
+    data = replace(hostile_data(), labels=Labels(names=(name, *HOSTILE[:3])))
+    with pytest.raises(UsageError, match="control character|longer than 200"):
+        lw.fit(data, quick("softmax"), lw.Run(device="cpu", progress=False))

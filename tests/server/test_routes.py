@@ -247,9 +247,11 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/explain?label=blob%201&against=blob%201", 400, "twice"),
         ("/nothing", 404, "no route"),
         ("/teach", 400, "?label"),
-        ("/teach?label=unknown", 400, "cannot be the name"),
-        ("/teach?label=%20", 400, "cannot be the name"),
-        ("/teach?label=a%00b", 400, "printable"),
+        ("/teach?label=Unknown", 400, "is an answer that is no label"),
+        ("/teach?label=%20", 400, "is empty"),
+        ("/teach?label=%E3%85%A4", 400, "is empty"),
+        ("/teach?label=a%00b", 400, "control character"),
+        (f"/teach?label={'a' * 201}", 400, "longer than 200"),
         ("/teach?label=blob%201", 409, "already"),
     ],
 )
@@ -260,6 +262,16 @@ def test_wrong_requests_say_why(path: str, status: int, says: str, tmp_path: Pat
         assert says in found.json()["error"]
         assert list(found.json()) == ["error"]
         assert client.get("/health").json()["change"] == 0
+
+
+def test_a_label_is_found_in_any_spelling(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        done = client.post("/teach", params={"label": " Cafe\u0301 "}, files=form(images_of(5)))
+        assert done.json()["label"] == "Caf\u00e9"
+        assert client.post("/teach", params={"label": "Caf\u00e9"}, files=form(images_of(5))).status_code == 409
+        asked = client.post("/ask", params={"label": "Cafe\u0301"}, content=png(images_of(5)[0]), headers=PNG)
+        assert asked.json()["label"] == "Caf\u00e9"
+        assert client.post("/forget", params={"label": "Cafe\u0301"}).status_code == 200
 
 
 def test_the_last_label_stays(tmp_path: Path) -> None:

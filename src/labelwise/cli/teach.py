@@ -24,11 +24,12 @@ def teach(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Add a label from a few example pictures, or from a description, without training."""
     from labelwise.core.store import check_free
+    from labelwise.images.describe.labels import label_name
     from labelwise.images.describe.vector_files import read_vector
-    from labelwise.tasks.teach import check_name, rehearse
+    from labelwise.tasks.teach import rehearse
     from labelwise.tasks.teach import teach as run
 
-    check_name(name)
+    name = label_name(name)
     pictures = [*(examples or []), *(more or [])]
     sources = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
     if not sources or (text and vector):

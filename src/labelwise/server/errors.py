@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from labelwise.core.classifier import Classifier
+from labelwise.images.describe.labels import normal_name
 from labelwise.support.errors import UsageError
 
 STATUSES = {
@@ -32,9 +33,11 @@ class HTTPError(Exception):
         self.status, self.text, self.headers = status, text, headers
 
 
-def check_label(classifier: Classifier, label: str) -> None:
-    """Refuse a label that is not there, with the known ones."""
+def known_label(classifier: Classifier, label: str) -> str:
+    """Return the name of a label as the classifier spells it; refuse one that is not there, with the known ones."""
+    label = label if label in classifier.labels.names else normal_name(label)
     try:
         classifier.labels.index(label)
     except UsageError as error:
         raise HTTPError(404, str(error)) from None
+    return label

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from labelwise.core.classifier import NONE, UNKNOWN, Classifier
+from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
+from labelwise.images.describe.labels import label_name
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
 from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source
 from labelwise.server.engine import Engine
-from labelwise.server.errors import HTTPError, check_label
+from labelwise.server.errors import HTTPError, known_label
 from labelwise.server.gallery import TYPES, small_image
 from labelwise.server.live import Committed
 from labelwise.tasks.ask import DRAFT, ask
@@ -26,8 +27,6 @@ from labelwise.tasks.explain import explain
 from labelwise.tasks.outliers import outliers
 from labelwise.tasks.teach import rehearse, teach
 from labelwise.tasks.verify import verify
-
-LONGEST_NAME = 200
 
 
 class Routes:
@@ -106,10 +105,11 @@ class Routes:
         """Return yes or no."""
         if (options.label is None) == (options.text is None):
             raise HTTPError(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
-        scores, change = await self._scores_about(request, options)
-        task = partial(ask, scores, options.label or DRAFT)
+        scores, label, change = await self._scores_about(request, options)
+        assert label is not None
+        task = partial(ask, scores, label)
         (answer,) = task() if options.text is None else await self.engine.in_thread(task)
-        about = {"text": options.text} if options.label is None else {"label": options.label}
+        about = {"text": options.text} if options.label is None else {"label": label}
         return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
 
     async def explain(self, request: Request, options: AboutWhy) -> Response:
@@ -118,12 +118,9 @@ class Routes:
         if options.label is not None and text is not None:
             raise HTTPError(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.engine.check("explain")
-        scores, change = await self._scores_about(request, options)
-        if options.against is not None:
-            check_label(scores.classifier, options.against)
-        why = await self.engine.in_thread(
-            lambda: explain(scores, options.label if text is None else DRAFT, options.against)
-        )
+        scores, label, change = await self._scores_about(request, options)
+        against = None if options.against is None else known_label(scores.classifier, options.against)
+        why = await self.engine.in_thread(lambda: explain(scores, label, against))
         height, width = why.heat.shape
         about: dict[str, Any] = {"label": why.label} if text is None else {"text": text}
         about |= {"probability": why.probability, "heat": _rounded(why.heat)}
@@ -174,7 +171,7 @@ class Routes:
         self.engine.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
             raise HTTPError(400, f"The texts of a label have at most {10 * MOST_TEXT} characters in all.")
-        _check_name(name)
+        name = label_name(name)
         examples = (await self.engine.scores(images))[0] if images else None
         description: dict[str, Any] = {"texts": body.texts, "vector": body.vector}
         check: str | None = None
@@ -193,9 +190,9 @@ class Routes:
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
         self.engine.check("forget")
-        check_label((await self.engine.snapshot()).classifier, options.label)
-        done = await self.engine.change(lambda: self.engine.live.forget(options.label))
-        return self._changed(done, label=options.label)
+        label = known_label((await self.engine.snapshot()).classifier, options.label)
+        done = await self.engine.change(lambda: self.engine.live.forget(label))
+        return self._changed(done, label=label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
         """Undo the last change."""
@@ -233,17 +230,15 @@ class Routes:
     async def _scores(self, request: Request) -> tuple[Scores, int]:
         return await self.engine.scores([await read_image(request, self.engine.service)])
 
-    async def _scores_about(self, request: Request, options: About) -> tuple[Scores, int]:
-        """Return the scores of an image, in which the label that is asked about is one, and the change they belong to."""
+    async def _scores_about(self, request: Request, options: About) -> tuple[Scores, str | None, int]:
+        """Return the scores of an image, the label among them that is asked about, and the change they belong to."""
         text, label = options.text, options.label
         if text is not None:
             self.engine.check("ask_text")
         scores, change = await self._scores(request)
         if text is not None:
-            scores = await self.engine.in_thread(lambda: with_text(scores, text))
-        elif label is not None:
-            check_label(scores.classifier, label)
-        return scores, change
+            return await self.engine.in_thread(lambda: with_text(scores, text)), DRAFT, change
+        return scores, None if label is None else known_label(scores.classifier, label), change
 
 
 def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
@@ -259,11 +254,3 @@ def _found(file: Path | None) -> Path:
 def _outlier(scores: Scores) -> dict[str, Any]:
     (outlier,) = outliers(scores)
     return {"score": outlier.score, "flagged": outlier.flagged, "threshold": scores.classifier.familiarity.limit}
-
-
-def _check_name(label: str) -> None:
-    """Refuse what cannot be the name of a label."""
-    if not label.strip() or label.strip() in (UNKNOWN, NONE):
-        raise HTTPError(400, f'"{label}" cannot be the name of a label.')
-    if len(label) > LONGEST_NAME or not label.isprintable():
-        raise HTTPError(400, f"A label has at most {LONGEST_NAME} characters, all of them printable.")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.support.errors import LabelwiseError, UnsupportedError, listing
+from labelwise.tasks.teach import DRAFT as DRAFT
 from labelwise.tasks.teach import teach
-
-DRAFT = "\u0000 asked"  # the name of a label that lives for one question; nobody can choose it
 
 
 @dataclass(frozen=True)

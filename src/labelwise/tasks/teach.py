@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from labelwise.core.capabilities import LEARN
-from labelwise.core.classifier import UNKNOWN, Classifier
+from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import memorable
 from labelwise.core.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot
 from labelwise.core.scores import Scores
 from labelwise.images.decode.pictures import Array
-from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
 from labelwise.tasks.similarity import all_alike, known_scores
 from labelwise.train.stages import Method
@@ -24,6 +24,7 @@ FEWEST_TO_DISAGREE = 3
 # in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds), and without one somebody in 3 to 5, and 11 to 19;
 # it was chosen by these same lessons.
 FAR = 0.3
+DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no other label can have it
 Texts = str | Sequence[str]
 Vector = Tensor | Array | Sequence[float]
 
@@ -42,7 +43,8 @@ def teach(
     sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better. A method that joins both learns from
     examples and a description together.
     """
-    check_new(classifier, name)
+    name = name if name == DRAFT else label_name(name)
+    classifier.labels.check_new(name)
     ways = {"examples": examples, "texts": texts, "vector": vector}
     words = " and ".join(way for way, what in ways.items() if what is not None)
     both = examples is not None and (texts is None) != (vector is None)
@@ -154,20 +156,6 @@ def _odd(classifier: Classifier, embeddings: Tensor) -> tuple[int, ...]:
     alike = all_alike(classifier.model, embeddings, embeddings, by).double()
     others = (alike.sum(1) - alike.diagonal()) / (len(alike) - 1)
     return tuple((others < FAR * others.median()).nonzero()[:, 0].tolist())
-
-
-def check_new(classifier: Classifier, name: str) -> None:
-    """Raise an error for what cannot be the name of one more label."""
-    check_name(name)
-    classifier.labels.check_new(name)
-
-
-def check_name(name: str) -> None:
-    """Raise an error for what cannot be the name of a label: before pictures of it are read."""
-    if name.strip() in ("", UNKNOWN):
-        raise UsageError(f'"{name}" cannot be the name of a label.')
-    if unfit := unfit_name(name):
-        raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
 
 
 def _with_description(classifier: Classifier, new: Labels) -> Labels:

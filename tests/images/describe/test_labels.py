@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.images.describe.labels import Labels
+from labelwise.images.describe.labels import Labels, label_name, unfit_name
 from labelwise.support.errors import UsageError
 from tests.plain import ABC
 
@@ -76,3 +76,35 @@ def test_joined_labels_keep_only_what_both_have() -> None:
     assert (both.texts, both.order, both.shares) == (None, None, None)
     with pytest.raises(UsageError, match="given more than once: a"):
         ABC.join(ABC.select(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "is empty"),
+        (" \t", "is empty"),
+        ("\u3164", "is empty"),
+        ("\u200b\u2800", "is empty"),
+        ("a\nb", "line break"),
+        ("a\x00b", "control character"),
+        ("a\x1b[31m", "control character"),
+        ("a\udcff", "not valid UTF-8"),
+        ("None", "is an answer that is no label"),
+        (" unsure ", "is an answer that is no label"),
+        ("a" * 201, "longer than 200"),
+    ],
+)
+def test_what_cannot_be_a_label(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        label_name(name)
+    assert why in (unfit_name(name) or "")
+
+
+@pytest.mark.parametrize("name", ["barn owl", "Ünïcode", "鳥", "a" * 200, "unknown bird", "<b>", "50 %", "=1+1"])
+def test_what_can_be_a_label(name: str) -> None:
+    assert label_name(f" {name} ") == name
+    assert unfit_name(name) is None
+
+
+def test_a_label_has_composed_characters() -> None:
+    assert label_name("Cafe\u0301") == "Caf\u00e9"

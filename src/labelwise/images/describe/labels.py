@@ -1,5 +1,6 @@
 """Labels: unique names and what is known about each."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,13 +16,39 @@ Array = npt.NDArray[Any]
 Texts = tuple[tuple[str, ...], ...]
 
 
+LONGEST_NAME = 200  # characters
+RESERVED = ("unknown", "none", "unsure")  # answers that are no label
+FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
+
+
+def normal_name(name: str) -> str:
+    """Return a name in the spelling that labels have: composed characters (NFC), no spaces around it."""
+    return unicodedata.normalize("NFC", name).strip()
+
+
 def unfit_name(name: str) -> str | None:
-    """Return in words why a label cannot have this name, or None: saved names are UTF-8 text, and tables show them in a line."""
+    """Return in words why a label cannot have this name, or None."""
     try:
         name.encode()
     except UnicodeEncodeError:
         return f"the name {name!a} is not valid UTF-8"
-    return f"the name {name!a} has a line break" if name.splitlines() != [name] else None
+    plain = normal_name(name)
+    if all(one in FILLERS or one.isspace() or unicodedata.category(one) == "Cf" for one in plain):
+        return f"the name {name!a} is empty"
+    if plain.splitlines() != [plain]:
+        return f"the name {name!a} has a line break"
+    if any(unicodedata.category(one) == "Cc" for one in plain):
+        return f"the name {name!a} has a control character"
+    if plain.lower() in RESERVED:
+        return f'"{plain}" is an answer that is no label'
+    return f"the name {name[:20]!a}... is longer than {LONGEST_NAME} characters" if len(plain) > LONGEST_NAME else None
+
+
+def label_name(name: str) -> str:
+    """Return the name of a label as it is stored, or raise an error that says why there cannot be such a label."""
+    if unfit := unfit_name(name):
+        raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
+    return normal_name(name)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
