@@ -291,5 +291,5 @@ def test_nothing_else_makes_rich_text() -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_names_that_steer_a_terminal_are_refused(name: str) -> None:
     data = replace(hostile_data(), labels=Labels(names=(name, *HOSTILE[:3])))
-    with pytest.raises(UsageError, match="control character|longer than 200"):
+    with pytest.raises(UsageError, match=r"control character|longer than 200"):
         lw.fit(data, quick("softmax"), lw.Run(device="cpu", progress=False))
