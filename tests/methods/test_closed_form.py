@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import torch
 from sklearn import linear_model
-from torch import Tensor
 
 from labelwise.core.classifier import bind
+from labelwise.core.head import Array
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.label_source import LabelSource
+from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.data import TrainData
@@ -28,24 +29,20 @@ from tests.described import by_vector, sentences
 RUN = Run(device="cpu")
 
 
-def problem(n: int = 40, d: int = 12, k: int = 5, a: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+def problem(n: int = 40, d: int = 12, k: int = 5, a: int = 7) -> tuple[Array, Array, Array]:
     """Image embeddings, targets and label vectors in double precision; fewer labels than numbers of a vector."""
-    made = torch.Generator().manual_seed(4)
-    embeddings, vectors = (torch.randn(*size, generator=made, dtype=torch.float64) for size in ((n, d), (k, a)))
-    return embeddings, torch.randint(0, k, (n,), generator=made), vectors
+    rng = np.random.default_rng(4)
+    return rng.normal(size=(n, d)), rng.integers(k, size=n), rng.normal(size=(k, a))
 
 
-def direct(embeddings: Tensor, targets: Tensor, vectors: Tensor, penalties: tuple[float, float]) -> Tensor:
+def direct(embeddings: Array, targets: Array, vectors: Array, penalties: tuple[float, float]) -> Array:
     """(Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1, with 1 for the right label and 0 for the others."""
-    right = torch.zeros(len(targets), len(vectors), dtype=embeddings.dtype)
+    right = np.zeros((len(targets), len(vectors)))
     for row, target in enumerate(targets.tolist()):
         right[row, target] = 1
-    left = torch.linalg.inv(
-        embeddings.T @ embeddings + penalties[0] * torch.eye(embeddings.shape[1], dtype=embeddings.dtype)
-    )
-    end = torch.linalg.inv(vectors.T @ vectors + penalties[1] * torch.eye(vectors.shape[1], dtype=embeddings.dtype))
-    found: Tensor = left @ embeddings.T @ right @ vectors @ end
-    return found
+    left = np.linalg.inv(embeddings.T @ embeddings + penalties[0] * np.eye(embeddings.shape[1]))
+    end = np.linalg.inv(vectors.T @ vectors + penalties[1] * np.eye(vectors.shape[1]))
+    return np.asarray(left @ embeddings.T @ right @ vectors @ end)
 
 
 def trained(method: ZeroShotMethod, data: TrainData) -> BilinearModel:
@@ -73,25 +70,25 @@ def merit(model: BilinearModel, data: TrainData) -> float:
 def test_solutions_equal_direct_inverses(penalties: tuple[float, float], n: int) -> None:
     embeddings, targets, vectors = problem(n)
     found = Solutions.of(embeddings, targets, vectors).weights(*penalties)
-    torch.testing.assert_close(found, direct(embeddings, targets, vectors, penalties), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found, direct(embeddings, targets, vectors, penalties), rtol=1e-8, atol=1e-10)
 
 
 def test_scores_are_those_of_the_weights_for_every_pair() -> None:
     embeddings, targets, vectors = problem()
-    asked, others = torch.randn(9, 12, dtype=torch.float64), torch.randn(4, 7, dtype=torch.float64)
+    asked, others = (np.random.default_rng(5).normal(size=size) for size in ((9, 12), (4, 7)))
     found = Solutions.of(embeddings, targets, vectors)
     pairs = dict(found.scores(asked, others))
     assert set(pairs) == {(image, label) for image in IMAGE_PENALTIES for label in LABEL_PENALTIES}
     for pair, scores in pairs.items():
-        torch.testing.assert_close(scores, asked @ found.weights(*pair) @ others.T)
+        np.testing.assert_allclose(scores, asked @ found.weights(*pair) @ others.T, rtol=1e-8, atol=1e-10)
 
 
 def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
     data = plan_runs(by_vector(), Eszsl(), 0).final
     model = trained(Eszsl(image_penalty=0.5, label_penalty=2.0), data)
     embeddings, vectors = model.encode_all(data.train.images), model.vectors(data.labels)
-    wanted = direct(embeddings.double(), data.train.targets, vectors.double(), (0.5, 2.0))
-    torch.testing.assert_close(model.weights.double(), wanted, rtol=1e-3, atol=1e-4)
+    wanted = direct(embeddings.double().numpy(), array(data.train.targets), vectors.double().numpy(), (0.5, 2.0))
+    np.testing.assert_allclose(array(model.weights), wanted, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(embeddings)))
     bound = bind(model, data.known)
     scores = embeddings @ model.weights @ model.vectors(data.known).T

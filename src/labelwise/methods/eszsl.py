@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
 
+from labelwise.core.head import Array
 from labelwise.core.model import LabelModel
+from labelwise.methods.discriminant.leave_one_out import segment_sums
+from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
+from labelwise.support.blas import on_one_thread
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
@@ -28,34 +32,37 @@ LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
 class Solutions(NamedTuple):
     """The closed form for every pair of penalties."""
 
-    images: Tensor  # eigenvectors of Z'Z [d, d]
-    image_values: Tensor  # its eigenvalues [d]
-    labels: Tensor  # eigenvectors of S'S [a, a]
-    label_values: Tensor  # its eigenvalues [a]
-    middle: Tensor  # Z'Y S between both sets of eigenvectors [d, a]
+    images: Array  # eigenvectors of Z'Z [d, d]
+    image_values: Array  # its eigenvalues [d]
+    labels: Array  # eigenvectors of S'S [a, a]
+    label_values: Array  # its eigenvalues [a]
+    middle: Array  # Z'Y S between both sets of eigenvectors [d, a]
 
     @classmethod
-    def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Solutions":
+    @on_one_thread
+    def of(cls, embeddings: Array, targets: Array, vectors: Array) -> "Solutions":
         """Return the solutions for image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
-        image_values, images = torch.linalg.eigh(embeddings.T @ embeddings)
-        label_values, labels = torch.linalg.eigh(vectors.T @ vectors)
-        sums = embeddings.new_zeros(len(vectors), embeddings.shape[1]).index_add_(0, targets, embeddings)
+        image_values, images = np.linalg.eigh(embeddings.T @ embeddings)
+        label_values, labels = np.linalg.eigh(vectors.T @ vectors)
+        sums = segment_sums(embeddings, targets, len(vectors))
         middle = images.T @ sums.T @ vectors @ labels  # sums' is Z'Y, with 1 for the right label and 0 for the others
-        return cls(images, image_values.clamp_min(0), labels, label_values.clamp_min(0), middle)
+        return cls(images, np.maximum(image_values, 0), labels, np.maximum(label_values, 0), middle)
 
-    def weights(self, image_penalty: float, label_penalty: float) -> Tensor:
+    def weights(self, image_penalty: float, label_penalty: float) -> Array:
         """Return V ``[d, a]``."""
         inner = self.middle / (self.image_values[:, None] + image_penalty) / (self.label_values + label_penalty)
-        return self.images @ inner @ self.labels.T
+        return np.asarray(self.images @ inner @ self.labels.T)
 
-    def scores(self, embeddings: Tensor, vectors: Tensor) -> Iterator[tuple[tuple[float, ...], Tensor]]:
+    def scores(self, embeddings: Array, vectors: Array) -> Iterator[tuple[tuple[float, ...], Array]]:
         """Yield each pair of penalties and the scores of embeddings ``[n, d]`` against vectors ``[k, a]`` under it."""
         rotated, ends = embeddings @ self.images, vectors @ self.labels
         for label_penalty in LABEL_PENALTIES:
             asked = self.middle @ (ends / (self.label_values + label_penalty)).T
             for image_penalty in IMAGE_PENALTIES:
-                scores = rotated @ (asked / (self.image_values[:, None] + image_penalty))
-                yield (image_penalty, label_penalty), scores
+                yield (
+                    (image_penalty, label_penalty),
+                    rotated @ (asked / (self.image_values[:, None] + image_penalty)),
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +84,14 @@ class Eszsl(ZeroShotMethod):
         """Yield the stage of the image encoder, if there is one to train; then solve."""
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
-        embeddings = model.encode_all(data.train.images)
-        solutions = Solutions.of(embeddings, data.train.targets, model.vectors(data.labels))
+        embeddings = array(model.encode_all(data.train.images))
+        solutions = Solutions.of(embeddings, array(data.train.targets), array(model.vectors(data.labels)))
         if self.image_penalty is not None and self.label_penalty is not None:
             pair: tuple[float, ...] = (self.image_penalty, self.label_penalty)
         else:
-            val = model.encode_all(data.val.images) if len(data.val) else embeddings[:0]
-            pair = best_on_validation(solutions.scores(val, model.vectors(data.known)), data, (1.0, 1.0))
-        model.solve(solutions.weights(*pair), pair)
+            val = array(model.encode_all(data.val.images)) if len(data.val) else embeddings[:0]
+            pair = best_on_validation(solutions.scores(val, array(model.vectors(data.known))), data, (1.0, 1.0))
+        model.solve(torch.from_numpy(solutions.weights(*pair)), pair)
         model.fit_statistics(data.train)
 
     def settle(self, model: LabelModel) -> Method:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.balance import balance_curve
+from labelwise.core.head import Array
 from labelwise.core.model import Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.centring import Centring
@@ -178,12 +180,15 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
         )
 
 
-def harmonic(scores: Tensor, data: TrainData) -> float:
+def harmonic(scores: Tensor | Array, data: TrainData) -> float:
     """Return the best harmonic mean of any seen penalty, from scores of validation images and known labels ``[n, k]``."""
-    seen = torch.arange(len(data.known)) < len(data.labels)
-    return float(balance_curve(scores, data.val.targets, seen).harmonic.max())
+    seen = np.arange(len(data.known)) < len(data.labels)
+    table = array(scores) if isinstance(scores, Tensor) else scores
+    return float(balance_curve(table, array(data.val.targets), seen).harmonic.max())
 
 
-def best_on_validation(candidates: Iterable[tuple[Settings, Tensor]], data: TrainData, plain: Settings) -> Settings:
+def best_on_validation(
+    candidates: Iterable[tuple[Settings, Tensor | Array]], data: TrainData, plain: Settings
+) -> Settings:
     """Return the settings whose scores have the best ``harmonic`` mean; plain ones where there is nothing to choose by."""
     return max((harmonic(scores, data), settings) for settings, scores in candidates)[1] if has_unseen(data) else plain
