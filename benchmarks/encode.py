@@ -81,10 +81,10 @@ def from_folder(folder: Path, threads: int) -> None:
 def on_gpu(rounds: int) -> None:
     """Print images a second of networks on a GPU, as they are and in half precision: bytes in, float32 features out."""
     import torch
-    from labelwise.train.torch_encoder import TorchEncoder
 
     from labelwise.train.networks.backbones import build_backbone
     from labelwise.train.networks.image_encoder import ImageEncoder
+    from labelwise.train.networks.torch_encoder import TorchEncoder
 
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name, size in (("efficientnet_lite0", 224), ("resnet18", 32), ("resnet50", 224)):

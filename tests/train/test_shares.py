@@ -1,15 +1,25 @@
 """Under torchrun each process reads its share of the pictures, results stay those of one process, and a killed process is no loss."""
 
 import json
+import os
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from labelwise.images.sharding import write_shards
+from labelwise.images.stored import Uploads
 from labelwise.support.files import read_tensors
+from labelwise.train.distribution import process_group
+from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.torch_encoder import encode_images
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
+from tests.train.shares_script import SIDE
 from tests.train.shares_script import fits as fit_all
 from tests.train.spread_script import apart
 
@@ -63,3 +73,31 @@ def test_a_killed_process_changes_nothing(source: Path, fits: Path, tmp_path: Pa
     calm, shaken = (read_tensors(each / "trained")[0] for each in (fits / "2", tmp_path))
     assert all(torch.equal(calm[name], shaken[name]) for name in calm)
     assert counts(tmp_path)["trained"] < counts(fits / "2")["trained"]  # it went on, and did not begin anew
+
+
+def encode_with_holes(out: Path) -> None:
+    """Write what a process has of features of 11 images, two of which cannot be read."""
+    torch.manual_seed(0)
+    shape = (3, SIDE, SIDE)
+    encoder = ImageEncoder(build_backbone("convnet", shape, 4), shape).eval()
+    contents: list[bytes] = []
+    for i in range(11):
+        stream = BytesIO()
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (SIDE, SIDE, 3), np.uint8)).save(stream, "PNG")
+        contents.append(b"no image" if i in (2, 9) else stream.getvalue())
+    with process_group(torch.device("cpu")):
+        features = encode_images(encoder, Uploads(contents))
+    skipped = [one.file for one in features.skipped]
+    np.savez(out / f"{os.environ.get('RANK', '0')}.npz", values=features.values, rows=features.rows, skipped=skipped)
+
+
+def test_processes_that_encode_a_share_each_have_all_features(tmp_path: Path) -> None:
+    for world in (1, 2):
+        (tmp_path / str(world)).mkdir()
+        apart(world, encode_with_holes, tmp_path / str(world))
+    one = np.load(tmp_path / "1" / "0.npz")
+    assert one["rows"].tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 10]
+    assert len(one["skipped"]) == 2
+    for rank in (0, 1):
+        two = np.load(tmp_path / "2" / f"{rank}.npz")
+        assert all(np.array_equal(one[name], two[name]) for name in ("values", "rows", "skipped"))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from labelwise.encoders.encode import encode
-from labelwise.images.images import ArrayImages
+from labelwise.images.decode.readable import check_read
+from labelwise.images.images import ArrayImages, Images
 from labelwise.images.streams import map_own_rows, stream_of
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import digest, is_on
@@ -19,7 +20,7 @@ from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.tensor_cache import WeakTensorCache, cached_features
-from labelwise.train.networks.torch_encoder import shared_encoder
+from labelwise.train.networks.torch_encoder import encode_images, shared_encoder
 from labelwise.train.networks.weights import Normalisation, load_weights
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
@@ -192,25 +193,29 @@ class ImageEncoder(nn.Module):
         return x.ndim == 2 and len(self.shape) == 3
 
     @torch.no_grad()
-    def features(self, images: Tensor) -> Tensor:
+    def features(self, images: Tensor | Images) -> Tensor:
         """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
 
         For a frozen trunk they are kept as long as the images are, so a second call costs nothing. A bar on standard
         error shows progress where a person looks at it.
         """
+        if isinstance(images, Images):
+            features = encode_images(self, images)
+            check_read(features.skipped, len(images), strict=True)
+            return torch.from_numpy(features.values).to(self.mean.device)
         if self.made_by_trunk(images):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
         stream = stream_of(images) if self.frozen else None
         if stream is not None:
-            features = self.survey(images)
+            values = self.survey(images)
             stream.check(images.rows.tolist())  # type: ignore[attr-defined]
         else:
-            features = map_own_rows(images, self._made)
+            values = map_own_rows(images, self._made)
         if self.frozen:
-            self._encoded[images] = features
-        return features
+            self._encoded[images] = values
+        return values
 
     def survey(self, images: Tensor) -> Tensor:
         """Return the features of images that are never kept, made once for each; zeros where one cannot be read."""

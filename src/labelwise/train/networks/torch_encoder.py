@@ -17,10 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from labelwise.encoders.encoder import Array, Encoder, Features, Precomputed
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Array, Encoder, Precomputed
+from labelwise.encoders.encoder import Features as Rows
+from labelwise.encoders.features import Features
 from labelwise.encoders.registry import open_encoder
+from labelwise.images.images import Images
 from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
+from labelwise.support.processes import all_gather, current_group, sum_over_processes
 from labelwise.train.networks.backbone import BATCH_NORMS, Network
 
 if TYPE_CHECKING:
@@ -42,6 +47,26 @@ def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
     if image_encoder.frozen and name is not None and on_cpu:
         return open_encoder(name, image_encoder.shape, image_encoder.view)
     return TorchEncoder(image_encoder)
+
+
+def encode_images(image_encoder: "ImageEncoder", images: Images) -> Features:
+    """Return the features of images, of which each process that shares the work encodes some."""
+    encoder, group = shared_encoder(image_encoder), current_group()
+    if group.world == 1:
+        return encode(encoder, images)
+    own = np.arange(len(images))[group.own(len(images))]
+    part = encode(encoder, images.select(own), progress=group.rank == 0)
+    table = torch.zeros(len(images), encoder.width, device=image_encoder.mean.device)
+    table[torch.from_numpy(own[part.rows])] = torch.from_numpy(part.values).to(table.device)
+    rows = np.concatenate(all_gather(own[part.rows]))
+    return Features(
+        values=sum_over_processes(table).cpu().numpy()[rows],
+        rows=rows,
+        ids=[name for names in all_gather(list(part.ids)) for name in names],
+        digests=[key for keys in all_gather(list(part.digests)) for key in keys],
+        encoder_id=encoder.id,
+        skipped=tuple(one for skipped in all_gather(part.skipped) for one in skipped),
+    )
 
 
 class TorchEncoder:
@@ -73,15 +98,15 @@ class TorchEncoder:
         """The library and version that runs it."""
         return f"torch {torch.__version__}{', float16' if self._half else ''}"
 
-    def __call__(self, images: Array) -> Features:
+    def __call__(self, images: Array) -> Rows:
         """Return the features ``[n, d]`` of images ``[n, *shape]``."""
         return self._run(images, self._features)
 
-    def maps(self, images: Array) -> Features:
+    def maps(self, images: Array) -> Rows:
         """Return the maps ``[n, d, h, w]`` that the features of images are pooled from, those of mirror images turned back."""
         return self._run(images, self._maps)
 
-    def _run(self, images: Array, network: Network) -> Features:
+    def _run(self, images: Array, network: Network) -> Rows:
         if self.device.type != "cpu":
             return self._piece(images, network)
         pieces = [images[start : start + CPU_BATCH] for start in range(0, len(images), CPU_BATCH)]
@@ -89,11 +114,11 @@ class TorchEncoder:
             parts = [self._piece(np.resize(one, (CPU_BATCH, *one.shape[1:])), network)[: len(one)] for one in pieces]
         return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
 
-    def _piece(self, images: Array, network: Network) -> Features:
+    def _piece(self, images: Array, network: Network) -> Rows:
         with torch.no_grad():
             x = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
             x = x.float() / 255 if len(self.shape) == 3 else x
-            features: Features = network(x).float().cpu().numpy()
+            features: Rows = network(x).float().cpu().numpy()
         return features
 
     def _features(self, x: Tensor) -> Tensor:
