@@ -199,7 +199,7 @@ class ImageEncoder(nn.Module):
         For a frozen trunk they are kept as long as the images are, so a second call costs nothing. A bar on standard
         error shows progress where a person looks at it.
         """
-        if isinstance(images, Images):
+        if not isinstance(images, Tensor):
             features = encode_images(self, images)
             check_read(features.skipped, len(images), strict=True)
             return torch.from_numpy(features.values).to(self.mean.device)
