@@ -185,7 +185,7 @@ def _append(classifier: Classifier, taught: Sequence[TaughtLabel], *, replaces: 
             rows[name] = as_rows(more) if rows[name] is None else append_rows(rows[name], more)
     new = Labels(
         names=tuple(one.name for one in taught),
-        vectors=None if vectors is None or len(vectors) < len(taught) else as_rows(vectors),
+        vectors=None if vectors is None or len(vectors) < len(taught) else vectors,
         texts=texts if all(texts) else None,
     )
     return replace(
