@@ -71,9 +71,11 @@ def taught() -> Classifier:
     """Three labels from training, the fourth from five pictures."""
     data = blobs()
     train = data.split("train")
-    known = train.select((train.targets < 3).nonzero()[:, 0])
+    known = train.select((torch.as_tensor(train.targets) < 3).nonzero()[:, 0])
     three = Dataset(name="three", labels=data.labels.select(data.labels.names[:3]), splits={"train": known})
-    return lw.teach(lw.fit(three, NearestMean(), RUN), "blob 3", examples=train.images[train.targets == 3][:5])
+    return lw.teach(
+        lw.fit(three, NearestMean(), RUN), "blob 3", examples=train.images[torch.as_tensor(train.targets) == 3][:5]
+    )
 
 
 def test_it_is_taught_a_label_and_saved_with_it() -> None:

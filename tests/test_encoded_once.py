@@ -65,7 +65,7 @@ TASKS: dict[str, Callable[[Classifier], object]] = {
     "ask": lambda c: lw.ask(c, IMAGES, "blob 2"),
     "outliers": lambda c: lw.outliers(c, IMAGES),
     "rank": lambda c: lw.rank(c, IMAGES, order=DATA.labels.names),
-    "calibrate": lambda c: lw.calibrate(c, IMAGES, TEST.targets[:7]),
+    "calibrate": lambda c: lw.calibrate(c, IMAGES, torch.as_tensor(TEST.targets)[:7]),
     "fit_verification": lambda c: lw.fit_verification(c, TEST.select(range(7))),
 }
 
@@ -142,8 +142,8 @@ def test_what_is_asked_of_one_matrix_encodes_nothing_more() -> None:
         scores = classifier.scores(TEST.images)
         classify(scores)
         outliers(scores)
-        calibrate(scores, TEST.targets)
-        fit_verifier(scores, TEST.targets)
+        calibrate(scores, torch.as_tensor(TEST.targets))
+        fit_verifier(scores, torch.as_tensor(TEST.targets))
         classify(scores.of(classifier.remove("blob 0"))[:5])
     assert sum(calls) == len(TEST)
 
@@ -169,7 +169,7 @@ PROTOCOLS: dict[str, Callable[[Evaluation], object]] = {
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_all_protocols_share_one_pass(method: str) -> None:
     """Also where some test images have no label, and what is measured is a part of them."""
-    part = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, TEST.targets))
+    part = replace(TEST, targets=torch.where(torch.arange(len(TEST)) < 5, -1, torch.as_tensor(TEST.targets)))
     with counted(trained(method)) as calls:
         evaluation = Evaluation.of(trained(method), part, DATA.labels)
         for protocol in PROTOCOLS.values():

@@ -25,6 +25,6 @@ def write_tall(path: Path) -> Dataset:
     """Write a pack of pictures that are 12 high and 8 wide, and return it as it is read."""
     data = blobs(per_label=20, side=12)
     images = torch.cat([part.images for part in data.splits.values()])[:, :, :, :8].movedim(1, 3).numpy()
-    targets = torch.cat([part.targets for part in data.splits.values()]).numpy()
+    targets = torch.cat([torch.as_tensor(part.targets) for part in data.splits.values()]).numpy()
     np.savez(path, images=images, labels=targets, classes=np.array(data.labels.names))
     return load(path)

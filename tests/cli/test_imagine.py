@@ -27,7 +27,7 @@ from tests.described import by_vector
 from tests.generating import generating
 
 CPU = lw.Run(device="cpu")
-VECTORS = torch.cat([blobs().labels.vectors, torch.tensor([[1.0, 1.0, 1.0]])])
+VECTORS = torch.cat([torch.as_tensor(blobs().labels.vectors), torch.tensor([[1.0, 1.0, 1.0]])])
 LABELS = Labels(names=("blob 0", "blob 1", "blob 2", "blob 3", "white/blob"), vectors=VECTORS)
 
 
@@ -57,7 +57,7 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     for key in ("images", "described", "precision", "real_precision"):
         assert blob[key] == right[key]
     assert (blob["offset"], blob["spread"]) == (pytest.approx(right["offset"]), pytest.approx(right["spread"]))
-    places = torch.tensor([LABELS.index(name) for name in labels.names])[test.targets]
+    places = torch.tensor([LABELS.index(name) for name in labels.names])[torch.as_tensor(test.targets)]
     straight = imagine(model, ["blob 3", "white/blob"], test.images, targets=places, count=20, seed=2)
     assert blob["typical"] == pytest.approx(float(straight.typical[0].mean()))
     assert [(one["row"], one["distance"]) for one in blob["nearest"]] == straight.closest("blob 3")
@@ -125,8 +125,8 @@ def test_a_label_just_taught_by_its_vector(run: Any, tmp_path: Path) -> None:
     known = tuple(name for name in data.labels.names if name != "label 5")
     places = torch.tensor([known.index(name) if name in known else -1 for name in data.labels.names])
     splits = {
-        name: Split(images=split.images, targets=places[split.targets]).select(
-            (places[split.targets] >= 0).nonzero()[:, 0]
+        name: Split(images=split.images, targets=places[torch.as_tensor(split.targets)]).select(
+            (places[torch.as_tensor(split.targets)] >= 0).nonzero()[:, 0]
         )
         for name, split in data.splits.items()
     }

@@ -39,7 +39,11 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path, train = tmp_path_factory.mktemp("data") / "world.npz", world().split("train")
     split = np.array(["train"] * len(train))
     np.savez(
-        path, features=train.images.numpy(), labels=train.targets.numpy(), classes=np.array(list("abcde")), split=split
+        path,
+        features=train.images.numpy(),
+        labels=torch.as_tensor(train.targets).numpy(),
+        classes=np.array(list("abcde")),
+        split=split,
     )
     return path
 
@@ -76,7 +80,7 @@ def test_clusters_are_listed_the_least_certain_first(run: Any, model: Path, feat
     assert code == 0
     assert [one["certainty"] for one in found["clusters"]] == sorted(one["certainty"] for one in found["clusters"])
     assert sorted(one["label"] for one in found["clusters"]) == list("abcde")
-    targets = lw.data.load(features).split("train").targets
+    targets = torch.as_tensor(lw.data.load(features).split("train").targets)
     assert sum(one["images"] for one in found["clusters"]) == len(targets)
     assert all(len(one["examples"]) == 3 and one["sheet"] is None for one in found["clusters"])
     for one in found["clusters"]:

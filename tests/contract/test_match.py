@@ -30,9 +30,9 @@ def test_verify_and_retrieve(method: str) -> None:
             torch.testing.assert_close(alone, every.diagonal(), atol=1e-5, rtol=1e-5)
     half = len(test) // 2
     found = verify(classifier, test.images[:half], test.images[half : 2 * half].roll(1, 0))
-    same = test.targets[:half] == np.roll(test.targets[half : 2 * half], 1)
+    same = torch.as_tensor(test.targets)[:half] == torch.as_tensor(test.targets)[half : 2 * half].roll(1)
     found += verify(classifier, test.images[:half], test.images[half : 2 * half])
-    same = torch.cat([same, test.targets[:half] == test.targets[half : 2 * half]])
+    same = torch.cat([same, torch.as_tensor(test.targets)[:half] == torch.as_tensor(test.targets)[half : 2 * half]])
     assert same.any()
     assert not same.all()
     least = 0.7 if METHODS[method].leaves_out else 0.8

@@ -41,14 +41,14 @@ def test_ask(method: str) -> None:
 @every_method
 def test_teach_and_forget(method: str) -> None:
     data = blobs()
-    part = data.split("train").select((data.split("train").targets < 3).nonzero()[:, 0])
+    part = data.split("train").select((torch.as_tensor(data.split("train").targets) < 3).nonzero()[:, 0])
     labels = data.labels.select(data.labels.names[:3])
     known = lw.data.Dataset(name="three", labels=labels, splits={"train": part})
     from tests.conftest import quick
 
     classifier = fit_named(known, quick(method), lw.Run(device="cpu"))
     assert classifier.labels.names == ("blob 0", "blob 1", "blob 2")
-    new = data.split("train").images[data.split("train").targets == 3][:5]
+    new = data.split("train").images[torch.as_tensor(data.split("train").targets) == 3][:5]
     taught = lw.teach(classifier, "blob 3", examples=new)
     test = data.split("test")
     torch.testing.assert_close(
@@ -107,7 +107,7 @@ def test_evaluate(method: str) -> None:
 @every_method
 def test_calibrate_replaces_calibration(method: str) -> None:
     classifier, val = trained(method), pictures(method).split("val")
-    again = lw.calibrate(classifier, val.images, val.targets, keep=0.5)
+    again = lw.calibrate(classifier, val.images, torch.as_tensor(val.targets), keep=0.5)
     assert again.familiarity.rule is not None
     assert classifier.familiarity.rule is not None
     assert again.familiarity.rule.limit < classifier.familiarity.rule.limit

@@ -45,7 +45,7 @@ def built(method: Clarel, data: Dataset) -> tuple[ClarelModel, TrainData, Stage]
 def batch_of(data: TrainData, n: int = 10, seed: int = 0) -> Batch:
     rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(1))[:n]
     part = data.train.select(rows)
-    return Batch(images=part.images, targets=part.targets, rows=rows, rng=BatchRng.seeded(seed, n))
+    return Batch(images=part.images, targets=torch.as_tensor(part.targets), rows=rows, rng=BatchRng.seeded(seed, n))
 
 
 @once
@@ -55,7 +55,7 @@ def fitted(reader: str) -> Classifier:
 
 def accuracy(classifier: Classifier, data: Dataset) -> float:
     test = data.split("test")
-    return float((classifier.scores(test.images).best == test.targets).double().mean())
+    return float((classifier.scores(test.images).best == torch.as_tensor(test.targets)).double().mean())
 
 
 def slow_terms(images: Tensor, read: Tensor, right: list[list[bool]], sharpness: float) -> tuple[float, float]:
@@ -172,7 +172,7 @@ def test_unseen_pairs_of_known_words_are_found() -> None:
 def test_a_label_from_examples_wins_its_own_images(name: str, count: int) -> None:
     """It takes most of its images and few of the others, however many examples it was taught from."""
     taken = by_text().split("train")
-    examples = taken.images[taken.targets == PAIRS.index(name)][:count]
+    examples = taken.images[torch.as_tensor(taken.targets) == PAIRS.index(name)][:count]
     taught = lw.teach(fitted("vectors").remove(name), name, examples=examples)
     test = by_text(per_label=40).split("test")
     called = [taught.labels.names[i] == name for i in taught.scores(test.images).best.tolist()]
@@ -187,14 +187,16 @@ def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> No
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():
         embeddings, trained = model.encode_images(test.images), model.encode_labels(model.spec.labels)
-        learnt = model.labels_from_examples(model.encode_images(train.images), train.targets)
+        learnt = model.labels_from_examples(model.encode_images(train.images), torch.as_tensor(train.targets))
         known = {name: row for row, name in enumerate(model.spec.labels.names)}
         rows = [i for i, t in enumerate(test.targets.tolist()) if PAIRS[t] in known]
-        texts = torch.stack([trained[known[PAIRS[test.targets[i]]]] for i in rows])
+        texts = torch.stack([trained[known[PAIRS[torch.as_tensor(test.targets)[i]]]] for i in rows])
         by_texts = (embeddings[rows] - texts).norm(dim=1).mean()
-        by_examples = (embeddings - learnt[test.targets]).norm(dim=1).mean()
-        means = torch.stack([model.encode_images(train.images[train.targets == i]).mean(0) for i in range(len(PAIRS))])
-        by_means = (embeddings - means[test.targets]).norm(dim=1).mean()
+        by_examples = (embeddings - learnt[torch.as_tensor(test.targets)]).norm(dim=1).mean()
+        means = torch.stack(
+            [model.encode_images(train.images[torch.as_tensor(train.targets) == i]).mean(0) for i in range(len(PAIRS))]
+        )
+        by_means = (embeddings - means[torch.as_tensor(test.targets)]).norm(dim=1).mean()
     assert float(by_examples / by_texts) == pytest.approx(1, abs=0.15)
     assert float(by_means / by_texts) < 0.8, "images as they are would be nearer than texts"
 
@@ -219,7 +221,7 @@ def test_pictures_without_labels_are_trained_end_to_end() -> None:
     data = blobs(per_label=18)
     train = data.split("train")
     texts = tuple(data.labels.texts[t] for t in train.targets.tolist()) if data.labels.texts else ()
-    hidden = replace(train, targets=torch.full_like(train.targets, -1), texts=texts)
+    hidden = replace(train, targets=torch.full_like(torch.as_tensor(train.targets), -1), texts=texts)
     method = replace(SMALL, epochs=1, class_weight=0.0, encoder=Encoder(backbone="convnet", width=4))
     unlabelled = replace(data, splits={"train": hidden})
     with pytest.raises(UsageError, match="set end_to_end=true"):

@@ -48,7 +48,9 @@ def a_batch(data: Dataset, rows: list[int]) -> Batch:
     train = training_data(data).train
     chosen = torch.tensor(rows)
     rng = BatchRng.seeded(2, len(rows))
-    return Batch(images=as_float(train.images[chosen]), targets=train.targets[chosen], rows=chosen, rng=rng)
+    return Batch(
+        images=as_float(train.images[chosen]), targets=torch.as_tensor(train.targets)[chosen], rows=chosen, rng=rng
+    )
 
 
 def test_prototypes_follow_the_mean_embedding_of_labels_in_the_batch(blob_data: Dataset) -> None:
@@ -187,7 +189,8 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
     with torch.no_grad():
         embeddings, every = model.encode_images(images), model.encode_images(as_float(data.train.images))
         level = [
-            model.compare(model.prototypes[y : y + 1], every[data.train.targets == y].mean(0)[None]) for y in range(4)
+            model.compare(model.prototypes[y : y + 1], every[torch.as_tensor(data.train.targets) == y].mean(0)[None])
+            for y in range(4)
         ]
         scores = model.score(embeddings, model.labels_from_examples(embeddings, groups))
         for group in range(3):
@@ -213,7 +216,7 @@ def test_similarity_of_images(blob_data: Dataset) -> None:
     assert isinstance(found.model, Compares)
     alike = found.model.similarity(embeddings, embeddings)
     assert not alike.requires_grad
-    same = test.targets[:, None] == test.targets
+    same = torch.as_tensor(test.targets)[:, None] == torch.as_tensor(test.targets)
     other = ~torch.eye(len(test), dtype=torch.bool)
     assert float((alike[same & other] > 0).double().mean()) > 0.9
     assert float((alike[~same] < 0).double().mean()) > 0.9
@@ -237,7 +240,7 @@ def test_variants_learn(changed: dict[str, Any], blob_data: Dataset) -> None:
     assert isinstance(method, Prototype)
     changed = {"head": "sim", **changed}
     found, test = fit(blob_data, replace(method, **changed), CPU), blob_data.split("test")
-    right = found.scores(test.images).best == test.targets
+    right = found.scores(test.images).best == torch.as_tensor(test.targets)
     assert float(right.double().mean()) > 0.9
 
 
@@ -247,7 +250,7 @@ def test_features_are_trained_on(blob_data: Dataset) -> None:
 
     data = replace(blob_data, splits={name: of(split) for name, split in blob_data.splits.items()})
     found, test = fit(data, Prototype(epochs=30), CPU), data.split("test")
-    assert float((found.scores(test.images).best == test.targets).double().mean()) > 0.9
+    assert float((found.scores(test.images).best == torch.as_tensor(test.targets)).double().mean()) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_yes_rates_equal_single_questions() -> None:
     classifier, test = untrained("indicator"), DATA.split("test")
     found = yes_rates(Evaluation.of(classifier, test, DATA.labels), seed=5)
     targets, k = test.targets.tolist(), len(DATA.labels)
-    wrong = wrong_labels(test.targets, k, 5).tolist()
+    wrong = wrong_labels(torch.as_tensor(test.targets), k, 5).tolist()
     raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in test.images]
     fitted = [
         [
@@ -100,7 +100,9 @@ def test_every_method_answers(method: str) -> None:
     found = yes_rates(Evaluation.of(classifier, test, DATA.labels))
     assert (found["raw"]["ones"] is None) == (method != "indicator")
     answers = classifier.scores(test.images).yes > 0.5
-    assert found["calibrated"]["right"] == pytest.approx(float(answers[range(len(test)), test.targets].double().mean()))
+    assert found["calibrated"]["right"] == pytest.approx(
+        float(answers[range(len(test)), torch.as_tensor(test.targets)].double().mean())
+    )
     assert answer_calibration(Evaluation.of(classifier, test, DATA.labels))["every"]["pairs"] == len(test) * len(
         DATA.labels
     )
@@ -145,7 +147,7 @@ def test_calibration_equals_a_slow_reference() -> None:
     classifier, split = known_scores()
     found = answer_calibration(Evaluation.of(classifier, split, LABELS), seed=3, bins=7)
     rows = [i for i, t in enumerate(split.targets.tolist()) if t >= 0]
-    targets = [int(split.targets[i]) for i in rows]
+    targets = [int(torch.as_tensor(split.targets)[i]) for i in rows]
     wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
     assert found["images"] == len(rows) == 48
     for when, scale, offset in (("before", 1.0, 0.0), ("after", 1.5, -1.0)):
@@ -162,14 +164,14 @@ def test_calibration_equals_a_slow_reference() -> None:
 def test_leaks_are_told_and_images_without_labels_left_out() -> None:
     classifier, split = known_scores()
     seen = made_from(classifier, split.images[:12])
-    kept = [i for i in range(12) if split.targets[i] >= 0]
+    kept = [i for i in range(12) if torch.as_tensor(split.targets)[i] >= 0]
     for result in (
         yes_rates(Evaluation.of(seen, split, LABELS)),
         answer_calibration(Evaluation.of(seen, split, LABELS)),
     ):
         assert result["images"] == 48
         assert result["leaked"] == pytest.approx(len(kept) / 48)
-    bare = Split(images=split.images, targets=torch.full_like(split.targets, -1))
+    bare = Split(images=split.images, targets=torch.full_like(torch.as_tensor(split.targets), -1))
     for figures in (yes_rates, answer_calibration):
         with pytest.raises(DataError, match="no labelled test image"):
             figures(Evaluation.of(classifier, bare, LABELS))
@@ -178,7 +180,7 @@ def test_leaks_are_told_and_images_without_labels_left_out() -> None:
 def test_targets_follow_the_names_of_labels() -> None:
     classifier, split = known_scores()
     other = Labels(names=("c", "a", "b"))
-    moved = Split(images=split.images, targets=torch.tensor([1, 2, 0, -1])[split.targets])
+    moved = Split(images=split.images, targets=torch.tensor([1, 2, 0, -1])[torch.as_tensor(split.targets)])
     assert yes_rates(Evaluation.of(classifier, moved, other)) == yes_rates(Evaluation.of(classifier, split, LABELS))
 
 

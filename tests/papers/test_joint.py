@@ -24,16 +24,16 @@ TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
 
 def view_of(classifier: Classifier, train: Split, *, projection: Projection = "pca", most: int = 10) -> JointView:
     known, image = classifier.scores(train.images), classifier.scores(IMAGE)
-    return joint_view(known, train.targets, image, projection=projection, most=most)
+    return joint_view(known, torch.as_tensor(train.targets), image, projection=projection, most=most)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
 def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
     known = classifier.scores(TRAIN.images)
-    embeddings = joint_embeddings(known, TRAIN.targets)
-    biases = classifier.label_embeddings[TRAIN.targets, -1]
-    wanted = known.raw.gather(1, TRAIN.targets[:, None])[:, 0]
+    embeddings = joint_embeddings(known, torch.as_tensor(TRAIN.targets))
+    biases = classifier.label_embeddings[torch.as_tensor(TRAIN.targets), -1]
+    wanted = known.raw.gather(1, torch.as_tensor(TRAIN.targets)[:, None])[:, 0]
     torch.testing.assert_close(embeddings.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
 
 
@@ -42,19 +42,23 @@ def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> No
     model = classifier.model
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
-        h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(torch.eye(6)[TRAIN.targets])
+        h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(
+            torch.eye(6)[torch.as_tensor(TRAIN.targets)]
+        )
         wanted = model.predictor.weight * h
-    torch.testing.assert_close(joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets), wanted)
+    torch.testing.assert_close(
+        joint_embeddings(classifier.scores(TRAIN.images), torch.as_tensor(TRAIN.targets)), wanted
+    )
 
 
 def test_a_score_that_is_not_linear_has_no_joint_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
-        joint_embeddings(untrained("clarel", DATA).scores(TRAIN.images), TRAIN.targets)
+        joint_embeddings(untrained("clarel", DATA).scores(TRAIN.images), torch.as_tensor(TRAIN.targets))
     classifier = untrained("softmax", DATA)
     plain = classifier.model.score
     monkeypatch.setattr(classifier.model, "score", lambda z, embeddings: plain(z, embeddings).square())
     with pytest.raises(UnsupportedError, match="no joint code"):
-        joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets)
+        joint_embeddings(classifier.scores(TRAIN.images), torch.as_tensor(TRAIN.targets))
 
 
 @pytest.mark.parametrize("most", [4, 10])
@@ -65,7 +69,10 @@ def test_the_view_equals_a_slow_reference(most: int) -> None:
     best = sorted(range(6), key=lambda i: -scores[i])[:most]
     assert view.names == tuple(f"blob {i}" for i in best)
     weights, image_embedding = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
-    clouds = {i: (classifier.encode(TRAIN.images[TRAIN.targets == i]) * weights[i]).double().numpy() for i in best}
+    clouds = {
+        i: (classifier.encode(TRAIN.images[torch.as_tensor(TRAIN.targets) == i]) * weights[i]).double().numpy()
+        for i in best
+    }
     for place, label in enumerate(best):
         centre = clouds[label].mean(0)
         spread = np.mean([np.sum((row - centre) ** 2) for row in clouds[label]]) ** 0.5
@@ -82,8 +89,10 @@ def test_the_view_equals_a_slow_reference(most: int) -> None:
 
 def test_a_label_with_too_few_images_has_no_distance() -> None:
     classifier = untrained("indicator", DATA)
-    kept = (TRAIN.targets != 2) | (torch.arange(len(TRAIN)) == int((TRAIN.targets == 2).nonzero()[0]))
-    kept &= TRAIN.targets != 4
+    kept = (torch.as_tensor(TRAIN.targets) != 2) | (
+        torch.arange(len(TRAIN)) == int((torch.as_tensor(TRAIN.targets) == 2).nonzero()[0])
+    )
+    kept &= torch.as_tensor(TRAIN.targets) != 4
     view = view_of(classifier, TRAIN.select(kept.nonzero()[:, 0]))
     nameless = [n for n, far in zip(view.names, view.distances.tolist(), strict=True) if far != far]
     assert sorted(nameless) == ["blob 2", "blob 4"]
@@ -108,7 +117,9 @@ def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=FirstTwo))
     view = view_of(classifier, TRAIN, projection="umap")
-    assert torch.equal(view.points, joint_embeddings(classifier.scores(TRAIN.images), TRAIN.targets)[:, :2])
+    assert torch.equal(
+        view.points, joint_embeddings(classifier.scores(TRAIN.images), torch.as_tensor(TRAIN.targets))[:, :2]
+    )
     assert draw_joint(view).axes[0].get_xlabel() == "UMAP 1"
     with pytest.raises(UsageError, match='given "tsne"'):
         view_of(classifier, TRAIN, projection="tsne")  # type: ignore[arg-type]

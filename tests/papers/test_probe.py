@@ -36,7 +36,7 @@ def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> No
         np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)])
     )
     assert found["classifier"] < 0.1
-    centres = [train.images[train.targets == i].mean(0) for i in range(3)]
+    centres = [train.images[torch.as_tensor(train.targets) == i].mean(0) for i in range(3)]
     near = [min(range(3), key=lambda i: float((row - centres[i]).norm())) for row in test.images]
     nearest = np.mean([a == t for a, t in zip(near, test.targets.tolist(), strict=True)])
     assert found["probe"] == pytest.approx(nearest, abs=0.05)
@@ -75,9 +75,11 @@ def test_every_method_has_embeddings(method: str) -> None:
         Evaluation.of(classifier, train, DATA.labels), Evaluation.of(classifier, test, DATA.labels), seed=4
     )
     plain = SGDClassifier(loss="log_loss", tol=1e-5, random_state=4)
-    plain.fit(classifier.encode(train.images).numpy(), train.targets.numpy())
-    assert found["probe"] == pytest.approx(plain.score(classifier.encode(test.images).numpy(), test.targets.numpy()))
-    right = classifier.scores(test.images).best == test.targets
+    plain.fit(classifier.encode(train.images).numpy(), torch.as_tensor(train.targets).numpy())
+    assert found["probe"] == pytest.approx(
+        plain.score(classifier.encode(test.images).numpy(), torch.as_tensor(test.targets).numpy())
+    )
+    right = classifier.scores(test.images).best == torch.as_tensor(test.targets)
     assert found["classifier"] == pytest.approx(float(right.double().mean()))
     if method != "izf":  # its closed form is not there before training: all scores are the same
         assert found["classifier"] != found["probe"]
@@ -89,6 +91,6 @@ def test_leaks_and_too_few_labels_are_told() -> None:
     assert probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))[
         "leaked"
     ] == pytest.approx(3 / 12)
-    alone = train.select((train.targets == 0).nonzero()[:, 0])
+    alone = train.select((torch.as_tensor(train.targets) == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match="at least two labels"):
         probe_embeddings(Evaluation.of(classifier, alone, LABELS), Evaluation.of(classifier, test, LABELS))

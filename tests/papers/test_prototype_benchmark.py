@@ -45,7 +45,7 @@ def lines(tmp_path: Path) -> list[dict[str, Any]]:
 def apart() -> Dataset:
     """Blobs whose last three labels are only tested."""
     data = blobs(6, per_label=30)
-    targets = pool(data).targets
+    targets = torch.as_tensor(pool(data).targets)
     rows = {"train": (targets < 3).nonzero()[:, 0], "test": (targets >= 3).nonzero()[:, 0]}
     return resplit(data, rows)
 

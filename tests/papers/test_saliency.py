@@ -53,9 +53,9 @@ def slow_share(
 def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
     classifier = untrained(method)
     slow = [slow_share(classifier, x, t, level) for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)]
-    fast = pixel_shares(classifier, TEST.images, TEST.targets, level, 7)
+    fast = pixel_shares(classifier, TEST.images, torch.as_tensor(TEST.targets), level, 7)
     assert fast.tolist() == pytest.approx(slow, abs=0.02)  # a pixel may lie at the level
-    found = salient_share(classifier, TEST.images, TEST.targets, level=level)
+    found = salient_share(classifier, TEST.images, torch.as_tensor(TEST.targets), level=level)
     mean = sum(slow) / len(slow)
     assert found["share"] == pytest.approx(mean, abs=0.005)
     assert found["spread"] == pytest.approx((sum((s - mean) ** 2 for s in slow) / len(slow)) ** 0.5, abs=0.01)
@@ -72,28 +72,28 @@ def test_only_what_the_view_keeps_counts(from_zero: bool) -> None:
         slow_share(cropped, x, t, 0.5, from_zero=from_zero, side=4)
         for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)
     ]
-    fast = pixel_shares(cropped, TEST.images, TEST.targets, 0.5, 7, from_zero)
+    fast = pixel_shares(cropped, TEST.images, torch.as_tensor(TEST.targets), 0.5, 7, from_zero)
     assert fast.tolist() == pytest.approx(slow, abs=0.02)
     assert fast.max() > 0.4  # it could not be, of all pixels: 4 of 8 a side are a quarter
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_with_pictures_has_a_share(method: str) -> None:
-    found = salient_share(untrained(method), TEST.images, TEST.targets)
+    found = salient_share(untrained(method), TEST.images, torch.as_tensor(TEST.targets))
     assert 0 <= found["share"] < 1
     assert found["blank"] < 1 or found["share"] == 0
 
 
 def test_pictures_without_a_label_are_left_out() -> None:
     classifier = untrained("indicator")
-    targets = torch.where(torch.arange(20) < 8, TEST.targets, -1)
+    targets = torch.where(torch.arange(20) < 8, torch.as_tensor(TEST.targets), -1)
     assert salient_share(classifier, TEST.images, targets) == salient_share(
-        classifier, TEST.images[:8], TEST.targets[:8]
+        classifier, TEST.images[:8], torch.as_tensor(TEST.targets)[:8]
     )
     with pytest.raises(DataError, match="no labelled picture"):
         salient_share(classifier, TEST.images, torch.full((20,), -1))
     with pytest.raises(UsageError, match=r"below 1; given 1\.5"):
-        salient_share(classifier, TEST.images, TEST.targets, level=1.5)
+        salient_share(classifier, TEST.images, torch.as_tensor(TEST.targets), level=1.5)
 
 
 def test_features_have_no_pixels() -> None:
@@ -103,8 +103,8 @@ def test_features_have_no_pixels() -> None:
 
 def test_the_picture_names_each_label_and_share() -> None:
     classifier = untrained("indicator")
-    figure = draw_saliency(classifier, TEST.images[:5], TEST.targets[:5])
-    shares = pixel_shares(classifier, TEST.images[:5], TEST.targets[:5], 0.5, 64).tolist()
+    figure = draw_saliency(classifier, TEST.images[:5], torch.as_tensor(TEST.targets)[:5])
+    shares = pixel_shares(classifier, TEST.images[:5], torch.as_tensor(TEST.targets)[:5], 0.5, 64).tolist()
     titles = [axes.get_title() for axes in figure.axes]
     said = [f"blob {t}\n{100 * s:.1f} % salient" for t, s in zip(TEST.targets.tolist(), shares, strict=False)]
     assert titles == [*said, "", "", ""]

@@ -104,7 +104,7 @@ def test_figures_are_those_of_evaluate() -> None:
     assert f"right (accuracy) {shown(closed.accuracy)}" in page.words
     assert f"{FIGURES['ece']} {shown(closed.ece)}" in page.words
     assert f"{FIGURES['kept_accuracy']} {shown(closed.kept_accuracy)}" in page.words
-    errors = calibration_errors(uncalibrated(classifier.scores(test.images)), test.targets)
+    errors = calibration_errors(uncalibrated(classifier.scores(test.images)), torch.as_tensor(test.targets))
     rows = {row[0]: row[1:] for row in page.table("calibration")}
     assert rows[FIGURES["ece"]] == [shown(errors["ece"]), shown(closed.ece)]
     assert rows[FIGURES["answer_ece"]] == [shown(errors["answer_ece"]), shown(closed.answer_ece)]
@@ -113,7 +113,7 @@ def test_figures_are_those_of_evaluate() -> None:
 def test_confusions_are_counted() -> None:
     classifier, data, made, page = ordinary()
     test, names = data.split("test"), data.labels.names
-    counts = confusion_matrix(classifier.scores(test.images).best, test.targets, 4)
+    counts = confusion_matrix(classifier.scores(test.images).best, torch.as_tensor(test.targets), 4)
     listed = {(one["true"], one["said"]): one["count"] for one in made.figures["confusion"]}
     assert listed == {(names[i], names[j]): int(counts[i, j]) for i, j in zip(*counts.nonzero(), strict=True)}
     for (true, said), count in listed.items():
@@ -196,14 +196,18 @@ def test_examples_are_the_surest() -> None:
     classifier, data, _, page = ordinary()
     test = data.split("test")
     sure, said = classifier.scores(test.images).probabilities.max(1)
-    wrong = torch.where(said != test.targets, sure, -1.0).argsort(descending=True, stable=True)[:3].tolist()
+    wrong = (
+        torch.where(said != torch.as_tensor(test.targets), sure, -1.0)
+        .argsort(descending=True, stable=True)[:3]
+        .tolist()
+    )
     listed = page.html.split("Wrong, and most sure of it")[1].split("<h3>")[0]
     assert [f"noisy/{row}.png" in listed for row in wrong] == [True] * 3
     assert listed.count("<li>") == 3
     assert listed.count("<img") == 6  # the picture, and why that was said and not what is true
     names = data.labels.names
     for row in wrong:
-        assert f"why {names[said[row]]} (orange), not {names[test.targets[row]]} (blue)<" in listed
+        assert f"why {names[said[row]]} (orange), not {names[torch.as_tensor(test.targets)[row]]} (blue)<" in listed
 
 
 def test_training_curves() -> None:
@@ -262,7 +266,7 @@ def test_several_labels() -> None:
     assert f"(mean average precision) {shown(found.mean_average_precision)}" in page.words
     assert "confusion" not in page.ids
     rows = page.table("label")
-    truths = data.split("test").targets
+    truths = torch.as_tensor(data.split("test").targets)
     assert [row[:3] for row in rows] == [
         [name, str(int(truths[:, i].sum())), shown(found.average_precision[name])]
         for i, name in enumerate(data.labels.names)
@@ -345,7 +349,7 @@ def test_a_classifier_of_several_labels_on_images_of_one() -> None:
 def test_images_without_a_label_are_left_out() -> None:
     data = blobs()
     test = data.split("test")
-    some = replace(test, targets=torch.where(torch.arange(len(test)) % 2 == 0, test.targets, -1))
+    some = replace(test, targets=torch.where(torch.arange(len(test)) % 2 == 0, torch.as_tensor(test.targets), -1))
     made = report(trained("softmax"), replace(data, splits={"test": some}))
     assert made.figures["images"] == len(test) // 2
     assert "40 test images have no label and were left out." in made.figures["warnings"]

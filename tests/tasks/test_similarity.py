@@ -49,7 +49,9 @@ def test_whitened_embeddings_are_compared_by_their_cosine() -> None:
     )
     plain = cosines(embeddings, embeddings)
     assert float((ways @ ways.T - plain).abs().max()) > 0.05
-    same, different = scored_pairs(model, embeddings, torch.as_tensor(TEST.targets), "whitened", (50, 0))
+    same, different = scored_pairs(
+        model, embeddings, torch.as_tensor(torch.as_tensor(TEST.targets)), "whitened", (50, 0)
+    )
     assert same.mean() > different.mean()
 
 

@@ -109,7 +109,7 @@ def test_features_are_what_encoding_wrote(tmp_path: Path) -> None:
     assert found is not None
     for name in ("train", "test"):
         assert torch.equal(found.split(name).images, splits[name].images)
-    wrong = {**splits, "train": replace(splits["train"], targets=splits["train"].targets.flip(0))}
+    wrong = {**splits, "train": replace(splits["train"], targets=torch.as_tensor(splits["train"].targets).flip(0))}
     write_features(replace(data, splits=wrong), tmp_path / "wrong.npz")
     with pytest.raises(DataError, match="are not those of"):
         read_source(replace(source, features="wrong.npz"), tmp_path, 0)
