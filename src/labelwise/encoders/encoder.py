@@ -53,6 +53,10 @@ class Locates(Protocol):
     """An encoder whose features are pooled from maps: how much of a feature lies where."""
 
     @property
+    def has_maps(self) -> bool:
+        """Whether it knows its maps."""
+
+    @property
     def window(self) -> tuple[slice, slice]:
         """The rows and columns of an image that the maps cover."""
 

@@ -68,7 +68,7 @@ class OnnxEncoder:
 
     def __init__(self, card: Card, id: str, read: Callable[[], bytes], width: int | None = None) -> None:
         self.card, self.id, self._read, self._width = card, id, read, width
-        self.name, self.shape, self.fit = card.name, card.shape, card.fit
+        self.name, self.shape, self.fit, self.has_maps = card.name, card.shape, card.fit, card.maps is not None
         self.window = (slice(None), slice(None)) if len(card.shape) == 1 else card.view.window(*card.shape[1:])
         self._session: Any = None
         self._lock = Lock()

@@ -80,7 +80,7 @@ class TorchEncoder:
         self.name = type(image_encoder.backbone).__name__
         self.shape, self.fit = image_encoder.shape, image_encoder.view.fit
         self.window = image_encoder.view.window(*self.shape[1:]) if len(self.shape) == 3 else (slice(None), slice(None))
-        self.width = image_encoder.width
+        self.width, self.has_maps = image_encoder.width, has_maps(image_encoder)
         self.batch = CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
         self._half = _Replayed(image_encoder.backbone) if self.device.type == "cuda" else None
 
