@@ -119,13 +119,23 @@ def test_a_locked_file_is_waited_for_and_then_unavailable(opened: Open, tmp_path
     store = opened()
     with closing(sqlite3.connect(tmp_path / "state" / FILE, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        threading.Timer(0.5, lambda: None).start()
         with pytest.raises(UnavailableError, match="nothing was changed"):
             store.change(Position(), lambda _: Record("teach", {"label": "a"}), patience=0.3)
         assert labels(store) == [], "questions are answered meanwhile"
         other.execute("ROLLBACK")
     add(store, "b")
     assert labels(store) == ["b"]
+
+
+def test_a_start_waits_for_a_locked_file(opened: Open, tmp_path: Path) -> None:
+    add(opened(), "a")
+    locking = sqlite3.connect(tmp_path / "state" / FILE, isolation_level=None, check_same_thread=False)
+    locking.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(3.0, locking.execute, ("ROLLBACK",))
+    release.start()
+    assert labels(opened()) == ["a"]
+    release.join()
+    locking.close()
 
 
 def test_a_full_disk_is_unavailable(opened: Open) -> None:
@@ -213,7 +223,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("query", DAMAGE)
-def test_damage_is_reported(query: str, opened: Open, tmp_path: Path) -> None:
+def test_damage_is_reported(query: str, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
     for label in "abc":
         add(opened(), label)
     with closing(sqlite3.connect(tmp_path / "state" / FILE)) as other:
@@ -224,7 +235,10 @@ def test_damage_is_reported(query: str, opened: Open, tmp_path: Path) -> None:
             opened(read_only=read_only).read(Position())
 
 
-def test_a_flipped_bit_is_reported_or_changes_nothing(opened: Open, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_reported_or_changes_nothing(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
     for label in "abc":
         add(opened(), label)
     opened().close()

@@ -116,7 +116,7 @@ class Store:
             self.name = str(self.file)
             self._engine = sqlite_engine(self.file, read_only=read_only)
         try:
-            self._create()
+            self._create_patiently()
         except BaseException:
             self.close()
             raise
@@ -168,6 +168,19 @@ class Store:
     def damage(self, what: str) -> StoreError:
         """Return the error that the history is not what was written."""
         return StoreError(f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to start anew.")
+
+    def _create_patiently(self) -> None:
+        """Create the tables, as soon as the database can be used."""
+        end = time.monotonic() + PATIENCE
+        for pause in _pauses():
+            try:
+                self._create()
+            except UnavailableError:
+                if time.monotonic() + pause > end:
+                    raise
+                time.sleep(pause)
+            else:
+                return
 
     def _create(self) -> None:
         """Create the tables where there are none; check that they belong to the model."""
