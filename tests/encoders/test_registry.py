@@ -1,5 +1,6 @@
 """Encoders by name: the graph of a published one is written to the user's cache once, and damage is repaired."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,14 @@ def test_the_id_follows_how_images_are_seen() -> None:
     assert open_encoder(shape=SMALL, view=SEEN).id == ids[0]
     assert open_encoder().shape == (3, 224, 224)
     assert open_encoder(view=View(crop=0.875)).shape == (3, 256, 256)
+
+
+@pytest.mark.parametrize("view", [View(), View(crop=24, mirror=True, size=48), View(fit="squash")])
+def test_a_reference_opens_the_same_encoder(view: View) -> None:
+    for shape in (None, (3, 32, 32)):
+        encoder = pickle.loads(pickle.dumps(open_encoder(shape=shape, view=view if shape else View())))
+        assert encoder.reference is not None
+        assert open_encoder(encoder.name, encoder.shape, encoder.reference).id == encoder.id
 
 
 def test_names_that_are_none_say_what_there_is(tmp_path: Path) -> None:

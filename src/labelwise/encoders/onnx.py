@@ -63,18 +63,21 @@ class OnnxEncoder:
     """Runs an ONNX file by ONNX Runtime: one image per run, on the thread that asks.
 
     So features of an image depend on nothing but the image, and threads that encode different images do not wait for each other.
-    The file is read on first use.
+    The file is read on first use. An encoder that ``open_encoder`` opens again by its name, its shape and a view has that view as
+    ``reference``: whoever saves it need not keep the file.
     """
 
-    def __init__(self, card: Card, id: str, read: Callable[[], bytes], width: int | None = None) -> None:
-        self.card, self.id, self._read, self._width = card, id, read, width
+    def __init__(
+        self, card: Card, id: str, read: Callable[[], bytes], width: int | None = None, reference: View | None = None
+    ) -> None:
+        self.card, self.id, self._read, self._width, self.reference = card, id, read, width, reference
         self.name, self.shape, self.fit, self.has_maps = card.name, card.shape, card.fit, card.maps is not None
         self.window = (slice(None), slice(None)) if len(card.shape) == 1 else card.view.window(*card.shape[1:])
         self._session: Any = None
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OnnxEncoder, (self.card, self.id, self._read, self._width)
+        return OnnxEncoder, (self.card, self.id, self._read, self._width, self.reference)
 
     @property
     def runtime(self) -> str:

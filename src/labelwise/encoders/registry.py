@@ -61,7 +61,7 @@ def _published(name: str, shape: tuple[int, ...] | None, view: View) -> OnnxEnco
     seen = (shape[0], *(part.stop - part.start for part in view.window(*shape[1:])))
     graph = f"{name}-{digest(repr((FORM, VARIANTS[name].sha256, seen, size)).encode()).hex()}"
     identity = digest(repr((graph, shape, view.fit, view.crop, view.mirror)).encode()).hex()
-    return OnnxEncoder(card, identity, partial(_graph_file, name, graph, seen, size), WIDTH)
+    return OnnxEncoder(card, identity, partial(_graph_file, name, graph, seen, size), WIDTH, view)
 
 
 def _graph_file(name: str, graph: str, seen: tuple[int, ...], size: int) -> bytes:
