@@ -5,7 +5,7 @@
 
 ORIGINALS holds the full-size pictures: ``flowers`` (Flowers-102, ``image_01234.jpg`` in a folder for each label), ``pets`` (Oxford-IIIT Pets: ``images``,
 ``annotations``), ``cub`` (CUB-200-2011: ``train``, ``test``), ``pacs`` (PACS: a folder for each domain). PACKS holds ``flowers102_64.npz``, which says which picture is in
-which official split. FOLDER gets a table for each; ``labelwise data encode TABLE --root ORIGINALS --out FEATURES`` makes features.
+which official split. FOLDER gets a table for each; ``labelwise data encode TABLE --data-root ORIGINALS --out FEATURES`` makes features.
 
 ``pack`` draws pictures of each label for training and others to test, and keeps half precision: features that fit through a narrow door. PACKED ends in ``.npz``, or in
 ``.npy`` where the folder above that of each label is its domain, which then stands in a table beside it.

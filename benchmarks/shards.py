@@ -88,7 +88,7 @@ def main() -> None:
         size = sum(file.stat().st_size for file in shards.iterdir()) / 1e9
         row = {"gigabytes": round(size, 2), "pictures": sum(counts), "limit_gb": given.limit_gb, "epochs": given.epochs}
         print(json.dumps(row | {"seconds to write": round(time.monotonic() - begin, 1)}), flush=True)
-        fit = [sys.executable, "-m", "labelwise", "fit", str(shards), "--no-cache", "--json", "--out"]
+        fit = [sys.executable, "-m", "labelwise", "--no-cache", "fit", str(shards), "--json", "--out"]
         scratch = [*fit, str(given.folder / "scratch.lw"), "--method", "softmax", "--encoder", "none", "--size", "64"]
         found = measured([*scratch, "--epochs", str(given.epochs)], given.limit_gb)
         print(json.dumps({"trained from scratch": found}), flush=True)

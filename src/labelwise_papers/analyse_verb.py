@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import DATA_HELP, AsJson, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.options import AsJson, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 
@@ -62,17 +62,13 @@ class Asked:
 def analyse(  # noqa: PLR0913 - the options of the verb
     model: Model,
     what: Annotated[What, Option(help="What to look at, see above.")],
-    data: Annotated[str | None, Argument(help=f"{DATA_HELP} Not needed for neighbours.")] = None,
+    data: Annotated[str | None, Argument(help="Data to look at; not needed for neighbours.")] = None,
     split: SplitName = None,
     limit: Annotated[
         int | None, Option(min=1, help="Use at most this many images of a split, drawn at random.")
     ] = None,
-    out_picture: Annotated[
-        Path | None, Option("--out", help="A picture to draw (saliency, joint, calibration).")
-    ] = None,
-    projection: Annotated[
-        Projection, Option(help="For joint: how to make a plane. umap needs the package umap-learn.")
-    ] = "pca",
+    out_picture: Annotated[Path | None, Option("--out", help="A plot to draw (saliency, joint, calibration).")] = None,
+    projection: Annotated[Projection, Option(help="With joint: projection; umap needs umap-learn.")] = "pca",
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,

@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
         from labelwise_papers.attacks.verb import attack
         from labelwise_papers.verb import reproduce
 
-        return (attack, analyse, reproduce)
+        return {"Measure": (attack, analyse), "More": (reproduce,)}
     if name == "DATA_VERBS":
         from labelwise_papers.verb import get, where, zero_shot
 

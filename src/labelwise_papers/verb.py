@@ -12,19 +12,19 @@ from labelwise.cli.output import out, styled
 from labelwise.support.errors import LabelwiseError, UsageError
 
 Benchmark = Annotated[str, Argument(help="The name of a benchmark.")]
-NAME_HELP = "paper/table such as indicator/table2, a paper (all of it), or a .toml file."
+NAME_HELP = "paper/table such as indicator/table2, a paper, or a .toml."
 
 
 def reproduce(  # noqa: PLR0913 - the options of the verb
     name: Annotated[str | None, Argument(help=NAME_HELP)] = None,
-    only: Annotated[list[str] | None, Option(help="Only this data set; repeat it for more.")] = None,
-    method: Annotated[list[str] | None, Option(help="Only rows of this method or name; repeat it for more.")] = None,
+    only: Annotated[list[str] | None, Option(help="Only this data set, repeatable.")] = None,
+    method: Annotated[list[str] | None, Option(help="Only rows of this method or name, repeatable.")] = None,
     seeds: Annotated[int | None, Option(min=1, help="Another number of seeds than the recipe's.")] = None,
-    quick: Annotated[bool, Option("--quick", help="Tiny data and networks: shows in seconds that it works.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Tiny data and networks, to test that it runs.")] = False,
     root: Root = None,
     folder: Annotated[
         Path | None,
-        Option("--out", help='Results, checkpoints and pictures; left out, "results", and nothing is kept of --quick.'),
+        Option("--out", help="A folder for results and checkpoints; results by default."),
     ] = None,
     workers: Annotated[int, Option(min=1, help="Cells run at a time.")] = 1,
     device: Device = "auto",
@@ -32,7 +32,7 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     table: Annotated[bool, Option("--table", help="Print what has been run; run nothing.")] = False,
     markdown: Annotated[bool, Option("--markdown", help="The same as Markdown, for a page.")] = False,
 ) -> None:
-    """Run a table or figure of a paper, and set it beside the paper's; run it again, and it goes on where it was stopped."""
+    """Run a table or figure of a paper; resumes where it stopped."""
     from labelwise_papers.reproduce.cells import Choice, check_choice
     from labelwise_papers.reproduce.command import list_recipes, print_tables, recipes_of, run_recipes
     from labelwise_papers.reproduce.quick import quick as small
@@ -56,14 +56,14 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
 
 
 def where(name: Benchmark, root: Root = None) -> None:
-    """What to download for a benchmark, from where, and where to put it."""
+    """Show where to download a benchmark, and its licence."""
     from labelwise_papers.benchmarks import where as run
 
     print(run(name, root))
 
 
 def get(name: Benchmark, root: Root = None) -> None:
-    """Download a benchmark whose official address is stable; resumes, and checks the checksum."""
+    """Download a benchmark; resumes and verifies the checksum."""
     from labelwise_papers.benchmarks import data_root, download, find_entry
     from labelwise_papers.benchmarks import where as words
 
@@ -79,14 +79,12 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     attributes: Annotated[Path, Option(help="A CSV: one row per label, one column per attribute.")],
     out_folder: Annotated[Path, Option("--out", help="The folder to write.")],
     encoder: EncoderName = "auto",
-    unseen: Annotated[
-        list[str] | None, Option(help="A label to keep out of training; repeat it. Else a quarter.")
-    ] = None,
+    unseen: Annotated[list[str] | None, Option(help="A label kept out of training, repeatable.")] = None,
     seed: Seed = 0,
     root: Root = None,
     device: Device = "auto",
 ) -> None:
-    """Make a zero-shot data set of pictures and one table of attributes, as the .mat files that other codes read too."""
+    """Make a zero-shot data set (.mat) of images and attributes."""
     from labelwise.cli.data import read_features
     from labelwise.images.describe.knowledge import read_knowledge
     from labelwise.support.writable import check_writable

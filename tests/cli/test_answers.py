@@ -88,7 +88,9 @@ def test_classify_writes_a_table_folders_and_a_sheet(
     monkeypatch.setattr("labelwise.cli.inputs.PIECE", 7)
     into, sheet, table = tmp_path / "in to", tmp_path / "s.html", tmp_path / "t.csv"
     words = ["classify", model, pictures / "test", "--json"]
-    document = json.loads(run(*words, "--csv", table, "--sort-into", into, "--sheet", sheet, "--sure", 0.9)[1])
+    document = json.loads(
+        run(*words, "--csv", table, "--sort-into", into, "--sheet", sheet, "--min-probability", 0.9)[1]
+    )
     whole = json.loads(run(*words)[1])
     for one, other in zip(document["predictions"], whole["predictions"], strict=True):
         assert (one["file"], one["label"]) == (other["file"], other["label"])

@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_figures_and_pictures(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
     words = ("attack", model, pictures, "--epsilon", "0.1", "--queries", 30, "--device", "cpu")
-    code, out, err = run(*words, "--json", "--out", tmp_path / "fooled", "--pictures", 3)
+    code, out, err = run(*words, "--json", "--out", tmp_path / "fooled")
     assert code == 0, err
     found = json.loads(out)
     data, classifier = load(str(pictures), size=8), lw.load(model)
@@ -40,7 +40,7 @@ def test_figures_and_pictures(run: Any, model: Path, pictures: Path, tmp_path: P
     assert found["attacks"] == whole.attacks
     assert (found["worst"], found["images"]) == (whole.worst, len(data.split("test")))
     assert [check["name"] for check in found["checks"]] == [check.name for check in whole.checks]
-    assert 1 <= len(found["pictures"]) <= 3
+    assert 1 <= len(found["pictures"]) <= 12
     for one in found["pictures"]:
         assert one["label"] != one["answer"]
         with Image.open(one["file"]) as picture:

@@ -89,7 +89,7 @@ def test_no_verb_encodes_or_decodes_what_another_did(
     code, _, err = run("report", model, photos, "--out", tmp_path / "report.html")
     assert code == 0, err
     assert work["encoded"] == total, "pictures that are shown are decoded, and nothing is encoded"
-    code, anew, _ = run("classify", model, photos, "--json", "--no-cache")
+    code, anew, _ = run("--no-cache", "classify", model, photos, "--json")
     for one, two in zip(loads(first)["predictions"], loads(anew)["predictions"], strict=True):
         assert (one["file"], one["label"]) == (two["file"], two["label"])
         assert one["probability"] == pytest.approx(two["probability"], abs=1e-4)

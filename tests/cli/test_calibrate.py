@@ -14,7 +14,7 @@ DATA = blobs(per_label=20, seed=5)
 
 
 def test_calibrate(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
-    code, out, _ = run("calibrate", model, pictures, "--out", tmp_path / "c.lw", "--keep", "0.8")
+    code, out, _ = run("calibrate", model, pictures, "--out", tmp_path / "c.lw", "--known-rate", "0.8")
     assert code == 0
     assert "calibration error" in " ".join(out.split())
     kept = [

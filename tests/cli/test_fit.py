@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labelwise.cli.fit import METHOD_HELP
+from labelwise.cli.verbs import NEEDS
 from labelwise.methods import METHODS
 from tests.forks import Fork, shell
 
@@ -45,7 +45,7 @@ def test_fit_wrote_one_folder_and_listed_what_it_skipped(folder: Path) -> None:
 
 
 def test_help_lists_every_method() -> None:
-    names = METHOD_HELP.removeprefix("auto, or one of: ").removesuffix(".").split(", ")
+    names = NEEDS["fit"].removeprefix("Methods: ").removesuffix(".").split(", ")
     assert sorted(names) == sorted(METHODS), "written by hand: reading METHODS imports torch"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from labelwise import __version__, cli
 from labelwise.cli import verbs
@@ -29,8 +30,9 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
         "import sys; sys.argv = ['labelwise', '--help']\nfrom labelwise.cli import main\ntry: main()\n"
         "except SystemExit: pass\nassert not {'torch', 'numpy', 'jinja2'} & set(sys.modules)"
     )
-    for verb in VERBS:
-        assert verb.__name__ in printed
+    for group, some in VERBS.items():
+        assert group in printed
+        assert all(verb.__name__ in printed for verb in some)
 
 
 def test_help_names_what_a_model_must_be_able_to_do(run: Any) -> None:
@@ -103,11 +105,12 @@ def test_the_changelog_begins_with_this_version() -> None:
 
 
 def test_every_verb_that_reads_data_takes_a_root(run: Any) -> None:
-    verbs = [[verb.__name__] for verb in VERBS if "root" in signature(verb).parameters]
+    every = (verb for some in VERBS.values() for verb in some)
+    verbs = [[verb.__name__] for verb in every if "root" in signature(verb).parameters]
     reading = {"fit", "pretrain", "evaluate", "report", "calibrate", "imagine", "attack", "name", "analyse", "outliers"}
     assert reading <= {name for (name,) in verbs}
     for words in (*verbs, ["data", "check"], ["data", "split"], ["data", "encode"]):
-        assert "--root" in run(*words, "--help")[1]
+        assert "--data-root" in run(*words, "--help")[1]
 
 
 def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +121,22 @@ def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pyt
             monkeypatch.delenv("OMP_WAIT_POLICY")
         verbs.main()
         assert os.environ["OMP_WAIT_POLICY"] == used
+
+
+LONGER = {"retrieve", "evaluate", "report", "outliers", "serve"}  # verbs with longer help lines: to be shortened
+
+
+def test_help_lines_are_short() -> None:
+    """So that each is one line of a terminal."""
+    long: list[tuple[str, str]] = []
+
+    def look(command: Any, words: str) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            look(inner, f"{words} {name}".strip())
+        lines = [(command.help or "").partition("\n")[0].partition("  ")[0]]
+        if words not in LONGER:
+            lines += [getattr(each, "help", None) or "" for each in command.params]
+        long.extend((words, line) for line in lines if words and len(line) >= 60)
+
+    look(typer.main.get_command(verbs.app), "")
+    assert long == []

@@ -108,7 +108,11 @@ def test_the_shell_answers_without_torch_what_it_answers_with_it(home: Path, ord
     lw.save(first, home / "a.lw")
     lw.save(lw.teach(first, "[dim]new", examples=pictures(3, seed=9)), home / "b.lw")
     files = [*sorted(home.glob("*.png")), home / "broken.jpg"]
-    for model, more in (("a.lw", ()), ("b.lw", ("--top", "4")), ("a.lw", ("--only", "unknown,zoë", "--sure", "0.9"))):
+    for model, more in (
+        ("a.lw", ()),
+        ("b.lw", ("--top", "4")),
+        ("a.lw", ("--only", "unknown,zoë", "--min-probability", "0.9")),
+    ):
         words = ("classify", home / model, *files, "--json", *more)
         ours, theirs = shell(*words), ordinary(*words)
         assert ours is not None
@@ -117,8 +121,9 @@ def test_the_shell_answers_without_torch_what_it_answers_with_it(home: Path, ord
         assert [one["file"] for one in document["skipped"]] == [str(home / "broken.jpg")]
     for out in (["--csv", home / "x.csv"], ["--sort-into", home / "sorted"], ["--top", "2"]):
         assert shell("classify", home / "b.lw", *files, *out) is not None
-    for out in (["--sheet", home / "x.html"], ["--exact", "--json"], ["--no-cache", "--json"]):
-        assert shell("classify", home / "b.lw", *files, *out) is None
+    assert shell("classify", home / "b.lw", *files, "--sheet", home / "x.html") is None
+    for option in ("--exact", "--no-cache"):
+        assert shell(option, "classify", home / "b.lw", *files, "--json") is None
 
 
 @pytest.mark.parametrize("view", [View(), View(mirror=True), View(fit="squash")])

@@ -74,7 +74,7 @@ MADE = {
     "told": "teach folders/clarel.lw 'green square with a hat' --text 'a green square' --text 'this square is green'",
     "listed": "teach folders/eszsl.lw 'blue cross' --vector 0,0,1,0,0,1",
     "forgetful": "forget folders/taught.lw 'red disc'",
-    "calibrated": "calibrate folders/softmax.lw data/shapes.npz --keep 0.8 --false-accepts 0.2",
+    "calibrated": "calibrate folders/softmax.lw data/shapes.npz --known-rate 0.8 --false-accepts 0.2",
     "whitened": "calibrate folders/indicator.lw data/shapes.npz --by whitened",
     "similar": "calibrate folders/prototype.lw data/shapes.npz --by sum",
     "named": "name folders/zero_label.lw --answer '1=blue disc' --answer '0=red square'",

@@ -168,7 +168,7 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
     "attack": (
         f"attack folders/indicator.lw {SHAPES} --images 8 --queries 20 --json",
         f"attack folders/softmax.lw {SHAPES} --images 4 --queries 5 --epsilon 0.2 --longer 2 "
-        "--surrogate folders/indicator.lw --out fooled --pictures 2 --json",
+        "--surrogate folders/indicator.lw --out fooled --json",
         names("fooled"),
         f"attack folders/indicator.lw {SHAPES} --images 4 --queries 5 --epsilon 2/255",
         "attack folders/izf.lw data/features/features.csv",
@@ -176,7 +176,7 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
     "calibrate": (
         f"calibrate folders/indicator.lw {SHAPES} --out a.lw",
         folder("a.lw"),
-        f"calibrate folders/indicator.lw {SHAPES} --keep 0.7 --by whitened --false-accepts 0.3 --out b.lw",
+        f"calibrate folders/indicator.lw {SHAPES} --known-rate 0.7 --by whitened --false-accepts 0.3 --out b.lw",
         folder("b.lw"),
         f"calibrate folders/softmax.lw {SHAPES} --split test --by cosine --out c.lw",
         folder("c.lw"),
@@ -239,7 +239,7 @@ VERBS: dict[str, tuple[str | Look, ...]] = {
         "data split data/other/table.csv --out a.csv",
         "data split data/other/table.csv --kind grouped --seed 4 --out b.csv",
         text("b.csv"),
-        "data split data/other/domains.csv --kind domain --held night --out c.csv",
+        "data split data/other/domains.csv --kind domain --held-out night --out c.csv",
         text("c.csv"),
         "data split data/described --kind zero-shot --out d.csv",
         text("d.csv"),

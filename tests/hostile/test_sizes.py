@@ -232,7 +232,7 @@ def test_the_shell_takes_the_limit(tmp_path: Path) -> None:
     file = corpus.npz(
         tmp_path / "a.npz", features=corpus.npy((1000, 1000), "<f4", bytes(4 * 10**6)), labels=corpus.names("a", "b")
     )
-    done = Fork(shell("data", "check", file, "--max-gb", "0.002"), tmp_path)
+    done = Fork(shell("--max-gb", "0.002", "data", "check", file), tmp_path)
     assert done.wait(60) == 1
     assert "0.002 GB are allowed" in " ".join(done.said().split())
 

@@ -21,4 +21,8 @@ import labelwise.cli
 
 def test_its_verbs_are_verbs_of_the_shell() -> None:
     names = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {"analyse", "attack", "reproduce"} == {verb.__name__ for verb in plugin.VERBS} <= names
+    assert (
+        {"analyse", "attack", "reproduce"}
+        == {verb.__name__ for verbs in plugin.VERBS.values() for verb in verbs}
+        <= names
+    )

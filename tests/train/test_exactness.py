@@ -41,9 +41,21 @@ def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
     for threads in ("1", "2"):
         env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
         model = tmp_path / f"{threads}.lw"
-        fit = ["fit", tmp_path / "data", "--out", model, "--method", "softmax", "--encoder", "none", "--epochs", "2"]
-        more = ["--size", "48", "--set", "encoder.backbone=convnet", "--device", "cpu", "--exact"]
-        words = ["|".join(map(str, [*fit, *more])), f"classify|{model}|{picture}|--json|--exact"]
+        fit = [
+            "--exact",
+            "fit",
+            tmp_path / "data",
+            "--out",
+            model,
+            "--method",
+            "softmax",
+            "--encoder",
+            "none",
+            "--epochs",
+            "2",
+        ]
+        more = ["--size", "48", "--set", "encoder.backbone=convnet", "--device", "cpu"]
+        words = ["|".join(map(str, [*fit, *more])), f"--exact|classify|{model}|{picture}|--json"]
         done = subprocess.run([sys.executable, "-c", SHELL, *words], capture_output=True, env=env, check=True)
         said = done.stdout.replace(str(model).encode(), b"")
         answers[threads] = [said[said.index(b"{") :], (model / "weights.safetensors").read_bytes()]

@@ -35,25 +35,25 @@ class Writing:
     csv_file: Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")] = None
     sort_into: Annotated[
         Path | None,
-        Option(help="A folder to copy the pictures into, a folder per answer. Nothing is moved or overwritten."),
+        Option(help="Copy images into a folder per answer."),
     ] = None
     link: Annotated[bool, Option("--link", help="With --sort-into: links in place of copies.")] = False
     only: Annotated[
         str | None,
-        Option(help="List, copy and show only pictures with these answers: labels, unknown, unsure; commas between."),
+        Option(help="Only images with these answers, separated by commas."),
     ] = None
-    sure: Annotated[
+    min_probability: Annotated[
         float,
-        Option(min=0, max=1, help="For --csv, --sort-into, --only and --sheet: an answer less probable is unsure."),
+        Option(min=0, max=1, help="Less probable answers count as unsure."),
     ] = 0.5
-    sheet_file: Annotated[
-        Path | None, Option("--sheet", help="A page (.html) of small pictures, grouped by answer.")
-    ] = None
+    sheet_file: Annotated[Path | None, Option("--sheet", help="A page (.html) of thumbnails, grouped by answer.")] = (
+        None
+    )
 
     @property
     def asked(self) -> bool:
         """Whether anything is to be written or left out."""
-        return replace(self, sure=0.5) != Writing()
+        return replace(self, min_probability=0.5) != Writing()
 
     def check(self) -> None:
         """Raise an error where options contradict each other, or a place cannot be written: before anything is read."""
@@ -94,9 +94,9 @@ class Answer:
         return [file, word, labels, probability, other, runner_up, outlier]
 
 
-def answer(file: str, prediction: "Prediction", sure: float) -> Answer:
-    """Return the answer to a picture; a label that is less probable than ``sure`` is an unsure one."""
-    word = prediction.label if not prediction.known or prediction.probability >= sure else UNSURE
+def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
+    """Return the answer to a picture; a label that is less probable than ``min_probability`` is an unsure one."""
+    word = prediction.label if not prediction.known or prediction.probability >= min_probability else UNSURE
     return Answer(file, word, prediction)
 
 

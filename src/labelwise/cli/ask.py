@@ -15,13 +15,11 @@ def ask(
     model: Model,
     image: Image,
     label: Annotated[str | None, Argument(help="The label to ask about.")] = None,
-    text: Annotated[
-        str | None, Option(help="A sentence to ask about in place of a label, of a classifier that reads them.")
-    ] = None,
+    text: Annotated[str | None, Option(help="A sentence to ask about instead of a label.")] = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Is it a y? Yes or no, with a probability."""
+    """Is it this label? Yes or no, with a probability."""
     from labelwise.tasks.ask import DRAFT, check_text
     from labelwise.tasks.ask import ask as run
 

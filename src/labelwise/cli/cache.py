@@ -12,7 +12,7 @@ def cache(
     clear: Annotated[bool, Option("--clear", help="Remove everything in it.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Where features of pictures are kept, so that no picture is encoded twice, and how much there is."""
+    """Show the feature cache, or clear it."""
     from labelwise.support.cache import Cache, is_on
 
     kept = Cache()

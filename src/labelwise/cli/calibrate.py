@@ -13,17 +13,15 @@ from labelwise.support.errors import DataError
 if TYPE_CHECKING:
     from labelwise.evaluation.test_set import TestSet
 
-SPLIT_HELP = (
-    "Which images, never those you test on; left out, val, or all pictures of your own that it was not trained on."
-)
-ACCEPTS_HELP = "For verify: share of different pairs to call the same; left out, as many as same pairs are missed."
+SPLIT_HELP = "Which images; by default val, or all not trained on."
+ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     out_folder: Out,
-    keep: Annotated[float, Option(help="Share of known images that must not be called unknown.")] = 0.95,
+    known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95,
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
@@ -31,7 +29,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     by: ScoreBy = "similarity",
     overwrite: Overwrite = False,
 ) -> None:
-    """Fit probabilities, the outlier rule and the threshold of verify anew, on held-out images of your own."""
+    """Recalibrate on held-out images of your own."""
     from labelwise.core.store import check_free
     from labelwise.evaluation.evaluation import align_targets
     from labelwise.tasks.calibrate import calibrate as run
@@ -42,7 +40,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     part = _part(classifier, open_data_for(classifier, data, root, splits), split)
     targets = align_targets(classifier, part.split, part.labels)
     scores = classifier.scores(part.split.images)
-    calibrated = run(scores, targets, keep=keep)
+    calibrated = run(scores, targets, keep=known_rate)
     if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):
         rule: Rule = "eer" if false_accepts is None else false_accepts
         import torch

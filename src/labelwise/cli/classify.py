@@ -36,7 +36,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
-    """What is it? Names and probabilities, and "unknown" where no label fits; each label answered yes where several may be."""
+    """What is it? Labels with probabilities, or unknown."""
     from labelwise.core.quick import MOST
     from labelwise.tasks.classify import classify as predictions
 
@@ -62,7 +62,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
-            answers.add(answer(name, one, writing.sure), images, row)
+            answers.add(answer(name, one, writing.min_probability), images, row)
     written = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
     if written:

@@ -10,22 +10,22 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
 from labelwise.cli.jobs import Engine, make_job, run_duplicates, run_job
-from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_shared
+from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_groups
 from labelwise.cli.output import note, one_line, out, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.plugins import plugins
 
 app = typer.Typer(name="data", help="Find, check, split, shard and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
-    app.command()(with_shared(verb))
+    app.command()(with_groups(verb))
 
 SMALL = 32  # pixels that suffice to tell whether a picture can be read, and what it looks like
-Data = Annotated[str, Argument(help="A folder, table, pack or feature file, or the name of a set.")]
+Data = Annotated[str, Argument(help="A folder, table, pack, features, or the name of a set.")]
 
 
 @app.command("list")
 def list_(root: Root = None, json: AsJson = False) -> None:
-    """Every set that loads by name, and which of them are here."""
+    """List the sets that load by name, and which are here."""
     embedded = sorted(lw.data.EMBEDDED)
     rows = [row for plugin in plugins() for row in plugin.rows(root)]
     table = plain_table("name", "", ">classes", ">train", ">test", "found")
@@ -41,16 +41,16 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 
 
 @app.command()
-@with_shared
+@with_groups
 def check(
     data: Data,
-    sheet: Annotated[Path | None, Option(help="A PNG to write with some pictures of each label.")] = None,
+    sheet: Annotated[Path | None, Option(help="A .png to write with some images of each label.")] = None,
     splits: Splits = None,
     size: Size = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
-    """What is in it: counts, sizes, unreadable files, duplicates, leaks, what is known of labels, what can train."""
+    """Check data: counts, unreadable files, duplicates, leaks."""
     from labelwise.images.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods.registry import METHODS
 
@@ -70,18 +70,18 @@ def check(
 
 
 @app.command()
-@with_shared
+@with_groups
 def split(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
     kind: Annotated[str, Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
-    held: Annotated[str | None, Option(help="The domain to hold out, for --kind domain.")] = None,
+    held_out: Annotated[str | None, Option(help="The domain to hold out, with --kind domain.")] = None,
     seed: Seed = 0,
     group: Group = None,
     root: Root = None,
 ) -> None:
-    """Divide data anew and save the split as a table you can read and edit; use it with fit --splits."""
-    divided = lw.data.divide(_read(data, None, root), kind, held, seed, group)
+    """Split data and save the split as a table for --splits."""
+    divided = lw.data.divide(_read(data, None, root), kind, held_out, seed, group)
     tell_groups(divided)
     lw.data.write_split(divided, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
@@ -89,7 +89,7 @@ def split(  # noqa: PLR0913 - the options of the verb
 
 
 @app.command()
-@with_shared
+@with_groups
 def shard(
     data: Data,
     out_folder: Annotated[str, Option("--out", help="The folder or address to write the tar files to.")],
@@ -98,7 +98,7 @@ def shard(
     root: Root = None,
     json: AsJson = False,
 ) -> None:
-    """Write pictures as WebDataset shards, which stream: for data larger than memory, or far away."""
+    """Write images as WebDataset shards, to stream them."""
     from labelwise.images.catalogue import names_own_files
     from labelwise.images.sharding import check_new, write_shards
     from labelwise.images.survey import readable
@@ -112,10 +112,10 @@ def shard(
 
 
 @app.command()
-@with_shared
+@with_groups
 def encode(  # noqa: PLR0913 - the options of the verb
     data: Data,
-    out_npz: Annotated[Path, Option("--out", help="The .npz file to write; of very many pictures a .parquet folder.")],
+    out_npz: Annotated[Path, Option("--out", help="The .npz file to write, or a .parquet folder.")],
     *,
     encoder: EncoderName = "auto",
     size: Size = None,
@@ -123,7 +123,7 @@ def encode(  # noqa: PLR0913 - the options of the verb
     engine: Engine,
     device: Device = "auto",
 ) -> None:
-    """Turn pictures into features once, for many experiments; fit, check and the rest read the file."""
+    """Encode images once, for many experiments."""
     from labelwise.fitting.encoding import check_features_file, write_features
     from labelwise.images.sources.addresses import may_name_shards
 
@@ -144,18 +144,18 @@ def encode(  # noqa: PLR0913 - the options of the verb
 
 
 @app.command()
-@with_shared
+@with_groups
 def duplicates(
     paths: Paths,
-    out_folder: Annotated[Path, Option("--out", help="The folder of Parquet files to write, such as pairs.parquet.")],
+    out_folder: Annotated[Path, Option("--out", help="The .parquet folder to write.")],
     *,
     likeness: Annotated[
-        float | None, Option(min=0.5, max=1.0, help="How alike two must look, 1 is equal; 0.97 unless told.")
+        float | None, Option(min=0.5, max=1.0, help="How alike two must look, up to 1; 0.97 by default.")
     ] = None,
     engine: Engine,
     json: AsJson = False,
 ) -> None:
-    """Which of very many pictures look alike? All pairs: copies resized, brightened or compressed again, shots of a burst."""
+    """Find near-duplicates among very many images."""
     run_duplicates(paths, out_folder, likeness, engine, json=json)
 
 

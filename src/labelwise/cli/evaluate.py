@@ -43,7 +43,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Measure a classifier on images that it was not trained on."""
+    """Measure a classifier on images it was not trained on."""
     from labelwise.core.model import Compares
     from labelwise.evaluation.closed import evaluate_closed
     from labelwise.evaluation.multilabel import evaluate_multilabel

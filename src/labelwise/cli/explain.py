@@ -16,14 +16,12 @@ def explain(  # noqa: PLR0913 - the options of the verb
     model: Model,
     image: Image,
     label: Annotated[str | None, Argument(help="The label to explain; the best one if left out.")] = None,
-    against: Annotated[
-        str | None, Option("--not", help="Another label: what speaks for the one and not for this.")
-    ] = None,
-    out_png: Annotated[Path, Option("--out", help="The picture to write.")] = Path("explanation.png"),
+    against: Annotated[str | None, Option("--not", help="Show what speaks for the label and not for this one.")] = None,
+    out_png: Annotated[Path, Option("--out", help="The .png to write.")] = Path("explanation.png"),
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Why? A heat map of what in the picture speaks for the asked label."""
+    """Why? A heat map of what speaks for a label."""
     from labelwise.images.sheets import titled
 
     classifier = open_model(model, device)

@@ -28,24 +28,21 @@ from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.plugins import plugins
 from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import FitOptions
     from labelwise.train.stages import Method
 
-METHOD_HELP = "auto, or one of: discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
-METHOD_HELP += "".join(f", {name}" for plugin in plugins() for name in plugin.METHODS) + "."
-NAMES_HELP = "Pictures have no labels: names of labels (cat,dog or a .txt file of lines), for zero_label."
-ENCODER_HELP = "auto, none (as --set says, else trained from scratch), or a pretrained backbone to use as it is."
-TUNE_HELP = "Train the pretrained encoder further; kept where validation pictures gain by it. For GPUs."
+NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
+ENCODER_HELP = "auto, none (train from scratch), or a pretrained encoder."
+TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
 def fit(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_folder: Out,
-    method: Annotated[str, Option(help=METHOD_HELP)] = "auto",
+    method: Annotated[str, Option(help="auto, or a method, see below.")] = "auto",
     set_: Settings = None,
     encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
     names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
@@ -53,7 +50,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     group: Group = None,
     root: Root = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
-    epochs: Annotated[int | None, Option(min=1, help="How often to go through the images.")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="Passes through the images.")] = None,
     size: Size = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -62,7 +59,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     strict: Strict = False,
     json: AsJson = False,
 ) -> None:
-    """Train on what you know, calibrate, and save a classifier."""
+    """Train and calibrate a classifier, and save it."""
     words = list(set_ or [])
     from labelwise.core.store import check_free, check_savable, save
     from labelwise.images.sources.folders import unsorted_data
@@ -102,7 +99,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
             save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
-    again = [*_words("--splits", splits), *_words("--root", root)]
+    again = [*_words("--splits", splits), *_words("--data-root", root)]
     lines = [
         *outcome(classifier, out_folder, dataset.home),
         *next_steps(dataset, out_folder, None if names else [data, *again]),

@@ -28,22 +28,20 @@ LISTED = 3  # labels of neighbours in a row of the table
 def imagine(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
-    label: Annotated[
-        list[str] | None, Option(help="A label; may be repeated. Else all that have a description alone.")
-    ] = None,
+    label: Annotated[list[str] | None, Option(help="A label, repeatable; by default all unseen ones.")] = None,
     count: Annotated[int, Option(min=2, help="How many features to generate for each label.")] = 50,
-    out_folder: Annotated[Path | None, Option("--out", help="A folder for the pictures and the table.")] = None,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for the images and the table.")] = None,
     split: SplitName = None,
-    projection: Annotated[Projection, Option(help="How to make a plane. umap needs the package umap-learn.")] = "pca",
+    projection: Annotated[Projection, Option(help="Projection to the plane; umap needs umap-learn.")] = "pca",
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """What would it look like? Features generated from a description, and the real images nearest to them.
+    """What would it look like? Features made from a description.
 
-    With --out: a sheet of the nearest real pictures for each label, a plane of real and generated features, and a table.
+    Shows the real images nearest to them. --out writes a sheet per label, a plane of features, and a table.
     """
     from labelwise.evaluation.imagined import draw_imagined
     from labelwise.tasks.imagine import imagine as run

@@ -28,7 +28,7 @@ JobOut = Annotated[
     Path | None,
     Option(
         "--out",
-        help="For very many pictures: a folder of Parquet files to write. The same command again goes on where it stopped.",
+        help="A .parquet folder for very many images; resumable.",
     ),
 ]
 
@@ -37,10 +37,8 @@ JobOut = Annotated[
 class Engine:
     """What works on a job."""
 
-    workers: Annotated[int | None, Option(min=1, help="With --out: so many processes at a time.")] = None
-    engine: Annotated[
-        Literal["local", "ray"] | None, Option(help="With --out: processes here, or Ray (RAY_ADDRESS: a cluster).")
-    ] = None
+    workers: Annotated[int | None, Option(min=1, help="With --out: processes at a time.")] = None
+    engine: Annotated[Literal["local", "ray"] | None, Option(help="With --out: processes here, or Ray.")] = None
 
     def refuse(self) -> None:
         """Raise an error where it is given without a job."""

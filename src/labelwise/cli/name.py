@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from labelwise.evaluation.naming import ClusterImages, NamedCluster
 
-DATA_HELP = "Pictures to show: a folder, with or without label folders, or any data; for a model of features, features."
+DATA_HELP = "Images to show examples from."
 PAGE = "index.html"
 
 
@@ -69,10 +69,8 @@ def name(  # noqa: PLR0913 - the options of the verb
     ] = None,
     answers: Annotated[int, Option(min=0, help="Ask for at most so many answers.")] = 0,
     out_folder: Annotated[Path | None, Option("--out", help="The folder to write the classifier to.")] = None,
-    report: Annotated[Path | None, Option(help="A folder to write a page with pictures of each label to.")] = None,
-    sheets: Annotated[
-        Path | None, Option(help='Where to draw a sheet of each cluster; else in the report, or in "clusters".')
-    ] = None,
+    report: Annotated[Path | None, Option(help="A folder for a page with images of each label.")] = None,
+    sheets: Annotated[Path | None, Option(help="A folder for a sheet of each cluster.")] = None,
     examples: Annotated[int, Option(min=1, help="How many images to show of a cluster, in each of two rows.")] = 8,
     overwrite: Overwrite = False,
     root: Root = None,
@@ -80,7 +78,7 @@ def name(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Are the names right? Shows the clusters of a zero_label classifier, and takes a person's names for them."""
+    """Review the names that zero_label gave to clusters."""
     from labelwise.evaluation.naming import named_clusters
     from labelwise.fitting.naming import named_model
     from labelwise.reporting.naming_page import naming_page

@@ -27,7 +27,7 @@ def outliers(  # noqa: PLR0913 - the options of the verb
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
-    """Which pictures are none of the labels? Strangest first."""
+    """Which images have none of the labels? Sorted by score."""
     from labelwise.evaluation.outliers import evaluate_outliers
     from labelwise.tasks.outliers import outliers as run
 

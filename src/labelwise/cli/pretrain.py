@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from labelwise.train.networks.encoder import Encoder
     from labelwise.train.networks.image_encoder import ImageEncoder
 
-DATA_HELP = "A folder of pictures, with or without label folders, a table, a pack, or the name of a set."
+DATA_HELP = "A folder of images, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
 USUAL = "simclr"
 
@@ -35,24 +35,20 @@ USUAL = "simclr"
 def pretrain(  # noqa: PLR0913 - the options of the verb
     data: Annotated[str, Argument(help=DATA_HELP)],
     out_file: Annotated[Path, Option("--out", help="The .safetensors file to write.")],
-    kind: Annotated[
-        str | None, Option(help="simclr (usual); moco: a queue, for small batches; patches: in seconds.")
-    ] = None,
+    kind: Annotated[str | None, Option(help="simclr; moco for small batches; patches in seconds.")] = None,
     set_: Settings = None,
     splits: Splits = None,
     root: Root = None,
     size: Size = None,
     seed: Seed = 0,
     device: Device = "auto",
-    probe: Annotated[
-        bool, Option("--probe", help="Then look at labels: how well near training images name test images.")
-    ] = False,
+    probe: Annotated[bool, Option("--probe", help="Then measure how well nearest neighbours agree in label.")] = False,
     resume: Annotated[Path | None, Option(help="The folder of an interrupted run, to continue it.")] = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     json: AsJson = False,
 ) -> None:
-    """Train an image encoder on pictures alone, without labels, for any method to start from."""
+    """Train an image encoder on images without labels."""
     from labelwise.evaluation.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import write_encoder

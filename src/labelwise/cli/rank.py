@@ -22,14 +22,14 @@ def rank(
     order: Annotated[
         str | None,
         Option(
-            help="All labels from the lowest to the highest, between commas; left out, the order of the data it was trained on.",
+            help="All labels from lowest to highest, separated by commas.",
         ),
     ] = None,
     json: AsJson = False,
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
-    """Where does each picture stand among ordered labels? Sorted from the lowest to the highest."""
+    """Where does each image stand among ordered labels?"""
     from labelwise.tasks.rank import level_columns
     from labelwise.tasks.rank import rank as run
 

@@ -35,7 +35,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """One page about a classifier: figures, curves, confusions, best and worst pictures. A single HTML file."""
+    """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled, size_for
     from labelwise.reporting import ReportSettings, open_saved
     from labelwise.reporting import report as run

@@ -61,7 +61,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     strict: Strict = False,
     device: Device = "auto",
 ) -> None:
-    """Which pictures of a folder are most like this one? A picture is never its own answer."""
+    """Which images are most like this one?"""
     from labelwise.tasks.gallery_index import need_faiss
     from labelwise.tasks.gallery_store import is_stored
     from labelwise.tasks.similarity import check_score

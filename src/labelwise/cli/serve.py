@@ -44,7 +44,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
     bake: Annotated[Path | None, Option(help="Write the classifier with all taught labels here instead.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Answer questions over HTTP, with a web page; labels can be taught while it runs."""
+    """Answer questions over HTTP, with a web page."""
     options = {name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")}
     from labelwise.server.settings import MEGABYTE, Service
 
@@ -72,7 +72,7 @@ def export(
     overwrite: Annotated[bool, Option("--overwrite", help="Replace a file that is already there.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Write the encoder and the scores of all labels as one ONNX file, compared with the classifier before it counts."""
+    """Export encoder and scores as one verified ONNX file."""
     from labelwise.train.export import export as write
 
     exported = write(open_model(model), onnx, overwrite=overwrite)
@@ -85,7 +85,7 @@ def demo(
     out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and images.")] = Path("demo"),
     epochs: Annotated[int | None, Option(min=1, help="Fewer epochs for a quicker look.")] = None,
 ) -> None:
-    """A tour on embedded data: train, compare, teach a new species, ask, explain."""
+    """Take a tour on embedded data: train, teach, ask, explain."""
     from labelwise.demo import run
 
     run(out_folder, epochs)

@@ -18,7 +18,7 @@ def settings(
     method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant",
     json: AsJson = False,
 ) -> None:
-    """The settings of a method, their defaults and what they are for."""
+    """List the settings of a method, with defaults."""
     found = list(explain(_defaults(method)))
     document = {one.key: {"default": one.default, "help": one.words, "group": one.group} for one in found}
     show(document, *_tables(found), json=json)

@@ -16,13 +16,13 @@ def teach(  # noqa: PLR0913 - the options of the verb
     model: Model,
     name: Name,
     out_folder: Out,
-    examples: Annotated[list[Path] | None, Option(help="Pictures of it, or folders of pictures.")] = None,
+    examples: Annotated[list[Path] | None, Option(help="Images of it, or folders of images.")] = None,
     more: Annotated[list[Path] | None, Argument(help="More examples.")] = None,
     text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeat it for more.")] = None,
     vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Add a label from a few example pictures, or from a description, without training."""
+    """Add a label from a few examples or a description."""
     from labelwise.core.store import check_free
     from labelwise.images.describe.labels import label_name
     from labelwise.images.describe.vector_files import read_vector

@@ -24,7 +24,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
-from labelwise.cli.options import with_shared
+from labelwise.cli.options import environment, with_groups
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -38,6 +38,7 @@ from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.interruption import stop_on_signals
+from labelwise.support.limits import VARIABLE
 from labelwise.support.plugins import plugins
 
 RESUME = {
@@ -45,12 +46,18 @@ RESUME = {
     "fit": " Training that had begun goes on with the same command and --resume.",
     "pretrain": " Training that had begun goes on with the same command and --resume FOLDER, the .run folder beside --out.",
 }
-VERBS: tuple[Callable[..., None], ...] = (
-    fit, pretrain, name, classify, ask, rank, verify, retrieve, teach, forget, outliers, explain, imagine, evaluate, report,
-    calibrate, *(verb for plugin in plugins() for verb in plugin.VERBS), serve, export, demo, cache, settings,
-)  # fmt: skip
+VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
+    "Make": (fit, teach, forget, calibrate, name, pretrain),
+    "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
+    "Measure": (evaluate, report),
+    "More": (serve, export, demo, settings, cache),
+}
+for plugin in plugins():
+    VERBS |= {group: (*VERBS.get(group, ()), *more) for group, more in plugin.VERBS.items()}
 
+METHODS = "discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
 NEEDS = {
+    "fit": f"Methods: {', '.join([METHODS, *(name for plugin in plugins() for name in plugin.METHODS)])}.",
     "teach": f"From pictures: needs a model that can {LEARN}.",
     "explain": f"Needs a model that can {LOCATE}.",
     "imagine": f"Needs a model that can {GENERATE}.",
@@ -78,7 +85,7 @@ def stopped_words(verb: str | None) -> str:
 app = typer.Typer(
     name="labelwise",
     cls=Verbs,
-    help="Image classifiers whose labels are inputs: train on what you know, then ask anything of a new picture.",
+    help="Image classifiers whose labels are inputs: train on what you know, then ask anything of a new image.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -89,24 +96,36 @@ app = typer.Typer(
 def _show_version(asked: bool) -> None:
     """Print the version of this library, of Python and of torch, which is not imported for that."""
     if asked:
-        print(f"labelwise {__version__} (Python {platform.python_version()}, torch {metadata.version('torch')})")
+        torch = next((f", torch {each.version}" for each in metadata.distributions(name="torch")), "")
+        print(f"labelwise {__version__} (Python {platform.python_version()}{torch})")
         raise typer.Exit
-
-
-VERSION_HELP = "Print the versions of labelwise, Python and torch, and exit."
 
 
 @app.callback(help=app.info.help)
 def common(
-    version: Annotated[bool, Option("--version", is_eager=True, callback=_show_version, help=VERSION_HELP)] = False,
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback acts
+        bool, Option("--version", is_eager=True, callback=_show_version, help="Print versions and exit.")
+    ] = False,
+    no_cache: Annotated[bool, Option("--no-cache", help="Neither read nor write the feature cache.")] = False,
+    max_gb: Annotated[float | None, Option(help="Gigabytes of memory that a file may take.")] = None,
+    exact: Annotated[bool, Option("--exact", help="Same bytes for any number of threads; slower.")] = False,
 ) -> None:
-    """Take what is said before a verb."""
+    """Apply the options that hold for every verb."""
+    variables = {"LABELWISE_CACHE": "off"} if no_cache else {}
+    variables |= {} if max_gb is None else {VARIABLE: str(max_gb)}
+    context.with_resource(environment(**variables))
+    if exact:
+        from labelwise.train.exactness import exact as exactly
+
+        context.with_resource(exactly())
 
 
-for verb in VERBS:
-    words = "\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__))))
-    app.command(help=words)(with_shared(verb))
-app.add_typer(data_app)
+for group, verbs in VERBS.items():
+    for verb in verbs:
+        words = "\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__))))
+        app.command(help=words, rich_help_panel=group)(with_groups(verb))
+app.add_typer(data_app, rich_help_panel="Data")
 
 
 def main() -> None:

@@ -15,13 +15,13 @@ from labelwise.support.words import FIGURES
 
 def verify(
     model: Model,
-    first: Annotated[Path | None, Argument(help="A picture.")] = None,
-    second: Annotated[Path | None, Argument(help="Another picture.")] = None,
-    pairs: Annotated[Path | None, Option(help="A .csv table of two columns, a pair of pictures in each row.")] = None,
+    first: Annotated[Path | None, Argument(help="An image.")] = None,
+    second: Annotated[Path | None, Argument(help="Another image.")] = None,
+    pairs: Annotated[Path | None, Option(help="A .csv table with a pair of images in each row.")] = None,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Do two pictures show the same label, be it a known one or not? With a probability, for pairs half of which are the same."""
+    """Do two images show the same label, known or not?"""
     from labelwise.tasks.verify import verify as run
 
     asked = _pairs(first, second, pairs)

@@ -28,7 +28,7 @@ def check_size(file: str | Path, size: float, error: type[LabelwiseError] = Data
     if size > (most := max_bytes()):
         raise error(
             f'"{file}" would take {size / 1e9:.3g} GB of memory, and {most / 1e9:.3g} GB are allowed. Where you trust the file, '
-            f"allow more: --max-gb {max(1, -int(-size // 1e9))}, max_gb= in Python, or the variable {VARIABLE}."
+            f"allow more: labelwise --max-gb {max(1, -int(-size // 1e9))}, max_gb= in Python, or the variable {VARIABLE}."
         )
 
 

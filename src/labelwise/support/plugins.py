@@ -16,7 +16,9 @@ PLUGINS = ("labelwise_papers.plugin",)
 class Plugin(Protocol):
     """What a plug-in offers."""
 
-    VERBS: Sequence[Callable[..., None]]  # functions that become commands of ``labelwise``
+    VERBS: Mapping[
+        str, Sequence[Callable[..., None]]
+    ]  # functions that become commands of ``labelwise``, by group of --help
     DATA_VERBS: Sequence[Callable[..., None]]  # and of ``labelwise data``
     METHODS: Mapping[
         str, tuple[str, str]

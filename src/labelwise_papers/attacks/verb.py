@@ -16,25 +16,26 @@ from labelwise.support.errors import UsageError
 if TYPE_CHECKING:
     from labelwise_papers.attacks.robust import RobustResult
 
+WRITTEN = 12  # fooled images at most
+
 
 def attack(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     epsilon: Annotated[str, Option(help="How far a pixel may move, in [0, 1]: 8/255 or 0.03.")] = "8/255",
-    images: Annotated[int, Option(min=1, help="Attack at most this many pictures, drawn at random.")] = 200,
+    images: Annotated[int, Option(min=1, help="Attack at most this many images, drawn at random.")] = 200,
     split: SplitName = None,
     longer: Annotated[int | None, Option(min=1, help="Also PGD of this many steps, such as 100.")] = None,
-    queries: Annotated[int, Option(min=1, help="Of the attack that sees scores alone.")] = 1000,
+    queries: Annotated[int, Option(min=1, help="Queries of the attack that sees only scores.")] = 1000,
     surrogate: Annotated[Path | None, Option(help="Another classifier of the same labels, to transfer from.")] = None,
-    out_folder: Annotated[Path | None, Option("--out", help="A folder for fooled pictures.")] = None,
-    pictures: Annotated[int, Option(min=1, help="With --out, how many pictures to write.")] = 12,
+    out_folder: Annotated[Path | None, Option("--out", help="A folder for fooled images.")] = None,
     splits: Splits = None,
     root: Root = None,
     seed: Seed = 0,
     json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """How little must a picture change for a wrong answer? Accuracy under attack, and whether the attack can be trusted.
+    """Measure accuracy under attack, and whether to trust it.
 
     Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
     """
@@ -61,7 +62,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
     title = f"{data}, {part.name}: {result.images} pictures, each pixel moved by at most {epsilon} (epsilon)"
     lines = [one_line(part.words), *_lines(result, title)]
     if out_folder is not None:
-        about["pictures"] = write_fooled(out_folder, evaluation, radius, pictures)
+        about["pictures"] = write_fooled(out_folder, evaluation, radius, WRITTEN)
         lines.append(styled(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
     show(about, *lines, json=json)
 

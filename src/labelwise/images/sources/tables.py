@@ -145,7 +145,7 @@ def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outs
     if root is None:
         raise DataError(
             f'{where}"{cell:.200}" lies outside the folder of the table. Where you trust the table, name the folder that all its '
-            "pictures lie in: --root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
+            "pictures lie in: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
         )
     raise DataError(f'{where}"{cell:.200}" lies outside "{root}", the root that was named. Name a folder above it.')
 

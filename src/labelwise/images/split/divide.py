@@ -45,7 +45,7 @@ def divide(
         _check_column(dataset.name, "domain", whole.domains)
         if held is None:
             domains = listing(sorted(set(whole.domains)))
-            raise UsageError(f"Say which domain to hold out with --held. Domains: {domains}.")
+            raise UsageError(f"Say which domain to hold out with --held-out. Domains: {domains}.")
         rows = hold_out_domain(whole.strata, whole.domains, held, seed)
     elif kind == "zero-shot" and dataset.multilabel:
         raise UsageError(
