@@ -126,7 +126,7 @@ def runs(folder: Path, methods: list[str], seeds: int) -> Iterator[dict[str, Any
         for seed in range(seeds):
             out = folder / f"{method}-{seed}.lw"
             wall, about = fitted(command(method, SETTINGS, seed, out), compiled)
-            answers = lw.load(out, device="cuda").scores(test.images).best.cpu()
+            answers = lw.load(out, device="cuda").scores(test.images).best
             yield {
                 "method": method,
                 "seed": seed,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
+import numpy as np
 import torch
 
 from labelwise.api import teach
@@ -88,7 +89,7 @@ def measure_taught(method: ImageMethod, seed: int) -> dict[str, float]:
     scores = taught.scores(test.images)
     precision = float(average_precisions(scores.log_odds[:, -1:], test.targets[:, [column]])[0])
     yes = scores.yes[:, -1] >= 0.5
-    right = (yes == test.targets[:, column]).double().mean()
+    right = (yes == np.asarray(test.targets)[:, column]).mean()
     return {
         "taught average precision": precision,
         "taught share": float(test.targets[:, column].double().mean()),

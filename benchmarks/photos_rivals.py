@@ -39,7 +39,7 @@ def own(method: Method | None, train: Split, images: Tensor) -> Outcome:
     classifier = lw.fit(data_of(lw, train)[0], method, lw.Run(device="cpu"))
     estimate = classifier.origin.summary.get("leave_one_out", {})
     told = {f"estimate_{name}": estimate[name] for name in ("accuracy", "low", "high") if name in estimate}
-    return classifier.scores(images).probabilities, told
+    return torch.from_numpy(classifier.scores(images).probabilities), told
 
 
 def data_of(library: Any, train: Split) -> tuple[Any, Tensor]:

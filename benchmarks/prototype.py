@@ -33,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
@@ -299,9 +300,7 @@ def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]
     assert isinstance(model, LinearModel)
     tested = Evaluation.of(classifier, split)
     for ridge in ridges:
-        white = torch.from_numpy(
-            whiten(array(tested.scores.embeddings), array(model.unit_mean), array(model.unit_within), ridge)
-        )
+        white = whiten(tested.scores.embeddings, array(model.unit_mean), array(model.unit_within), ridge)
         otherwise = replace(tested, scores=classifier.scores_of(white))
         near = evaluate_retrieval(otherwise, by="cosine", ks=(1,))
         eer = evaluate_verification(otherwise, by="cosine").eer
@@ -313,7 +312,7 @@ def held_out(data: Dataset, seed: int) -> Dataset:
     """Return the data with every fifth training label as test, others for each of five seeds, and nothing of the real test labels."""
     train = data.split("train")
     kinds = sorted(set(train.targets.tolist()))
-    held = torch.isin(train.targets, torch.tensor(kinds[seed % 5 :: 5]))
+    held = torch.from_numpy(np.isin(train.targets, kinds[seed % 5 :: 5]))
     rows = {"train": (~held).nonzero()[:, 0], "test": held.nonzero()[:, 0]}
     return replace(data, splits={name: train.select(each) for name, each in rows.items()})
 

@@ -60,8 +60,8 @@ def measure(classifier: Classifier, known: Split, held: Dataset, shots: int) -> 
 
 
 def _right(classifier: Classifier, split: Split, data: Dataset) -> float:
-    places = torch.tensor([classifier.labels.names.index(data.labels.names[t]) for t in split.targets.tolist()])
-    return float((classifier.scores(split.images).best.cpu() == places).double().mean())
+    places = [classifier.labels.names.index(data.labels.names[t]) for t in split.targets.tolist()]
+    return float((classifier.scores(split.images).best == places).mean())
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import torch
+import numpy as np
 
 import labelwise as lw
 from labelwise.core.store import load
@@ -72,7 +72,7 @@ def main() -> None:
                 times.take("undo", writer.undo)
                 times.take("follow undo", follower.read)
             print(f"{count:,} labels: {times}", flush=True)
-            assert torch.equal(
+            assert np.array_equal(
                 follower.snapshot.classifier.label_embeddings, writer.snapshot.classifier.label_embeddings
             )
         writer.close()

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from labelwise.core.calibration import Calibration
@@ -19,6 +19,7 @@ PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origi
 
 def changed(classifier: Classifier, **pieces: Any) -> Classifier:
     """Return the classifier with these pieces, be they its own or of its calibration, familiarity or origin."""
+    pieces = {name: part.numpy() if isinstance(part, Tensor) else part for name, part in pieces.items()}
     for name, kind in PARTS.items():
         own = {field.name: pieces.pop(field.name) for field in fields(kind) if field.name in pieces}
         if own:
@@ -45,7 +46,7 @@ def exact(classifier: Classifier, images: Tensor) -> Scores:
 
 def known_by_description(classifier: Classifier, *names: str) -> Classifier:
     """Return the classifier with these labels, and no others, known from a description alone."""
-    return changed(classifier, unseen=torch.tensor([name in names for name in classifier.labels.names]))
+    return changed(classifier, unseen=np.isin(classifier.labels.names, names))
 
 
 def with_penalty(classifier: Classifier, seen_penalty: float) -> Classifier:

@@ -47,7 +47,6 @@ def test_a_classifier_on_a_gpu_is_asked() -> None:
     method = Indicator(epochs=1, encoder=Encoder(backbone="convnet", width=4))
     with pretend_gpu():
         classifier = lw.fit(data, method, Run(device="cuda"))
-        assert isinstance(classifier.label_embeddings, OnGpu)
         evaluation = Evaluation.of(classifier, test, data.labels)
         every = answer_calibration(evaluation)["every"]
         assert 0 < every["after"]["ece"] < 1

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 from rich.console import Console
@@ -168,13 +169,11 @@ def _print_taught(console: Console, before: Classifier, after: Classifier, data:
     new = torch.from_numpy(test.targets == data.labels.index(name))
     scores = after.scores(test.images)
     old_scores = scores.of(before)
-    truth = torch.tensor([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
-    hit, hit_before = scores.best.cpu() == truth, old_scores.best.cpu() == truth
-    change = float((scores.log_odds[:, :-1] - old_scores.log_odds).abs().max())
+    truth = np.array([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
+    hit, hit_before = scores.best == truth, old_scores.best == truth
+    change = float(abs(scores.log_odds[:, :-1] - old_scores.log_odds).max())
+    console.print(f"{name}: {100 * hit[new].mean():.1f} % of its test pictures are now named right (before: none).")
     console.print(
-        f"{name}: {100 * hit[new].double().mean():.1f} % of its test pictures are now named right (before: none)."
-    )
-    console.print(
-        f"The other species: {100 * hit_before[~new].double().mean():.1f} % before, {100 * hit[~new].double().mean():.1f} % after."
+        f"The other species: {100 * hit_before[~new].mean():.1f} % before, {100 * hit[~new].mean():.1f} % after."
     )
     console.print(f"Largest change of a score of another species: {change:.1e}.")

@@ -132,9 +132,9 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
         assert code == 0, err
         assert '"orange" learnt from its attributes; 9 labels' in " ".join(out.split())
     one, other = (lw.load(tmp_path / f"{i}.lw") for i in range(2))
-    assert one.label_embeddings.equal(other.label_embeddings)
+    assert np.array_equal(one.label_embeddings, other.label_embeddings)
     wanted = lw.teach(lw.load(by_vector), "orange", vector=[1, 0.5, 0])
-    assert one.label_embeddings.equal(wanted.label_embeddings)
+    assert np.array_equal(one.label_embeddings, wanted.label_embeddings)
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
     if not isinstance(classifier.model, NamedModel):
         return classifier
     train = data.split("train")
-    answers = classifier.scores(train.images).best
+    answers = torch.from_numpy(classifier.scores(train.images).best)
     table = torch.zeros(len(data.labels), len(data.labels)).index_put_(
-        (answers, torch.as_tensor(train.targets)), torch.ones(()), True
+        (answers, torch.from_numpy(train.targets)), torch.ones(()), True
     )
     true = best_matching(table)[classifier.model.names].tolist()
     return name_clusters(classifier, {cluster: data.labels.names[label] for cluster, label in enumerate(true)})

@@ -8,7 +8,7 @@ from tests.contract.subjects import trained
 
 
 def test_examples_of_the_contracts_run() -> None:
-    names = {"classifier": trained("softmax"), "pictures": blobs().split("test").images[:3]}
+    names = {"classifier": trained("softmax"), "images": blobs().split("test").images[:3]}
     for module in (calibration, scores):
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted

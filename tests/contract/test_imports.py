@@ -28,7 +28,6 @@ OPEN = {
     "labelwise.images.sources.shards imports labelwise.train.networks.encoder",
     "labelwise.images.survey imports labelwise.core.model",
     "labelwise.images.survey imports labelwise.train.networks.image_encoder",
-    "labelwise.tasks.imagine imports labelwise.methods.clarel.retrieval",
 }
 
 

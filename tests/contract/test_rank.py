@@ -15,9 +15,9 @@ def test_rank(method: str) -> None:
     classifier, data = trained(method), pictures(method)
     test, names = data.split("test"), list(reversed(classifier.labels.names))
     found = rank(classifier, test.images, order=names)
-    assert sorted(one.picture for one in found) == list(range(len(test)))
+    assert sorted(one.image for one in found) == list(range(len(test)))
     assert [one.rank for one in found] == sorted(one.rank for one in found)
-    truth = [names.index(data.labels.names[test.targets[one.picture]]) for one in found]
+    truth = [names.index(data.labels.names[test.targets[one.image]]) for one in found]
     assert np.mean([names.index(one.median) == level for one, level in zip(found, truth, strict=True)]) > 0.9
     assert np.corrcoef([one.rank for one in found], truth)[0, 1] > 0.85
     assert all(sum(one.probabilities.values()) == pytest.approx(1) for one in found)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -180,7 +181,7 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     method = Softmax(encoder=Encoder(backbone=name, width=None if name == "identity" else 4))
     classifier, images = untrained(tmp_path / "m", method, shape)
     again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
+    assert np.array_equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     assert trainable(again) == trainable(classifier)
 
 
@@ -201,25 +202,10 @@ def test_every_backbone_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
 def test_every_kind_of_model_is_loaded_as_it_was(method: Method, tmp_path: Path) -> None:
     classifier, images = untrained(tmp_path / "m", method, (6,))
     again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
+    assert np.array_equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
     state = again.model.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in classifier.model.state_dict().items())
     assert trainable(again) == trainable(classifier)
-
-
-def test_a_state_from_before_a_model_had_all_its_parts_is_taken(tmp_path: Path) -> None:
-    classifier, images = untrained(tmp_path / "m", ZeroLabel(directions=3), (6,))
-
-    def older(tensors: dict[str, Tensor]) -> None:
-        for name in ("background", "unit_mean", "unit_within", "centring.directions"):
-            del tensors[f"model/{name}"]
-
-    rewrite(tmp_path / "m", older)
-    again = load(tmp_path / "m")
-    assert torch.equal(again.scores(images).log_odds, classifier.scores(images).log_odds)
-    state = again.model.state_dict()
-    assert bool(state["background"].isinf().all())
-    assert not any(bool(state[name].any()) for name in ("unit_mean", "unit_within", "centring.directions"))
 
 
 def test_weights_of_half_precision_are_taken(tmp_path: Path) -> None:
@@ -241,8 +227,8 @@ def test_writing_over_the_file_changes_no_answer(tmp_path: Path) -> None:
     before = again.scores(images).log_odds
     with (tmp_path / "m" / "weights.safetensors").open("r+b") as file:
         file.write(bytes(os.fstat(file.fileno()).st_size))
-    assert torch.equal(again.scores(images).log_odds, before)
-    assert torch.equal(before, classifier.scores(images).log_odds)
+    assert np.array_equal(again.scores(images).log_odds, before)
+    assert np.array_equal(before, classifier.scores(images).log_odds)
 
 
 def test_a_classifier_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
@@ -264,4 +250,4 @@ def test_a_classifier_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
         with pytest.raises(LabelwiseError, match=rf'"{name}" is not finite .* lower learning rate'):
             save(one, tmp_path / "m", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert torch.equal(load(tmp_path / "m").scores(images).log_odds, before)
+    assert np.array_equal(load(tmp_path / "m").scores(images).log_odds, before)

@@ -29,11 +29,12 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     embeddings, model = classifier.encode(split.images[5:]), classifier.model
     assert isinstance(model, Compares)
     assert isinstance(model, Whitens)
-    ways = torch.nn.functional.normalize(embeddings, dim=1)
+    ways = torch.nn.functional.normalize(torch.from_numpy(embeddings), dim=1)
     table: dict[By, torch.Tensor] = {
         "cosine": ways @ ways.T,
-        "sum": ways @ ways.T + model.similarity(embeddings, embeddings),
-        "whitened": (white := torch.nn.functional.normalize(model.whitened(embeddings), dim=1)) @ white.T,
+        "sum": ways @ ways.T + model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings)),
+        "whitened": (white := torch.nn.functional.normalize(model.whitened(torch.from_numpy(embeddings)), dim=1))
+        @ white.T,
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
@@ -47,7 +48,7 @@ def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> Non
     found = evaluate_pairs(Evaluation.of(classifier, TEST))
     assert list(found.verification) == list(found.retrieval) == ["cosine", "whitened"]
     embeddings = classifier.encode(TEST.images)
-    first, _ = query_figures(classifier.model, embeddings, torch.as_tensor(TEST.targets))
+    first, _ = query_figures(classifier.model, torch.from_numpy(embeddings), torch.from_numpy(TEST.targets))
     assert found.retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).double().mean()))
 
 

@@ -35,7 +35,7 @@ def test_figures_are_those_of_all_pairs() -> None:
     embeddings, model = classifier.encode(split.images), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
-        one_way = model.similarity(embeddings, embeddings)
+        one_way = model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))
     every = ((one_way + one_way.T) / 2).tolist()
     same, different = list[float](), list[float]()
     for i, j in combinations(range(3, 40), 2):

@@ -58,14 +58,14 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
         one.model.penalty,
     )
     found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
-    unseen, known = slow_accuracies(applied(scores, seen, 0.3, how), targets, seen)
-    plain_unseen, plain_known = slow_accuracies(scores, targets, seen)
+    unseen, known = slow_accuracies(applied(scores, torch.from_numpy(seen), 0.3, how), targets, torch.from_numpy(seen))
+    plain_unseen, plain_known = slow_accuracies(scores, targets, torch.from_numpy(seen))
     assert (found.unseen, found.seen) == pytest.approx((unseen, known))
     assert (found.unseen_without_gap, found.seen_without_gap) == pytest.approx((plain_unseen, plain_known))
     assert found.harmonic == pytest.approx(harmonic(unseen, known))
     assert found.harmonic_without_gap == pytest.approx(harmonic(plain_unseen, plain_known))
-    assert found.zero_shot == pytest.approx(slow_zero_shot(scores, targets, seen))
-    slow = slow_curve(scores, targets, seen, how)
+    assert found.zero_shot == pytest.approx(slow_zero_shot(scores, targets, torch.from_numpy(seen)))
+    slow = slow_curve(scores, targets, torch.from_numpy(seen), how)
     area = sum((s0 + s1) / 2 * (u1 - u0) for (_, u0, s0), (_, u1, s1) in pairwise(slow))
     assert found.area == pytest.approx(area)
     assert (found.images, found.seen_labels, found.unseen_labels) == (int(labelled.sum()), 3, 2)
@@ -78,7 +78,9 @@ def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
     one, test = classifier(kind), split()
     labelled = torch.as_tensor(test.targets) >= 0
     answers = slow_accuracies(
-        one.scores(test.images[labelled]).log_odds, torch.as_tensor(test.targets)[labelled], ~one.calibration.unseen
+        torch.from_numpy(one.scores(test.images[labelled]).log_odds),
+        test.targets[labelled],
+        torch.from_numpy(~one.calibration.unseen),
     )
     found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     assert (found.unseen, found.seen) == pytest.approx(answers)

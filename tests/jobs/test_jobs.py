@@ -78,7 +78,9 @@ def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, t
         assert row["probability"] == pytest.approx(one.probability, abs=1e-6)
         assert [each["label"] for each in row["top"]] == [label for label, _ in one.top]
     strange = rows(answered(job_of(place, tmp_path / "o.parquet", "outliers"), classifier))
-    assert [row["strangeness"] for row in strange] == pytest.approx([row["strangeness"] for row in rows(job)], abs=1e-6)
+    assert [row["outlier_score"] for row in strange] == pytest.approx(
+        [row["outlier_score"] for row in rows(job)], abs=1e-6
+    )
     embedded = rows(answered(job_of(place, tmp_path / "e.parquet", "encode"), classifier))
     np.testing.assert_allclose(
         [row["embedding"] for row in embedded if not row["reason"]], classifier.scores(good).embeddings, atol=1e-5

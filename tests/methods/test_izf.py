@@ -115,7 +115,7 @@ def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -
     wanted = slow_scores(embeddings, targets, vectors, (images, others), choice)
     found = Gaussians.of(embeddings, targets, vectors)
     ((_, scores),) = found.scores(images, torch.cat([vectors, others]), (choice,))
-    torch.testing.assert_close(scores.diff(dim=1), wanted.diff(dim=1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(scores).diff(dim=1), wanted.diff(dim=1), rtol=1e-5, atol=1e-5)
     solved = found.solve(choice)
     z = (images - solved["front.mean"]) @ solved["front.weight"]
     c = kernel(torch.cat([vectors, others]), vectors, width) @ solved["label_map"]
@@ -138,7 +138,7 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     others = every[len(vectors) :]
     wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), Choice(**SET))
     scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
-    torch.testing.assert_close(scores.diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(torch.from_numpy(scores).diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("start", ["closed", "labels", "random"])
@@ -188,7 +188,7 @@ def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
 
 def merit(model: FlowModel, data: TrainData) -> float:
     bound = bind(model, data.known)
-    scores = model.score(bound.encode(data.val.images), bound.label_embeddings)
+    scores = model.score(torch.from_numpy(bound.encode(data.val.images)), torch.from_numpy(bound.label_embeddings))
     seen = torch.arange(len(data.known)) < len(data.labels)
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
@@ -209,12 +210,14 @@ def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
 def test_similarity_of_images(blob_data: Dataset) -> None:
     a, b = torch.randn(3, 64), torch.randn(5, 64)
     plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec)
-    torch.testing.assert_close(all_alike(plain, a, b, "similarity"), normalize(a) @ normalize(b).T)
+    torch.testing.assert_close(
+        all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T
+    )
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
     embeddings = found.encode(test.images)
     assert isinstance(found.model, Compares)
-    alike = found.model.similarity(embeddings, embeddings)
+    alike = found.model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))
     assert not alike.requires_grad
     same = torch.as_tensor(test.targets)[:, None] == torch.as_tensor(test.targets)
     other = ~torch.eye(len(test), dtype=torch.bool)

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -85,7 +86,7 @@ def test_candidates_are_what_fit_would_give(name: str) -> None:
     raw = bind(classifier.model, classifier.labels)
     for part, accuracy in (("val", one.candidates[4].validation), ("test", one.candidates[4].test)):
         split = data.split(part)
-        assert accuracy == float((raw.scores(split.images).best == split.targets).double().mean())
+        assert accuracy == float((raw.scores(split.images).best == np.asarray(split.targets)).mean())
 
 
 def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

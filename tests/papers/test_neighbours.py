@@ -1,5 +1,6 @@
 """Nearest labels against every pair one by one."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,11 +51,11 @@ def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
 def test_a_taught_label_has_an_embedding_alone() -> None:
     classifier = untrained("indicator", DATA)
     embedding = torch.randn(classifier.label_embeddings.shape[1], generator=torch.Generator().manual_seed(0))
-    taught = classifier.add(classifier.labels.add("okapi"), embedding)
-    assert check(taught, taught.label_embeddings, 3) == "label codes"
+    taught = classifier.add(classifier.labels.add("okapi"), np.asarray(embedding))
+    assert check(taught, torch.from_numpy(taught.label_embeddings), 3) == "label codes"
     known = classifier.remove("blob 2")
-    again = known.add(known.labels.add("blob 2"), embedding)
-    assert check(again, again.label_embeddings, 3) == "label codes", (
+    again = known.add(known.labels.add("blob 2"), np.asarray(embedding))
+    assert check(again, torch.from_numpy(again.label_embeddings), 3) == "label codes", (
         "its embedding is no longer what the label encoder makes"
     )
 
@@ -62,7 +63,7 @@ def test_a_taught_label_has_an_embedding_alone() -> None:
 @pytest.mark.parametrize("method", [name for name in METHODS if name in ("softmax", "multilabel", "clarel")])
 def test_other_methods_are_measured_between_embeddings(method: str) -> None:
     classifier = untrained(method, DATA)
-    assert check(classifier, classifier.label_embeddings, 2) == "label codes"
+    assert check(classifier, torch.from_numpy(classifier.label_embeddings), 2) == "label codes"
 
 
 def test_one_label_has_no_neighbour() -> None:

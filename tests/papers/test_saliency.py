@@ -32,7 +32,7 @@ def slow_share(
     model = classifier.model
     assert isinstance(model, Locates)
     maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
-    score = classifier.model.score(model.pool_maps(maps), classifier.label_embeddings)[0]
+    score = classifier.model.score(model.pool_maps(maps), torch.from_numpy(classifier.label_embeddings))[0]
     asked = score[column] - (score.mean() if classifier.model.penalty == "scale" else 0)
     asked.backward()  # type: ignore[no-untyped-call]
     assert maps.grad is not None

@@ -241,7 +241,7 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/ask", 400, "label"),
         ("/ask?label=a&text=b", 400, "one of the two"),
         ("/ask?label=owl", 404, "Known labels"),
-        ("/ask?text=an%20owl", 422, "give examples"),
+        ("/ask?text=an%20owl", 422, "from images"),
         ("/explain?label=owl", 404, "owl"),
         ("/explain?label=blob%201&against=owl", 404, "owl"),
         ("/explain?label=blob%201&against=blob%201", 400, "twice"),

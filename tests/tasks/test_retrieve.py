@@ -33,7 +33,11 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
     model = trained(method).model
     embeddings = np.asarray(trained(method).encode(TEST.images))
     with torch.no_grad():
-        every = np.asarray(all_alike(model, torch.tensor(embeddings[:9]), torch.tensor(embeddings), "similarity"))
+        every = np.asarray(
+            all_alike(
+                model, np.asarray(torch.tensor(embeddings[:9])), np.asarray(torch.tensor(embeddings)), "similarity"
+            )
+        )
     slow = -np.sort(-every, axis=1)
     scores, places = search(model, embeddings[:9], embeddings, 4, candidates=None)
     np.testing.assert_allclose(scores, slow[:, :4], atol=1e-5, rtol=1e-5)

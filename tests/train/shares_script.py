@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -79,6 +80,9 @@ def fits(source: Path, out: Path, kill: bool = False) -> None:
             classifier = fit(data, method, run)
         if is_main_process():
             assert classifier.origin.train_hashes is not None
-            tensors = {"hashes": classifier.origin.train_hashes.sort()[0], **state_tensors("model", classifier.model)}
+            tensors = {
+                "hashes": torch.from_numpy(np.sort(classifier.origin.train_hashes)),
+                **state_tensors("model", classifier.model),
+            }
             write_tensors(out / name, tensors, {})
     (out / f"counts-{rank()}.json").write_text(json.dumps(counts))

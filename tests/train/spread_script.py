@@ -161,7 +161,8 @@ def whole_fit(out: Path) -> None:
     """Trial and final run of a zero-shot method in one process group, bound and calibrated."""
     classifier = fit_zero_shot(by_vector(), Clarel(epochs=3, code_size=8, batch=16), Run(seed=5, device="cpu"))
     if is_main_process():
-        tensors = {"embeddings": classifier.label_embeddings, "scale": classifier.calibration.scale}
+        arrays = {"embeddings": classifier.label_embeddings, "scale": classifier.calibration.scale}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         write_tensors(out / "fit", tensors, classifier.origin.summary["training"])
 
 

@@ -215,7 +215,9 @@ def test_scores_can_be_attacked_instead_of_the_loss(blob_data: Dataset) -> None:
     replace(HARD, loss="scores").around(loss, model, data)(batch)
     (found,) = seen  # the loss of the stage is asked once, the scores at every step
     classifier = bind(model, data.labels)
-    before, after = (cross_entropy(classifier.scores(x).log_odds, batch.targets) for x in (batch.images, found))
+    before, after = (
+        cross_entropy(torch.from_numpy(classifier.scores(x).log_odds), batch.targets) for x in (batch.images, found)
+    )
     assert float(after) > float(before)
 
 

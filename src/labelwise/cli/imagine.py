@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from rich.table import Table
 from typer import Option
 
@@ -102,7 +103,7 @@ def _rows(
         closest = [(i, int(part.rows[i]), distance) for i, distance in imagined.closest(name, SHOWN)]
         row: dict[str, Any] = {"label": name, "described": name in classifier.unseen, "images": 0, **empty}
         row |= figures.get(name, {})
-        row["typical"] = None if bool(typical.isnan().any()) else float(typical.mean())
+        row["typical"] = None if bool(np.isnan(typical).any()) else float(typical.mean())
         row["neighbours"] = {word: times / len(nearest) for word, times in shares}
         row["nearest"] = [
             {"image": files[i] if files else f"row {number}", "row": number, "label": labels[i], "distance": distance}

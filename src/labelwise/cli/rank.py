@@ -38,12 +38,12 @@ def rank(
     names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
     images, files, skipped = open_pictures(classifier, paths, strict=strict)
     pictures = run(classifier.scores(images), order=levels)
-    rows = [{**asdict(one), "file": files[one.picture]} for one in pictures]
+    rows = [{**asdict(one), "file": files[one.image]} for one in pictures]
     few = len(names) <= DRAWN
     table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
     for one in pictures:
         low, high = (names.index(end) + 1 for end in one.interval)
-        cells: list[RenderableType] = [files[one.picture], f"{one.rank:.2f}", styled((one.median, "bold"))]
+        cells: list[RenderableType] = [files[one.image], f"{one.rank:.2f}", styled((one.median, "bold"))]
         cells += [f"{low}" if low == high else f"{low} to {high}"]
         cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))

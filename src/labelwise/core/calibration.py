@@ -1,34 +1,32 @@
 """Calibration: how raw scores become log-odds and probabilities, label by label; adding a label adds a row."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
-from labelwise.core.arrays import double, largest, sigmoid, softmax
+import numpy as np
+
+from labelwise.core.arrays import Array, sigmoid, softmax
+from labelwise.support.rows import append_rows
 from labelwise.support.settings import brief
-
-if TYPE_CHECKING:  # an answer needs no torch, see ``quick``: numbers are numpy's arrays, then
-    import torch
-    from torch import Tensor
 
 Penalty = Literal["offset", "scale"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibration:
-    """What makes raw scores ``[n, k]`` mean something. Never changes.
+    """What makes raw scores ``[n, k]`` mean something.
 
     ``log_odds = raw * scale + offset`` per label, so that ``sigmoid(log_odds)`` is the probability of a yes, and
     ``softmax(log_odds / temperature)`` that of each label, given that one of them is right.
 
-    >>> import torch
-    >>> two = Calibration(scale=torch.tensor([1.0, 2.0]), offset=torch.zeros(2), unseen=torch.tensor([False, False]))
-    >>> two.log_odds(torch.tensor([[1.0, 1.0]]))
-    tensor([[1., 2.]])
+    >>> two = Calibration(scale=np.array([1.0, 2.0]), offset=np.zeros(2), unseen=np.array([False, False]))
+    >>> two.log_odds(np.array([[1.0, 1.0]]))
+    array([[1., 2.]])
     """
 
-    scale: "Tensor"  # [k]
-    offset: "Tensor"  # [k]
-    unseen: "Tensor"  # which labels are known from a description alone [k] (bool); there were images of the others
+    scale: Array  # [k]
+    offset: Array  # [k]
+    unseen: Array  # which labels are known from a description alone [k] (bool); there were images of the others
     # how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset
     seen_penalty: float = 0.0
     penalty: Penalty = "offset"  # how: taken from raw scores, or, for scores below zero, a multiple of 1 + it
@@ -41,69 +39,61 @@ class Calibration:
     __repr__ = brief
 
     @classmethod
-    def none(cls, count: int, *, exclusive: bool, penalty: Penalty, device: "torch.device") -> Self:
-        """Return the calibration of so many seen labels that leaves raw scores as they are."""
-        import torch
+    def none(cls, count: int, *, exclusive: bool, penalty: Penalty) -> Self:
+        """Return the calibration of ``count`` seen labels that leaves raw scores unchanged."""
+        one, zero = np.ones(count, np.float32), np.zeros(count, np.float32)
+        return cls(scale=one, offset=zero, unseen=np.zeros(count, bool), exclusive=exclusive, penalty=penalty)
 
-        one, no = torch.ones(count, device=device), torch.zeros(count, dtype=torch.bool)
-        return cls(scale=one, offset=one * 0, unseen=no, exclusive=exclusive, penalty=penalty)
-
-    def log_odds(self, raw: "Tensor") -> "Tensor":
+    def log_odds(self, raw: Array) -> Array:
         """Return log-odds ``[n, k]`` of raw scores ``[n, k]``."""
-        return raw * self.scale + self.offset
+        return np.asarray(raw * self.scale + self.offset)
 
-    def choice(self, log_odds: "Tensor") -> "Tensor":
+    def choice(self, log_odds: Array) -> Array:
         """Return ``[n, k]``: how probable each label is, given that exactly one of them is right."""
         return softmax(log_odds / self.temperature)
 
-    def yes(self, log_odds: "Tensor") -> "Tensor":
+    def yes(self, log_odds: Array) -> Array:
         """Return ``[n, k]``: how probable a yes to "is it this label?" is, each label on its own."""
         return self.choice(log_odds) if self.exclusive else sigmoid(log_odds)
 
-    def confidence(self, log_odds: "Tensor") -> "Tensor":
+    def confidence(self, log_odds: Array) -> Array:
         """Return ``[n]`` the largest probability of a yes, in double precision; low where no label fits."""
-        return largest(self.yes(double(log_odds)))
+        if self.exclusive:
+            return np.asarray(self.choice(log_odds.astype(np.float64)).max(1))
+        return sigmoid(log_odds.max(1).astype(np.float64))
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
         return replace(self, scale=self.scale[rows], offset=self.offset[rows], unseen=self.unseen[rows])
 
     def add(self, *, unseen: bool) -> Self:
-        """Return it with one more label, calibrated as the others are on average, apart from what holds seen ones back."""
-        import torch
-
-        from labelwise.core.rows import append_rows
-
+        """Return it with one more label, calibrated as the others are on average, apart from the penalty on seen ones."""
         scale, offset = self.neutral()
-        more = replace(self, unseen=append_rows(self.unseen, torch.tensor([unseen])))
+        more = replace(self, unseen=append_rows(self.unseen, [unseen]))
         factor, shift = more.penalties()
         return replace(
             more,
-            scale=append_rows(self.scale, (factor[-1] * scale)[None]),
-            offset=append_rows(self.offset, (shift[-1] * scale + offset)[None]),
+            scale=append_rows(self.scale, [factor[-1] * scale]),
+            offset=append_rows(self.offset, [shift[-1] * scale + offset]),
         )
 
-    def penalties(self) -> tuple["Tensor", "Tensor"]:
-        """Return the scale and offset ``[k]`` by which holding back seen labels alone changes raw scores."""
-        penalty = self.seen_penalty * (~self.unseen).to(self.scale)
+    def penalties(self) -> tuple[Array, Array]:
+        """Return the scale and offset ``[k]`` by which the seen penalty alone changes raw scores."""
+        penalty = self.seen_penalty * (~self.unseen).astype(self.scale.dtype)
         return (1 + penalty, penalty * 0) if self.penalty == "scale" else (penalty * 0 + 1, -penalty)
 
-    def neutral(self) -> tuple["Tensor", "Tensor"]:
-        """Return the scale and offset of a label that is not held back: the mean over the labels."""
+    def neutral(self) -> tuple[float, float]:
+        """Return the scale and offset of a label without the seen penalty: the mean over the labels."""
         factor, shift = self.penalties()
         scale = self.scale / factor
-        return scale.mean(), (self.offset - shift * scale).mean()
+        return float(scale.mean()), float((self.offset - shift * scale).mean())
 
     def bare(self) -> Self:
-        """Return it without what was fitted: raw scores, though seen labels stay held back."""
+        """Return it without what was fitted: raw scores, though the seen penalty stays."""
         factor, shift = self.penalties()
         return replace(self, scale=factor, offset=shift, temperature=1.0)
 
-    def fitted(self, scale: "float | Tensor", offset: "float | Tensor", temperature: float) -> Self:
-        """Return it with another map of scores, which follows what holds seen labels back."""
+    def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
+        """Return it with another map of scores, applied after the seen penalty."""
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
-
-    def to(self, device: "str | torch.device") -> Self:
-        """Return it on another device."""
-        return replace(self, scale=self.scale.to(device), offset=self.offset.to(device))

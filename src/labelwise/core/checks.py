@@ -64,9 +64,10 @@ def check_batch_size(subject: Subject, classifier: Classifier) -> None:
     with torch.no_grad():
         together = model.encode_images(subject.images)
         alone = torch.cat([model.encode_images(image[None]) for image in subject.images])
+    labels = torch.from_numpy(classifier.label_embeddings)
     _same(
-        model.score(alone, classifier.label_embeddings),
-        model.score(together, classifier.label_embeddings),
+        model.score(alone, labels),
+        model.score(together, labels),
         "the batch size changes scores",
     )
 
@@ -74,7 +75,9 @@ def check_batch_size(subject: Subject, classifier: Classifier) -> None:
 def check_gradient(subject: Subject, classifier: Classifier) -> None:
     """Gradients of a score reach every image, and only its own image."""
     images = subject.images.clone().requires_grad_()
-    scores = classifier.model.score(classifier.model.encode_images(images), classifier.label_embeddings)
+    scores = classifier.model.score(
+        classifier.model.encode_images(images), torch.from_numpy(classifier.label_embeddings)
+    )
     (gradient,) = torch.autograd.grad(scores[0].sum(), images)
     assert bool(torch.isfinite(gradient).all()), "the gradient of a score is not finite"
     assert float(gradient[0].abs().sum()) > 0, "no gradient reaches the image"
@@ -126,11 +129,8 @@ def check_order(subject: Subject, classifier: Classifier) -> None:
     assert bool((classifier.calibration.scale > 0).all()), "a scale is not positive, so a larger score is not better"
     assert classifier.calibration.temperature > 0, "the temperature is not positive"
     probabilities = classifier.scores_of(classifier.encode(subject.images)).probabilities
-    _same(
-        probabilities.sum(1),
-        torch.ones(len(probabilities), device=probabilities.device),
-        "probabilities do not sum to 1",
-    )
+    sums = torch.from_numpy(probabilities.sum(1))
+    _same(sums, torch.ones(len(sums)), "probabilities do not sum to 1")
 
 
 Check = Callable[[Subject, Classifier], None]
@@ -156,12 +156,14 @@ def check_all(subject: Subject) -> None:
 
 
 def _log_odds(classifier: Classifier, images: Tensor) -> Tensor:
-    return classifier.scores_of(classifier.encode(images)).log_odds
+    return torch.from_numpy(classifier.scores_of(classifier.encode(images)).log_odds)
 
 
 def _raw(classifier: Classifier, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return classifier.model.score(classifier.model.encode_images(images), classifier.label_embeddings)
+        return classifier.model.score(
+            classifier.model.encode_images(images), torch.from_numpy(classifier.label_embeddings)
+        )
 
 
 def _same(scores: Tensor, wanted: Tensor, message: str, tolerance: float = TOLERANCE) -> None:

@@ -1,17 +1,19 @@
-"""A classifier: a model, its labels, and what makes its scores mean something. It never changes."""
+"""A classifier: a model, its labels, and what makes its scores mean something. It is immutable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration
 from labelwise.core.familiarity import Familiarity
-from labelwise.core.model import LabelModel, as_float, check_shape, prepared, state_digest
-from labelwise.core.rows import append_rows
+from labelwise.core.model import LabelModel, SensesFamiliarity, as_float, check_shape, in_numpy, prepared, state_digest
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
@@ -23,6 +25,7 @@ from labelwise.images.streams import map_own_rows, on_device, stream_of
 from labelwise.images.view import View
 from labelwise.support.errors import UnsupportedError, UsageError, listing
 from labelwise.support.processes import current_group
+from labelwise.support.rows import append_rows
 
 PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
 
@@ -43,9 +46,9 @@ class Verifier:
 class Origin:
     """Where a classifier came from."""
 
-    method: object | None = None  # the settings whose build(model.spec) makes its model anew, so that it can be saved
+    method: object | None = None  # the settings whose build(model.spec) makes its model, so that it can be saved
     summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
-    train_hashes: Tensor | None = None  # of the images it was trained and calibrated on, so that a leak can be told
+    train_hashes: Array | None = None  # of the images it was trained and calibrated on, so that a leak can be found
 
     def __repr__(self) -> str:
         hashes = 0 if self.train_hashes is None else len(self.train_hashes)
@@ -57,19 +60,17 @@ class Origin:
         """Return it with these images, if there are any, among those that the classifier was made from."""
         if images is None:
             return self
-        more = image_hashes(images)
-        return replace(
-            self, train_hashes=more if self.train_hashes is None else append_rows(self.train_hashes.cpu(), more)
-        )
+        more = np.asarray(image_hashes(images))
+        return replace(self, train_hashes=more if self.train_hashes is None else append_rows(self.train_hashes, more))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """A model bound to labels. Ask it for the scores of pictures; every task is a question about them."""
+    """A model bound to labels. Ask it for the scores of images; every task is a question about them."""
 
     model: LabelModel  # scores (image, label) pairs
     labels: Labels  # their names and what is known of them
-    label_embeddings: Tensor  # [k, e]; adding a label is adding a row
+    label_embeddings: Array  # [k, e]; adding a label is adding a row
     calibration: Calibration  # how raw scores become probabilities
     familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
     verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
@@ -94,17 +95,30 @@ class Classifier:
         """How pictures are brought to the model."""
         return self.model.spec.view
 
-    def batch(self, pictures: Pictures) -> Tensor:
-        """Return pictures as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
-        return as_batch(pictures, self.shape, self.view.fit)
+    def batch(self, images: Pictures) -> Tensor:
+        """Return images as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
+        return as_batch(images, self.shape, self.view.fit)
 
-    def encode(self, images: Tensor, batch: int = 256) -> Tensor:
-        """Return image embeddings ``[n, d]`` as floats, computed a batch at a time without gradients."""
+    def encode(self, images: Tensor, batch: int = 256) -> Array:
+        """Return image embeddings ``[n, d]``, float32, computed a batch at a time."""
+        return self._encode(images, batch).cpu().numpy()
+
+    def score(self, embeddings: Array) -> Array:
+        """Return the model's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
+        return in_numpy(self.model.score)(embeddings, self.label_embeddings)
+
+    def distances(self, embeddings: Array) -> Array | None:
+        """Return how far embeddings ``[n, d]`` are from all that the model knows ``[n]``; None where it cannot measure that."""
+        if not isinstance(self.model, SensesFamiliarity):
+            return None
+        return in_numpy(self.model.unfamiliarity)(embeddings, self.label_embeddings)
+
+    def _encode(self, images: Tensor, batch: int) -> Tensor:
         if isinstance(images, LazyImages):  # of files: their features may be kept
             images = prepared(self.model, images)
         stream = stream_of(images) if current_group().world == 1 else None
         if stream is not None:
-            embeddings = self.survey(images)
+            embeddings = self._survey(images)
             stream.check(images.rows.tolist())  # type: ignore[attr-defined]
             return embeddings
 
@@ -114,8 +128,11 @@ class Classifier:
         with torch.no_grad():
             return map_own_rows(images, encode) if images.ndim == 4 else encode(images)
 
-    def survey(self, images: Tensor) -> Tensor:
-        """Return the embeddings of images that are never kept ``[n, d]``, made once for each; zeros where one cannot be read."""
+    def survey(self, images: Tensor) -> Array:
+        """Return the embeddings of images of a stream ``[n, d]``, each encoded once; zeros where one cannot be read."""
+        return self._survey(images).cpu().numpy()
+
+    def _survey(self, images: Tensor) -> Tensor:
         stream = stream_of(images)
         assert stream is not None
         rows: Tensor = images.rows  # type: ignore[attr-defined]
@@ -130,19 +147,22 @@ class Classifier:
         parts = [self.model.encode_images(as_float(x)) for x in there]
         return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
 
-    def scores(self, pictures: Pictures) -> Scores:
-        """Return the scores of pictures: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
-        images = self.batch(pictures)
-        check_shape(images, self.shape)
-        return Scores(self, self.encode(images), images)
+    def scores(self, images: Pictures) -> Scores:
+        """Return the scores of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
+        batch = self.batch(images)
+        check_shape(batch, self.shape)
+        return Scores(self, self.encode(batch), batch)
 
-    def scores_of(self, embeddings: Tensor, raw: Tensor | None = None) -> Scores:
+    def scores_of(
+        self, embeddings: ArrayLike, raw: ArrayLike | None = None, distances: ArrayLike | None = None
+    ) -> Scores:
         """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
 
-        ``raw [n, k]`` are scores that the model itself would not give, such as those of training images left out one by one.
+        ``raw [n, k]`` and ``distances [n]`` replace what the model would say, such as scores of training images left out one by one.
         """
-        scores = Scores(self, embeddings.to(self.label_embeddings.device).float())
-        vars(scores).update({} if raw is None else {"raw": raw.to(self.label_embeddings.device)})
+        scores = Scores(self, np.asarray(embeddings, np.float32))
+        given = {"raw": raw, "distances": distances}
+        vars(scores).update({name: np.asarray(value) for name, value in given.items() if value is not None})
         return scores
 
     def select(self, names: Sequence[str]) -> Self:
@@ -161,10 +181,10 @@ class Classifier:
             raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
         return self.select([other for other in self.labels.names if other != name])
 
-    def add(self, labels: Labels, embedding: Tensor, *, unseen: bool = False, width: float = 1.0) -> Self:
+    def add(self, labels: Labels, embedding: Array, *, unseen: bool = False, width: float = 1.0) -> Self:
         """Return the classifier with one more label: ``labels`` as ``Labels.add`` returns them, and its embedding ``[e]``.
 
-        ``width`` is by how much more than usual its pictures spread, see ``Familiarity``.
+        ``width`` is by how much more than usual its images spread, see ``Familiarity``.
         """
         if self.model.fitted_together and not self.model.added_apart:
             raise UnsupportedError(
@@ -177,14 +197,8 @@ class Classifier:
         return replace(self, labels=labels, label_embeddings=rows, calibration=calibration, familiarity=familiarity)
 
     def to(self, device: str | torch.device) -> Self:
-        """Return the classifier on another device (the model itself is moved)."""
-        return replace(
-            self,
-            model=self.model.to(device),
-            label_embeddings=self.label_embeddings.to(device),
-            calibration=self.calibration.to(device),
-            familiarity=self.familiarity.to(device),
-        )
+        """Return the classifier with its model on another device (the model itself is moved)."""
+        return replace(self, model=self.model.to(device))
 
 
 def bind(model: LabelModel, labels: Labels) -> Classifier:
@@ -193,9 +207,6 @@ def bind(model: LabelModel, labels: Labels) -> Classifier:
         if getattr(labels, piece) is None:
             raise UsageError(f'{type(model).__name__} reads the "{piece}" of labels, and these labels have none.')
     model.eval()
-    with torch.no_grad():
-        embeddings = model.encode_labels(labels).float()
-    calibration = Calibration.none(
-        len(labels), exclusive=model.exclusive, penalty=model.penalty, device=embeddings.device
-    )
+    embeddings = in_numpy(model.encode_labels)(labels)
+    calibration = Calibration.none(len(labels), exclusive=model.exclusive, penalty=model.penalty)
     return Classifier(model=model, labels=labels, label_embeddings=embeddings, calibration=calibration)

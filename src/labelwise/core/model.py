@@ -5,14 +5,16 @@ images, k labels, d image embedding, e label embedding, a vector.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelwise.core.arrays import Array
 from labelwise.core.calibration import Penalty
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.images.describe.labels import Labels
@@ -214,6 +216,23 @@ def state_digest(model: nn.Module) -> bytes:
     return digest(
         *(part for name, each in state for part in (name.encode(), each.cpu().contiguous().numpy().tobytes()))
     )
+
+
+def in_numpy(function: Callable[..., Tensor]) -> Callable[..., Array]:
+    """Return a method of a model as a function of arrays, which returns an array of floats."""
+    model: LabelModel = function.__self__  # type: ignore[attr-defined]
+
+    def call(*inputs: Any) -> Array:
+        tensors = [
+            torch.from_numpy(np.require(x, requirements=["C", "W"])).to(model.device)
+            if isinstance(x, np.ndarray)
+            else x
+            for x in inputs
+        ]
+        with torch.no_grad():
+            return function(*tensors).float().cpu().numpy()
+
+    return call
 
 
 def as_float(images: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.arrays import sigmoid, softmax, softplus
+from labelwise.images.targets import truth_table
 
 MOST_PAIRS, FEWEST_ROWS = 2**23, 300  # at most so many pairs of image and label fit a map, but at least so many images
 BLOCK = 2**15  # pairs that are computed at a time, so that they stay in the processor's cache
@@ -24,12 +25,6 @@ def most_rows(k: int) -> int:
     return max(FEWEST_ROWS, MOST_PAIRS // k)
 
 
-def truth_table(targets: ArrayLike, k: int) -> NDArray[Any]:
-    """Return which of k labels are true of each image ``[n, k]`` (bool), from targets ``[n]`` or ``[n, k]`` (bool)."""
-    own = np.asarray(targets)
-    return own if own.ndim == 2 else own[:, None] == np.arange(k)
-
-
 def fit_platt(scores: ArrayLike, targets: ArrayLike) -> tuple[float, float]:
     """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
 
@@ -40,7 +35,7 @@ def fit_platt(scores: ArrayLike, targets: ArrayLike) -> tuple[float, float]:
     outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
     """
     x = np.asarray(scores, np.float64)
-    truth = truth_table(targets, x.shape[1])
+    truth = truth_table(np.asarray(targets), x.shape[1])
     wrong = _best_wrong(x, truth)
     yes, no = int(truth.sum()), int(wrong.sum())
     soft = np.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).ravel()
@@ -102,7 +97,7 @@ def fit_temperature(scores: ArrayLike, targets: ArrayLike) -> float:
     n, k = x.shape
     if k < 2:
         return 1.0
-    truth = truth_table(targets, k)
+    truth = truth_table(np.asarray(targets), k)
     spread = _spread(x) or 1.0
     x = x / spread
     # a pseudo-count on the best wrong label, as one more image that it was would be

@@ -64,7 +64,7 @@ class QuickClassifier:
         numbers: Any = embeddings
         classifier: Any = self
         scores = Scores(classifier, numbers)
-        vars(scores).update(raw=raw, unfamiliarity=far)
+        vars(scores).update(raw=raw, distances=far)
         return scores
 
     def _encoded(self, image: Array) -> Array:

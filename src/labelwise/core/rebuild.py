@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -65,23 +66,24 @@ def classifier_of(about: Document, tensors: Tensors) -> Classifier:
     spec = Spec(shape=description.shape, labels=trained, view=description.view)
     model = model_of(method, spec, under("model", tensors))
     check_finite({}, state_tensors("model", model), model)
+    arrays = {name: tensor.numpy() for name, tensor in own.items()}
     return Classifier(
         model=model,
         labels=labels,
-        label_embeddings=own["codes"],
+        label_embeddings=arrays["codes"],
         calibration=Calibration(
-            scale=own["scale"],
-            offset=own["offset"],
-            unseen=torch.tensor([name in set(description.described) for name in labels.names]),
+            scale=arrays["scale"],
+            offset=arrays["offset"],
+            unseen=np.isin(labels.names, description.described),
             seen_penalty=description.gap,
             penalty=model.penalty,
             temperature=description.temperature,
             exclusive=model.exclusive,
             multilabel=description.multilabel,
         ),
-        familiarity=Familiarity(memory=own.get("memory"), rule=description.outlier, width=own.get("width")),
+        familiarity=Familiarity(memory=arrays.get("memory"), rule=description.outlier, width=arrays.get("width")),
         verifier=description.verification,
-        origin=Origin(method=method, summary=description.summary, train_hashes=own.get("seen")),
+        origin=Origin(method=method, summary=description.summary, train_hashes=arrays.get("seen")),
     )
 
 

@@ -106,10 +106,11 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
 def _write(classifier: Classifier, folder: Path) -> bytes:
     """Write the files of a classifier and return its description."""
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
-    tensors = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
-    tensors |= state_tensors("model", classifier.model)
+    arrays = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
     optional = {"seen": origin.train_hashes, "memory": familiarity.memory, "width": familiarity.width}
-    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
+    arrays |= {name: array for name, array in optional.items() if array is not None}
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    tensors |= state_tensors("model", classifier.model)
     for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
         known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
         tensors |= {f"{prefix}/{what}": torch.as_tensor(t) for what, t in known.items() if t is not None}

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from labelwise.core.metrics import accuracy, per_class_accuracy
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.calibrate import calibration_errors
@@ -24,13 +26,13 @@ class ClosedResult:
 def evaluate_closed(evaluation: Evaluation) -> ClosedResult:
     """Return the closed-protocol figures of test images that have one label each."""
     scores, targets = evaluation.labelled()
-    known, right = ~scores.unknown, scores.best == targets
+    known, right = ~scores.unknown, scores.best == np.asarray(targets)
     return ClosedResult(
         images=len(scores),
         accuracy=accuracy(scores.best, targets),
         class_accuracy=per_class_accuracy(scores.best, targets),
         **calibration_errors(scores, targets),
-        kept=float(known.double().mean()),
-        kept_accuracy=float(right[known].double().mean()) if bool(known.any()) else 0.0,
+        kept=float(known.mean()),
+        kept_accuracy=float(right[known].mean()) if bool(known.any()) else 0.0,
         leaked=evaluation.leaked,
     )

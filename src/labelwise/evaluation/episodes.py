@@ -59,7 +59,12 @@ def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None =
     """Return how well a model learns new labels from a few images; what labels it was bound to is of no account."""
     settings, evaluation = settings or EpisodeSettings(), evaluation.own_labelled()
     targets = torch.from_numpy(evaluation.split.targets)
-    hits = episode_accuracies(evaluation.classifier.model, evaluation.scores.embeddings, targets, settings)
+    hits = episode_accuracies(
+        evaluation.classifier.model,
+        torch.from_numpy(evaluation.scores.embeddings).to(evaluation.classifier.model.device),
+        targets,
+        settings,
+    )
     return EpisodeResult(
         settings=settings,
         labels=int((torch.bincount(targets.cpu()) >= settings.shots + settings.queries).sum()),

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
@@ -53,11 +55,10 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitem__(self, rows: Tensor) -> Self:
+    def __getitem__(self, rows: ArrayLike) -> Self:
         """Return the same of some images."""
-        return replace(
-            self, scores=self.scores[rows], split=self.split.select(rows.cpu().numpy()), leaks=self.leaks[rows.cpu()]
-        )
+        index = np.asarray(rows)
+        return replace(self, scores=self.scores[index], split=self.split.select(index), leaks=self.leaks[index])
 
     @property
     def leaked(self) -> float:
@@ -78,7 +79,7 @@ class Evaluation:
         if not len(rows):
             raise DataError("There is no labelled test image to evaluate on.")
         scores = self.scores if len(rows) == len(self) else self.scores[rows]
-        return scores, self.targets[rows].to(scores.embeddings.device)
+        return scores, self.targets[rows]
 
     def own_labelled(self) -> Self:
         """Return the images that have one label, be it one that the classifier does not know."""
@@ -93,7 +94,7 @@ class Evaluation:
         """Return the scores of the labels that classifier and data both know, and which of them are true ``[n, k]`` (bool)."""
         classifier, truths = asked_truths(self.classifier, self.split, self.labels)
         same = classifier.labels.names == self.classifier.labels.names
-        return self.scores if same else self.scores.of(classifier), truths.to(self.scores.embeddings.device)
+        return self.scores if same else self.scores.of(classifier), truths.cpu()
 
 
 def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
@@ -101,7 +102,7 @@ def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
     hashes = classifier.origin.train_hashes
     if hashes is None or not len(images):
         return torch.zeros(len(images), dtype=torch.bool)
-    return torch.isin(image_hashes(images), hashes.cpu())
+    return torch.isin(image_hashes(images), torch.from_numpy(hashes))
 
 
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:

@@ -103,8 +103,13 @@ def _answers(classifier: Classifier, whole: Split, rows: Tensor, part: TestSet) 
     rows = rows[torch.isin(torch.from_numpy(whole.targets)[rows], known)]
     scores = Evaluation.of(classifier, whole.select(rows.numpy()), part.labels).scores
     places = torch.tensor([part.labels.index(name) for name in names])
-    best = places[scores.best.cpu()] if len(rows) else rows
-    return rows, best, scores.probabilities.amax(1).cpu() if len(rows) else rows.float(), scores.unknown.cpu()
+    best = places[torch.from_numpy(scores.best)] if len(rows) else rows
+    return (
+        rows,
+        best,
+        torch.from_numpy(scores.probabilities.max(1)) if len(rows) else rows.float(),
+        torch.from_numpy(scores.unknown),
+    )
 
 
 def _result(answers: list[Answers], groups: tuple[str, ...], targets: Tensor) -> FoldsResult:

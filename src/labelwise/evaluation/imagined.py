@@ -2,7 +2,9 @@
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
@@ -17,7 +19,7 @@ COLOURED = 10  # labels that one can tell apart in a plane
 
 
 def evaluate_imagined(
-    classifier: Classifier, real: Tensor, targets: Tensor, *, count: int = 50, seed: int = 0
+    classifier: Classifier, real: ArrayLike, targets: Tensor, *, count: int = 50, seed: int = 0
 ) -> list[dict[str, Any]]:
     """Return how good features are that a model generates, for every label with images, in the order of the classifier's.
 
@@ -29,7 +31,8 @@ def evaluate_imagined(
     columns, own = torch.unique(targets.cpu(), return_inverse=True)
     k = len(columns)
     names = [classifier.labels.names[i] for i in columns.tolist()]
-    features = generated(classifier, names, count, seed)
+    features = torch.from_numpy(generated(classifier, names, count, seed))
+    real = torch.as_tensor(real)
     means = segment_mean(real, own, k)
     between = float(distances(means, means).sum()) / (k * (k - 1))
     others = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(real.double().numpy())
@@ -60,7 +63,9 @@ def _spread(rows: Tensor) -> float:
     return float(rows.var(0).sum().sqrt()) if len(rows) > 1 else 0.0
 
 
-def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, projection: Projection = "pca") -> Any:
+def draw_imagined(
+    classifier: Classifier, imagined: Imagined, targets: ArrayLike, projection: Projection = "pca"
+) -> Any:
     """Return a figure of what was imagined in a plane with the gallery, whose targets ``[n]`` are -1 where not known.
 
     Grey dots are real images of other labels, coloured ones of the imagined labels; crosses are generated.
@@ -68,9 +73,10 @@ def draw_imagined(classifier: Classifier, imagined: Imagined, targets: Tensor, p
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
+    targets = torch.as_tensor(targets)
     n, (k, count, _) = len(imagined.gallery), imagined.features.shape
-    rows = torch.cat([imagined.gallery, imagined.features.flatten(0, 1)])
-    points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows.numpy())).float()
+    rows = np.concatenate([imagined.gallery, imagined.features.reshape(k * count, -1)])
+    points = torch.as_tensor(_planar(projection, len(rows)).fit_transform(rows)).float()
     real, generated = points[:n], points[n:].reshape(k, count, 2)
     seen = torch.tensor([name not in classifier.unseen for name in classifier.labels.names] + [False])[targets.cpu()]
     columns = [classifier.labels.index(name) for name in imagined.names[:COLOURED]]

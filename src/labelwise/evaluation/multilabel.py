@@ -38,9 +38,9 @@ def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
         mean_average_precision=float(np.nanmean(each)),
         micro_f1=micro,
         macro_f1=float(f1[there].mean()),
-        exact=float((yes == truths).all(1).double().mean()),
+        exact=float((yes == np.asarray(truths)).all(1).mean()),
         **calibration_errors(scores, truths),
-        kept=float((~evaluation.scores.unknown).double().mean()),
+        kept=float((~evaluation.scores.unknown).mean()),
         leaked=evaluation.leaked,
         average_precision={
             name: value if found else None

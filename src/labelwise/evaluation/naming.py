@@ -68,7 +68,7 @@ def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed:
     """
     model = named_model(classifier)
     check_shape(images, model.spec.shape)
-    embeddings = classifier.encode(model.prepare(images)).float()
+    embeddings = torch.from_numpy(classifier.encode(model.prepare(images))).to(model.device)
     answers = model.score(embeddings, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
     far = torch.cdist(embeddings, model.centres).cpu()
     generator = torch.Generator().manual_seed(seed)

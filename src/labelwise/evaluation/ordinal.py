@@ -53,15 +53,15 @@ def evaluate_ordinal(
     columns = level_columns(classifier, order or find_order(classifier, evaluation.labels))
     scores, targets = evaluation.labelled()
     truth = torch.tensor(columns).argsort()[targets.cpu()]
-    levels = level_probabilities(scores, columns)
-    ranks = expected_ranks(levels)
-    first, last = covering_levels(levels, coverage)
+    table = level_probabilities(scores, columns)
+    levels, ranks = torch.from_numpy(table), torch.from_numpy(expected_ranks(table))
+    first, last = map(torch.from_numpy, covering_levels(table, coverage))
     varied = bool((truth != truth[0]).any() and (ranks != ranks[0]).any())
     return OrdinalResult(
         images=len(scores),
         levels=tuple(classifier.labels.names[column] for column in columns),
         best=level_figures(levels.argmax(1), truth, len(columns)),
-        median=level_figures(median_levels(levels), truth, len(columns)),
+        median=level_figures(torch.from_numpy(median_levels(table)), truth, len(columns)),
         spearman=float(spearmanr(ranks, truth).statistic) if varied else None,
         coverage=coverage,
         covered=float(((first <= truth) & (truth <= last)).double().mean()),

@@ -18,9 +18,9 @@ class OutlierResult:
 
 def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:
     """Return the figures from images of known labels and of none; papers rank by the sign ``confidence`` alone."""
-    inside, outside = (scores.classifier.familiarity.strangeness(scores, sign) for scores in (known, strange))
+    inside, outside = (scores.classifier.familiarity.outlier_score(scores, sign) for scores in (known, strange))
     return OutlierResult(
         auroc=auroc(outside, inside),
         fpr95=fpr_at_tpr(-inside, -outside, 0.95),
-        flagged=float(strange.unknown.double().mean()),
+        flagged=float(strange.unknown.mean()),
     )

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from labelwise.core.rows import drawn_rows
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import RetrievalResult, evaluate_retrieval
 from labelwise.evaluation.verification import VerificationResult, evaluate_verification
+from labelwise.support.rows import draw_rows
 from labelwise.tasks.similarity import By, known_scores
 
 
@@ -29,7 +29,7 @@ def evaluate_pairs(evaluation: Evaluation, *, most: int | None = None, seed: int
     """
     evaluation = evaluation.own_labelled()
     if most is not None and len(evaluation) > most:
-        evaluation = evaluation[drawn_rows(len(evaluation), most, seed)]
+        evaluation = evaluation[draw_rows(len(evaluation), most, seed)]
     scores = known_scores(evaluation.classifier.model)
     return PairsResult(
         images=len(evaluation),

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from labelwise.core.model import LabelModel
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UsageError
-from labelwise.tasks.similarity import By, all_alike, compared
+from labelwise.tasks.similarity import By, all_alike, comparable
 
 CHUNK = 2**23  # similarities held at a time
 KS = (1, 2, 4, 8, 16)
@@ -30,7 +31,10 @@ def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Seq
     """Return how well images find others of their label, known or not, among the first ``ks``."""
     evaluation = evaluation.own_labelled()
     first, precision = query_figures(
-        evaluation.classifier.model, evaluation.scores.embeddings, torch.from_numpy(evaluation.split.targets), by
+        evaluation.classifier.model,
+        torch.from_numpy(evaluation.scores.embeddings),
+        torch.from_numpy(evaluation.split.targets),
+        by,
     )
     if not ks or min(ks) < 1:
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
@@ -50,7 +54,8 @@ def query_figures(
 
     Where a wrong image is as similar as a right one the wrong one comes first, so embeddings that are all alike gain nothing.
     """
-    embeddings, by = compared(model, embeddings.float(), by)
+    table, by = comparable(model, embeddings.cpu().numpy(), by)
+    embeddings = torch.from_numpy(table)
     targets, every = targets.to(embeddings.device), torch.arange(len(embeddings), device=embeddings.device)
     before, precision = [], []
     with torch.no_grad():
@@ -58,7 +63,7 @@ def query_figures(
             same = targets[rows, None] == targets
             same[rows - rows[0], rows] = False
             ask = same.any(1)
-            scores = all_alike(model, embeddings[rows[ask]], embeddings, by)
+            scores = torch.from_numpy(all_alike(model, table[np.asarray(rows[ask])], table, by))
             scores[every[: len(scores)], rows[ask]] = -torch.inf
             right = _ranked(scores, same[ask])
             before.append(right.to(torch.uint8).argmax(1))

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.rows import drawn_rows
 from labelwise.evaluation.evaluation import Evaluation, leaked_rows
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.images.describe.labels import Labels
@@ -22,6 +21,7 @@ from labelwise.images.sources.files import at_side
 from labelwise.images.split.divide import pool
 from labelwise.images.survey import readable_for
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.rows import draw_rows
 from labelwise.support.settings import brief
 
 ALL = "all"
@@ -89,10 +89,10 @@ class TestSet:
         count = len(self.split)
         if most is None or most >= count:
             return self
-        rows = drawn_rows(count, most, seed)
+        rows = draw_rows(count, most, seed)
         return replace(
             self,
-            split=self.split.select(rows.numpy()),
+            split=self.split.select(rows),
             rows=self.rows[rows],
             leaked=self.leaked[rows],
             undrawn=self.undrawn + count - most,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-import torch
+import numpy as np
 
 from labelwise.core.detection import DetCurve, det_curve, min_dcf, misses_at
 from labelwise.core.metrics import auroc, equal_error
@@ -47,7 +47,7 @@ def evaluate_verification(
     model, rule, targets = (
         evaluation.classifier.model,
         evaluation.classifier.verifier,
-        torch.from_numpy(evaluation.split.targets),
+        np.asarray(evaluation.split.targets),
     )
     score = by or (rule.by if rule else "similarity")
     same, different = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
@@ -62,8 +62,8 @@ def evaluate_verification(
         min_dcf=min_dcf(curve),
         auroc=auroc(same, different),
         det=tuple((share, misses_at(curve, share)) for share in POINTS),
-        misses=None if own is None else float((same < own.threshold).double().mean()),
-        false_accepts=None if own is None else float((different >= own.threshold).double().mean()),
+        misses=None if own is None else float((same < own.threshold).mean()),
+        false_accepts=None if own is None else float((different >= own.threshold).mean()),
         leaked=evaluation.leaked,
         curve=curve,
     )

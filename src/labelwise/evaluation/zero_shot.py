@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
 
 from labelwise.core.balance import BalanceCurve, balance_curve
 from labelwise.core.metrics import harmonic_mean, per_class_accuracy
@@ -34,7 +34,7 @@ class ZeroShotResult:
 def evaluate_zero_shot(evaluation: Evaluation) -> ZeroShotResult:
     """Return the zero-shot figures of test images that have one label each."""
     scores, targets = evaluation.labelled()
-    calibration, right = scores.classifier.calibration, targets.cpu()
+    calibration, right = scores.classifier.calibration, np.asarray(targets)
     seen = ~calibration.unseen
     of_seen = seen[right]
     if not (bool(of_seen.any()) and bool((~of_seen).any())):
@@ -42,14 +42,14 @@ def evaluate_zero_shot(evaluation: Evaluation) -> ZeroShotResult:
             f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
             f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
         )
-    raw = scores.raw.cpu()
+    raw = scores.raw
     curve = balance_curve(raw, right, seen, calibration.penalty)
-    alone = raw.masked_fill(seen, -torch.inf).argmax(1)[~of_seen]
+    alone = np.where(seen, -np.inf, raw).argmax(1)[~of_seen]
     (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
     return ZeroShotResult(
         images=len(scores),
-        seen_labels=len(torch.unique(right[of_seen])),
-        unseen_labels=len(torch.unique(right[~of_seen])),
+        seen_labels=len(np.unique(right[of_seen])),
+        unseen_labels=len(np.unique(right[~of_seen])),
         zero_shot=per_class_accuracy(alone, right[~of_seen]),
         unseen=unseen,
         seen=known,

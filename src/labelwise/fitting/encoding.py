@@ -41,7 +41,7 @@ def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
     dataset = readable_for(classifier.model, dataset, embed=classifier.survey)
     splits = {
-        name: replace(split, images=classifier.encode(classifier.batch(split.images)).cpu())
+        name: replace(split, images=torch.from_numpy(classifier.encode(classifier.batch(split.images))))
         for name, split in dataset.splits.items()
     }
     return replace(dataset, splits=splits)

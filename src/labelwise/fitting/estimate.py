@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.core.head import Array
+from labelwise.core.arrays import Array
 from labelwise.core.metrics import wilson
 from labelwise.core.scores import Scores
 from labelwise.train.data import TensorSplit
@@ -27,7 +27,7 @@ def estimate(
         right: whether images like these would be answered right ``[n]``; None: as they are answered.
     """
     names, targets = scores.classifier.labels.names, np.asarray(split.targets)[rows]
-    best = np.asarray(scores.best.cpu())
+    best = scores.best
     accuracy = float((best == targets if right is None else right).mean())
     low, high = wilson(accuracy, independent)
     figures = {"accuracy": accuracy, "low": low, "high": high, "images": len(rows)}
@@ -52,7 +52,7 @@ def _suspicious(scores: Scores, targets: Array, split: TensorSplit, rows: Array)
     chances, others = np.empty(len(targets)), np.empty(len(targets), np.int64)
     start = 0
     for part in scores.parts():
-        probabilities, end = np.asarray(part.probabilities.cpu()).copy(), start + len(part)
+        probabilities, end = part.probabilities.copy(), start + len(part)
         probabilities[np.arange(len(part)), targets[start:end]] = 0.0
         chances[start:end], others[start:end], start = probabilities.max(1), probabilities.argmax(1), end
     return [

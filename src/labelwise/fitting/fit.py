@@ -78,7 +78,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     model, about = train_on(part, data, method, run)
     labels = part.known if isinstance(model, JoinsKnowledge) and model.reads_descriptions else part.labels
     bound = remembering(bind(model, labels), part.train.images)
-    unseen = torch.arange(len(labels)) >= len(part.labels)
+    unseen = np.arange(len(labels)) >= len(part.labels)
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
     scores, targets = bound.scores_of(bound.encode(prepared(model, part.val.images))), part.val.targets
     if len(part.val):
@@ -161,8 +161,8 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     origin = origin_of(method, part, {"training": about, **model.about()}, model)
     bound = remembering(replace(bind(model, data.labels), origin=origin), whole.images)
     embeddings = bound.encode(prepared(model, held.images))
-    opinions = model.second_opinions(embeddings)
-    return calibrate(bound.scores_of(embeddings.repeat(len(opinions), 1)), opinions.flatten())
+    opinions = model.second_opinions(torch.from_numpy(embeddings).to(model.device)).cpu().numpy()
+    return calibrate(bound.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
 
 
 def _without_targets(split: Split) -> Split:
@@ -191,8 +191,8 @@ def _check_method(data: Dataset, method: Method) -> None:
 def _merit(scores: Scores, val: TensorSplit) -> dict[str, float]:
     """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
     if val.multilabel:
-        return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds.cpu(), val.targets)))}
-    return {"validation_accuracy": float((scores.best.cpu() == val.targets).double().mean())}
+        return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds, val.targets)))}
+    return {"validation_accuracy": float((scores.best == np.asarray(val.targets)).mean())}
 
 
 def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import Array
 from labelwise.core.leave_one_out import LeaveOneOut, LeavesOut
 from labelwise.core.model import prepared
 from labelwise.core.pairs import draw_pairs
@@ -33,8 +33,8 @@ def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train:
     if len(usable) < LEAST_IMAGES:
         return classifier
     rows, labels = left.rows[usable], np.asarray(train.targets)
-    scores, targets = _scores(classifier, train, left)[torch.from_numpy(usable)], labels[rows]
-    done = calibrate(scores, torch.from_numpy(targets))
+    scores, targets = _scores(classifier, train, left)[usable], labels[rows]
+    done = calibrate(scores, targets)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
     right = _right(scores.of(done), targets, left, usable)
@@ -45,14 +45,14 @@ def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train:
 
 def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on pairs of training images as if neither had been seen."""
-    targets = torch.from_numpy(labels[rows])
+    targets = labels[rows]
     if not can_verify(targets):
         return classifier
     same, different = (rows[np.asarray(pairs)] for pairs in draw_pairs(targets, MOST_PAIRS, 0))
     cosines = fitted.pair_cosines(np.concatenate([same, different]))
     if cosines is None:
         return classifier
-    alike = torch.from_numpy(cosines.astype(np.float64))
+    alike = cosines.astype(np.float64)
     return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
 
 
@@ -62,11 +62,9 @@ def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Ar
     None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
     these varies less, around the same mean.
     """
-    raw, here = np.asarray(scores.raw.cpu()).copy(), np.arange(len(rows))
+    raw, here = scores.raw.copy(), np.arange(len(rows))
     raw[here, targets] = left.own_scores[rows]
-    log_odds = np.asarray(
-        scores.classifier.calibration.log_odds(torch.from_numpy(raw).to(scores.raw.device)).cpu()
-    ).copy()
+    log_odds = scores.classifier.calibration.log_odds(raw)
     own = log_odds[here, targets]
     log_odds[here, targets] = -np.inf
     margins = own - log_odds.max(1)
@@ -78,7 +76,6 @@ def _scores(classifier: Classifier, train: TensorSplit, left: LeaveOneOut) -> Sc
     images = prepared(classifier.model, train.images)
     every = len(left.rows) == len(train)
     scores = classifier.scores_of(classifier.encode(images if every else images[torch.from_numpy(left.rows)]))
-    raw = scores.raw.clone()
-    raw[:, : left.scores.shape[1]] = torch.from_numpy(left.scores).to(raw.device)
-    vars(scores).update(raw=raw, unfamiliarity=torch.from_numpy(left.outlier_scores).to(raw.device))
-    return scores
+    raw = scores.raw.copy()
+    raw[:, : left.scores.shape[1]] = left.scores
+    return classifier.scores_of(scores.embeddings, raw, left.outlier_scores)

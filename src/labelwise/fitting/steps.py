@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier, Origin
-from labelwise.core.familiarity import memorable
+from labelwise.core.familiarity import MEMORY
 from labelwise.core.model import LabelModel, prepared
 from labelwise.fitting.tuning import about_trials
 from labelwise.images.dataset import SPLITS, Dataset, Split
@@ -15,6 +16,7 @@ from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
 from labelwise.images.targets import Array, among_labels
 from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.support.rows import draw_rows
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.networks.image_encoder import ImageEncoder
@@ -76,5 +78,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
 
 def remembering(classifier: Classifier, images: Tensor) -> Classifier:
     """Return the classifier with these training images among the familiar ones; of many, some."""
-    embeddings = classifier.encode(memorable(prepared(classifier.model, images)))
+    known = prepared(classifier.model, images)
+    some = torch.from_numpy(draw_rows(len(known), MEMORY))
+    embeddings = classifier.encode(known if len(some) == len(known) else known[some])
     return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))

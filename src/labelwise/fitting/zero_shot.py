@@ -188,7 +188,7 @@ def _bind(model: LabelModel, labels: Labels, unseen: Labels | None) -> Classifie
     """Return the classifier of labels, some of which are known from a description alone; not yet calibrated."""
     names = set() if unseen is None else set(unseen.names)
     bound = bind(model, labels)
-    mask = torch.tensor([name in names for name in labels.names])
+    mask = np.array([name in names for name in labels.names])
     return replace(bound, calibration=replace(bound.calibration, unseen=mask))
 
 
@@ -206,8 +206,8 @@ def _level(classifier: Classifier, data: TrainData) -> Level:
     every = max(1, len(data.train) // LEVEL_IMAGES)
     images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
     scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
-    right = scores.gather(1, targets.to(scores.device)[:, None])
-    return float(right.mean()), seen_spread(scores, torch.ones(scores.shape[1], dtype=torch.bool))
+    right = np.take_along_axis(scores, np.asarray(targets)[:, None], 1)
+    return float(right.mean()), seen_spread(scores, np.ones(scores.shape[1], bool))
 
 
 def _bound(

@@ -133,10 +133,10 @@ def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -
         for row, one in zip(readable, classify(scores, top=job.top), strict=True):
             top = [{"label": label, "probability": value} for label, value in one.top]
             rows[row] |= {"answer": one.label, "probability": one.probability, "labels": list(one.labels)}
-            rows[row] |= {"top": top, "strangeness": one.outlier}
+            rows[row] |= {"top": top, "outlier_score": one.outlier}
     elif job.question == "outliers":
         for row, each in zip(readable, outliers(scores), strict=True):
-            rows[row] |= {"strangeness": each.score, "unknown": each.flagged}
+            rows[row] |= {"outlier_score": each.score, "unknown": each.flagged}
     elif job.question == "retrieve":
         near = retrieve(scores, open_gallery(job.gallery), job.top + 1, by=job.by)  # type: ignore[arg-type]
         for row, matches in zip(readable, near, strict=True):
@@ -144,7 +144,7 @@ def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -
             others = [asdict(match) for match in matches if match.file != itself][: job.top]
             rows[row] |= {"matches": [each | {"file": as_text(each["file"])} for each in others]}
     else:
-        for row, embedding in zip(readable, scores.embeddings.cpu().numpy(), strict=True):
+        for row, embedding in zip(readable, scores.embeddings, strict=True):
             rows[row] |= {"embedding": embedding}
     return rows
 
@@ -159,9 +159,9 @@ def _schema(job: Job, pyarrow: Any) -> Any:
     own = {
         "classify": [
             ("answer", text), ("probability", number), ("labels", pyarrow.list_(text)),
-            ("top", pyarrow.list_(pyarrow.struct([("label", text), ("probability", number)]))), ("strangeness", number),
+            ("top", pyarrow.list_(pyarrow.struct([("label", text), ("probability", number)]))), ("outlier_score", number),
         ],
-        "outliers": [("strangeness", number), ("unknown", pyarrow.bool_())],
+        "outliers": [("outlier_score", number), ("unknown", pyarrow.bool_())],
         "retrieve": [("matches", pyarrow.list_(pyarrow.struct([("file", text), ("score", number), ("label", text)])))],
         "encode": [("embedding", pyarrow.list_(pyarrow.float32()))],
         "looks": [("look", pyarrow.binary())],

@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import confusion_matrix
-from labelwise.core.rows import drawn_rows
 from labelwise.core.scores import Scores
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
@@ -26,6 +26,7 @@ from labelwise.evaluation.test_set import TestSet
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.support.rows import draw_rows
 
 BATCH = 256
 COMPARED = 2_000  # images compared with each other, at most
@@ -71,7 +72,7 @@ class Case:
         self.closed = None if several else evaluate_closed(evaluation)
         self.errors = findings.answer_errors(evaluation) if several else None  # [n, k]
         self.calibration = findings.calibration(evaluation, self.closed or self.several)
-        answers = None if several else scores.best.cpu()
+        answers = None if several else scores.best
         self.confusion = (
             None
             if answers is None
@@ -80,7 +81,7 @@ class Case:
         self.each = findings.each_label(evaluation, self.several, self.confusion)
         self.unknown = findings.unknown(scores, other)
         self.left_out: dict[str, str] = {}
-        some = evaluation[drawn_rows(len(evaluation), COMPARED, seed)] if len(evaluation) > COMPARED else evaluation
+        some = evaluation[draw_rows(len(evaluation), COMPARED, seed)] if len(evaluation) > COMPARED else evaluation
         self.compared = len(some)
         self.verification = self._attempt(
             "Same or different", partial(evaluate_verification, most=PAIRS, seed=seed), some
@@ -107,7 +108,7 @@ def encode(classifier: Classifier, images: Tensor, what: str, tell: Tell) -> Sco
     for start in range(0, len(images), BATCH):
         tell(f"{what} ({start} of {len(images)} images)")
         parts.append(classifier.encode(images[start : start + BATCH]))
-    return Scores(classifier, torch.cat(parts), images)
+    return Scores(classifier, np.concatenate(parts), images)
 
 
 def measure_speed(classifier: Classifier, images: Tensor) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def _median_seconds(classifier: Classifier, images: Tensor) -> float:
     """Return the median seconds of answering these images; a first round, which prepares caches, is not counted."""
     times = [time.perf_counter()]
     while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
-        classifier.scores_of(classifier.encode(images)).log_odds.cpu()
+        _ = classifier.scores_of(classifier.encode(images)).log_odds
         times.append(time.perf_counter())
     return max(statistics.median(end - start for start, end in pairwise(times[1:])), 1e-9)
 

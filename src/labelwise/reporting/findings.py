@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,19 +66,20 @@ def answered(evaluation: Evaluation) -> tuple[Tensor, Tensor]:
     Where several labels may be true, an image is as sure as the least sure of its answers.
     """
     if not evaluation.multilabel:
-        return evaluation.scores.best.cpu() == evaluation.targets, evaluation.scores.probabilities.amax(1).cpu()
+        right = evaluation.scores.best == np.asarray(evaluation.targets)
+        return torch.from_numpy(right), torch.from_numpy(evaluation.scores.probabilities.max(1))
     scores, truths = evaluation.asked()
-    right = ((scores.yes >= 0.5) == truths).all(1).cpu()
-    return right, torch.maximum(scores.yes, 1 - scores.yes).amin(1).cpu()
+    right = ((scores.yes >= 0.5) == np.asarray(truths)).all(1)
+    return torch.from_numpy(right), torch.from_numpy(np.maximum(scores.yes, 1 - scores.yes).min(1))
 
 
 def answer_errors(evaluation: Evaluation) -> Tensor:
     """Return how far each probability of a yes is from the truth ``[n, k]``; 0 where the data do not say it of a label."""
     scores, truths = evaluation.asked()
     columns = [evaluation.classifier.labels.index(name) for name in scores.classifier.labels.names]
-    errors = torch.zeros_like(evaluation.scores.yes)
-    errors[:, columns] = (scores.yes - truths.float()).abs()
-    return errors.cpu()
+    errors = np.zeros_like(evaluation.scores.yes)
+    errors[:, columns] = abs(scores.yes - np.asarray(truths))
+    return torch.from_numpy(errors)
 
 
 def calibration(evaluation: Evaluation, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
@@ -87,9 +89,8 @@ def calibration(evaluation: Evaluation, result: ClosedResult | MultilabelResult 
 
     def bins(scores: Scores) -> Reliability:
         if evaluation.multilabel:
-            return reliability(scores.yes.flatten().cpu(), truth.flatten().cpu())
-        sure, chosen = scores.probabilities.max(1)
-        return reliability(sure.cpu(), (chosen == truth).cpu())
+            return reliability(scores.yes.ravel(), np.asarray(truth).ravel())
+        return reliability(scores.probabilities.max(1), scores.probabilities.argmax(1) == np.asarray(truth))
 
     errors_before = calibration_errors(before, truth)
     errors_after = {kind: getattr(result, kind) for kind in errors_before}
@@ -111,7 +112,7 @@ def each_label(
     else:
         assert several is not None
         scores, truths = evaluation.asked()
-        names, yes = scores.classifier.labels.names, scores.yes >= 0.5
+        names, yes = scores.classifier.labels.names, torch.from_numpy(scores.yes >= 0.5)
         totals, f1 = (truths.sum(0), yes.sum(0), (yes & truths).sum(0)), f1_scores(yes, truths)[1].tolist()
         present = truths.any(0).tolist()
         more = [
@@ -134,8 +135,8 @@ def unknown(known: Scores, strange: Scores | None) -> UnknownFigures:
     """Return the outlier scores of test images, and how well strange ones are told from them."""
     rule = known.classifier.familiarity.rule
     return UnknownFigures(
-        known=known.strangeness.cpu(),
-        strange=None if strange is None else strange.strangeness.cpu(),
+        known=torch.from_numpy(known.outlier_score),
+        strange=None if strange is None else torch.from_numpy(strange.outlier_score),
         limit=None if rule is None else rule.limit,
         result=None if strange is None else evaluate_outliers(known, strange),
     )
@@ -161,9 +162,9 @@ def ordinal(evaluation: Evaluation) -> OrdinalResult:
 
 def plane(evaluation: Evaluation) -> Tensor:
     """Return where labels lie ``[k, 2]``: the two directions in which their embeddings differ most."""
-    points = evaluation.classifier.label_embeddings.detach().double().cpu().flatten(1)
+    points = evaluation.classifier.label_embeddings.astype(np.float64)
     if len(points) < 3 or points.shape[1] < 2:
         raise DataError(f"{len(points)} labels with embeddings of {points.shape[1]} numbers do not span a plane.")
     if float(points.std(0).max()) < 1e-12:
         raise DataError("All label embeddings are the same.")
-    return torch.from_numpy(find_plane("pca").fit_transform(points.numpy()))
+    return torch.from_numpy(find_plane("pca").fit_transform(points))

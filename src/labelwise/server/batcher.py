@@ -145,7 +145,7 @@ class Batcher:
 def score(classifier: Classifier, parts: Sequence[Sequence[Pixels]]) -> list[Scores]:
     """Return the scores of each request's images, which are encoded together; what is asked most often is computed for all at once."""
     whole = classifier.scores(np.stack([image for part in parts for image in part]))
-    _ = whole.best, whole.stated, whole.yes, whole.confidence, whole.unknown
+    _ = whole.best, whole.reported, whole.yes, whole.confidence, whole.unknown
     ends = np.cumsum([len(part) for part in parts]).tolist()
     return [whole[end - len(part) : end] for end, part in zip(ends, parts, strict=True)]
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.rows import append_rows, as_rows
 from labelwise.images.describe.labels import Labels
 from labelwise.server.errors import HTTPError
 from labelwise.server.store import Arrays, Record
+from labelwise.support.rows import append_rows
 
 Source = Literal["examples", "texts", "vector"]
 Rows = dict[str, Any]
@@ -177,12 +177,12 @@ def _append(classifier: Classifier, taught: Sequence[TaughtLabel], *, replaces: 
         rows |= {name: part[:0] for name, part in rows.items() if part is not None and name not in OF_IMAGES}
     if rows["width"] is not None or "width" in arrays:
         ones = np.ones(1, np.float32)
-        known = as_rows(np.ones(len(rows["embedding"]), np.float32)) if rows["width"] is None else rows["width"]
+        known = np.ones(len(rows["embedding"]), np.float32) if rows["width"] is None else rows["width"]
         rows["width"] = append_rows(known, np.concatenate([one.arrays.get("width", ones) for one in taught]))
     vectors, texts = arrays.pop("vector", None), tuple(one.texts for one in taught)
     for name, more in arrays.items():
         if name != "width":
-            rows[name] = as_rows(more) if rows[name] is None else append_rows(rows[name], more)
+            rows[name] = more if rows[name] is None else append_rows(rows[name], more)
     new = Labels(
         names=tuple(one.name for one in taught),
         vectors=None if vectors is None or len(vectors) < len(taught) else vectors,

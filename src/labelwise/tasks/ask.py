@@ -1,4 +1,4 @@
-"""Ask: is this picture a y? Yes or no, with a probability, whatever the other labels are."""
+"""Ask: is this image a y? Yes or no, with a probability, whatever the other labels are."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Answer:
 
 
 def ask(scores: Scores, label: str) -> list[Answer]:
-    """Return one answer per picture to "is it a ``label``?"."""
+    """Return one answer per image to "is it a ``label``?"."""
     column = scores.classifier.labels.index(label)
     return [Answer(label, p >= 0.5, p) for p in scores.yes[:, column].tolist()]
 

@@ -4,22 +4,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import ArrayLike
 
+from labelwise.core.arrays import Array, sigmoid, softmax
 from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import Reliability, expected_calibration_error, pool_reliabilities, reliability
 from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
 from labelwise.core.scores import Scores
 from labelwise.images.targets import several_true, truth_table
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import draw_rows
 
-FOLDS, MANY = 5, 2_000  # that calibration is tried on; from so many images on two are enough
+FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
 
 
-def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classifier:
+def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
     """Return the classifier with its calibration and outlier rule fitted on images that training never saw.
 
     ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
@@ -27,40 +28,39 @@ def calibrate(scores: Scores, targets: Tensor, *, keep: float = 0.95) -> Classif
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
-    classifier = scores.classifier
-    _check_targets(classifier, targets)
-    if not several_true(targets):
-        rows = (targets >= 0).nonzero()[:, 0]
-        scores, targets = scores[rows], targets[rows]
-    if len(targets) > (most := most_rows(len(classifier.labels))):
-        rows = torch.from_numpy(draw_rows(len(targets), most))
-        scores, targets = scores[rows], targets[rows.to(targets.device)]
-    if len(targets) < 2:
-        raise DataError(f"Calibration needs at least two labelled held-out images; given {len(targets)}.")
-    targets = targets.to(scores.embeddings.device)
+    classifier, right = scores.classifier, np.asarray(targets)
+    _check_targets(classifier, right)
+    if not several_true(right):
+        rows = np.flatnonzero(right >= 0)
+        scores, right = scores[rows], right[rows]
+    if len(right) > (most := most_rows(len(classifier.labels))):
+        rows = draw_rows(len(right), most)
+        scores, right = scores[rows], right[rows]
+    if len(right) < 2:
+        raise DataError(f"Calibration needs at least two labelled held-out images; given {len(right)}.")
     raw = replace(
         classifier, calibration=classifier.calibration.bare(), familiarity=replace(classifier.familiarity, rule=None)
     )
     before = scores.of(raw)
-    calibration, figures = fit_calibration(raw.calibration, before.log_odds, targets)
+    calibration, figures = fit_calibration(raw.calibration, before.log_odds, right)
     fitted = replace(raw, calibration=calibration)
-    figures = {"images": len(targets), "keep": keep, **figures}
+    figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     familiarity = fitted.familiarity.fit(before.of(fitted), keep)
     return replace(fitted, familiarity=familiarity, origin=origin.with_images(scores.images))
 
 
-def fit_calibration(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tuple[Calibration, dict[str, Any]]:
-    """Return the calibration under which these log-odds ``[n, k]`` of ``bare`` are most probable, and what it is worth.
+def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Calibration, dict[str, Any]]:
+    """Return the calibration under which these log-odds ``[n, k]`` of ``bare`` are most probable, and figures of its worth.
 
-    What it is worth is measured on images that it was not fitted on: they are divided into folds, and each is answered by a
+    They are measured on images that it was not fitted on: these are divided into folds, and each is answered by a
     calibration fitted on the others. Yes/no answers, and the choice among labels, keep plain scores where that does not lower
-    both their log loss and their calibration error. The figures are the errors before, and after what is done.
+    both their log loss and their calibration error. The figures are the errors before and after.
     """
     scale, offset, temperature = _fitted(bare, log_odds, targets)
-    plain, held_out = _said(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
-    truth = torch.as_tensor(truth_table(np.asarray(targets.cpu()), log_odds.shape[1])).to(log_odds.device)
-    answers = _helps(plain[0].flatten(), held_out[0].flatten(), truth.flatten()) if not bare.exclusive else True
+    plain, held_out = _probabilities(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
+    truth = truth_table(targets, log_odds.shape[1])
+    answers = _helps(plain[0].ravel(), held_out[0].ravel(), truth.ravel()) if not bare.exclusive else True
     choice = bare.multilabel or _helps(plain[1], held_out[1], targets)
     if not answers:
         scale, offset, temperature = 1.0, 0.0, temperature / scale if not bare.multilabel else 1.0
@@ -76,56 +76,56 @@ def fit_calibration(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tup
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
 
 
-Map = tuple[float | Tensor, float | Tensor, float]
+Map = tuple[float | Array, float | Array, float]
 
 
-def _fitted(bare: Calibration, log_odds: Tensor, targets: Tensor) -> Any:
+def _fitted(bare: Calibration, log_odds: Array, targets: Array) -> Any:
     """Return scale, offset and temperature under which these log-odds ``[n, k]`` are most probable."""
     if bare.multilabel:
-        return (*map(torch.as_tensor, fit_platt_each(log_odds.cpu(), targets.cpu())), 1.0)
-    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds.cpu(), targets.cpu())
-    return scale, offset, fit_temperature((log_odds * scale + offset).cpu(), targets.cpu())
+        return (*fit_platt_each(log_odds, targets), 1.0)
+    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
+    return scale, offset, fit_temperature(log_odds * scale + offset, targets)
 
 
-def _said(log_odds: Tensor, by: Map) -> tuple[Tensor, Tensor]:
+def _probabilities(log_odds: Array, by: Map) -> tuple[Array, Array]:
     """Return the probabilities of a yes, and of each label given that one is right ``[n, k]``, under a map."""
     scale, offset, temperature = by
-    odds = log_odds.double() * scale + offset
-    return odds.sigmoid(), (odds / temperature).softmax(1)
+    odds = log_odds.astype(np.float64) * scale + offset
+    return sigmoid(odds), softmax(odds / temperature)
 
 
-def _held_out(bare: Calibration, log_odds: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what ``_said`` does, each image answered by a map that was fitted on the images of other folds."""
+def _held_out(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Array, Array]:
+    """Return what ``_probabilities`` does, each image answered by a map that was fitted on the images of other folds."""
     n = len(targets)
     folds = 2 if n > MANY else min(FOLDS, n)
-    fold = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(log_odds.device) % folds
-    yes, choice = torch.empty_like(log_odds, dtype=torch.double), torch.empty_like(log_odds, dtype=torch.double)
+    fold = Draws(0).permutation(n) % folds
+    yes, choice = np.empty(log_odds.shape), np.empty(log_odds.shape)
     for each in range(folds):
         out = fold == each
-        yes[out], choice[out] = _said(log_odds[out], _fitted(bare, log_odds[~out], targets[~out]))
+        yes[out], choice[out] = _probabilities(log_odds[out], _fitted(bare, log_odds[~out], targets[~out]))
     return yes, choice
 
 
-def _helps(plain: Tensor, held: Tensor, truth: Tensor) -> bool:
+def _helps(plain: Array, held_out: Array, truth: Array) -> bool:
     """Return whether held-out probabilities are better than plain ones: of a yes ``[m]``, or of each label ``[n, k]``."""
-    loss, error = zip(*(_worth(each, truth) for each in (plain, held)), strict=True)
+    loss, error = zip(*(_worth(each, truth) for each in (plain, held_out)), strict=True)
     return bool(loss[1] < loss[0] and error[1] <= error[0])
 
 
-def _worth(probabilities: Tensor, truth: Tensor) -> tuple[float, float]:
+def _worth(probabilities: Array, truth: Array) -> tuple[float, float]:
     """Return the log loss and the calibration error of probabilities, as in ``_helps``."""
     if probabilities.ndim == 1:
-        told = torch.where(truth, probabilities, 1 - probabilities)
-        return -float(told.clamp_min(1e-12).log().mean()), expected_calibration_error(probabilities.cpu(), truth.cpu())
-    told = probabilities.gather(1, truth[:, None]).clamp_min(1e-12)
-    best, chosen = probabilities.max(1)
-    return -float(told.log().mean()), expected_calibration_error(best.cpu(), (chosen == truth).cpu())
+        of_truth, best, right = np.where(truth, probabilities, 1 - probabilities), probabilities, truth
+    else:
+        of_truth = np.take_along_axis(probabilities, truth[:, None], 1)
+        best, right = probabilities.max(1), probabilities.argmax(1) == truth
+    return -float(np.log(np.maximum(of_truth, 1e-12)).mean()), expected_calibration_error(best, right)
 
 
-def _check_targets(classifier: Classifier, targets: Tensor) -> None:
+def _check_targets(classifier: Classifier, targets: Array) -> None:
     """Raise an error unless targets are ``[n]``, or ``[n, k]`` (bool) where several labels may be true."""
     k = len(classifier.labels)
-    fits = targets.shape == (len(targets), k) and targets.dtype == torch.bool
+    fits = targets.shape == (len(targets), k) and targets.dtype == np.bool_
     if not (fits if classifier.calibration.multilabel else targets.ndim == 1):
         wanted = f"yes or no (bool) to each of its {k} labels" if classifier.calibration.multilabel else "one label"
         raise DataError(
@@ -138,23 +138,23 @@ def uncalibrated(scores: Scores) -> Scores:
     return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 
-def calibration_errors(scores: Scores, targets: Tensor) -> dict[str, float]:
+def calibration_errors(scores: Scores, targets: ArrayLike) -> dict[str, float]:
     """Return the expected calibration error of yes/no answers, and of the chosen label if there is one."""
-    begun, tables = 0, list[dict[str, Reliability]]()
+    start, right, tables = 0, np.asarray(targets), list[dict[str, Reliability]]()
     for part in scores.parts():
-        tables.append(_reliabilities(part.yes, part.probabilities, targets[begun : begun + len(part)]))
-        begun += len(part)
+        tables.append(_reliabilities(part.yes, part.probabilities, right[start : start + len(part)]))
+        start += len(part)
     return {kind: pool_reliabilities([table[kind] for table in tables]).error for kind in tables[0]}
 
 
-def _errors(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, float]:
+def _errors(yes: Array, probabilities: Array, targets: Array) -> dict[str, float]:
     return {kind: table.error for kind, table in _reliabilities(yes, probabilities, targets).items()}
 
 
-def _reliabilities(yes: Tensor, probabilities: Tensor, targets: Tensor) -> dict[str, Reliability]:
+def _reliabilities(yes: Array, probabilities: Array, targets: Array) -> dict[str, Reliability]:
     """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
-    answers = reliability(yes.flatten().cpu(), truth_table(np.asarray(targets), yes.shape[1]).flatten())
+    answers = reliability(yes.ravel(), truth_table(targets, yes.shape[1]).ravel())
     if several_true(targets):
         return {"answer_ece": answers}
-    best, chosen = probabilities.max(1)
-    return {"ece": reliability(best.cpu(), (chosen == targets).cpu()), "answer_ece": answers}
+    best, right = probabilities.max(1), probabilities.argmax(1) == targets
+    return {"ece": reliability(best, right), "answer_ece": answers}

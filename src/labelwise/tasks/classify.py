@@ -7,10 +7,10 @@ from labelwise.core.scores import NONE, UNKNOWN, Scores
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a classifier says of one picture."""
+    """What a classifier says of one image."""
 
     # the best label, or unknown where no label fits well enough; none where several labels might be true, the
-    # picture is a familiar one, and the answer to each of them is no
+    # image is a familiar one, and the answer to each of them is no
     label: str
     # the labels it has: the one above, or none; where several may be true, each that is answered yes (a
     # probability of one half or more), the most probable first
@@ -18,7 +18,7 @@ class Prediction:
     # of the best label, given that one of the labels is right; where several may be true, of a yes to it
     probability: float
     confidence: float  # the probability of a yes to the best label; low where none fits
-    outlier: float  # the outlier score; larger is stranger
+    outlier: float  # the outlier score; larger fits less
     top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, best first
 
     def __repr__(self) -> str:
@@ -32,18 +32,18 @@ class Prediction:
 
 
 def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
-    """Return one prediction per picture, each listing the ``top`` labels."""
-    return [one for part in scores.parts() for one in _classified(part, top)]
+    """Return one prediction per image, each listing the ``top`` labels."""
+    return [one for part in scores.parts() for one in _predictions(part, top)]
 
 
-def _classified(scores: Scores, top: int) -> list[Prediction]:
+def _predictions(scores: Scores, top: int) -> list[Prediction]:
     multilabel = scores.classifier.calibration.multilabel
     tops = scores.top(len(scores.classifier.labels) if multilabel else top)
-    rows = zip(tops, scores.confidence.tolist(), scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)
+    rows = zip(tops, scores.confidence.tolist(), scores.outlier_score.tolist(), scores.unknown.tolist(), strict=True)
     predictions = []
-    for best, confidence, strangeness, unknown in rows:
+    for best, confidence, outlier, unknown in rows:
         yes = tuple(name for name, value in best if value >= 0.5) if multilabel else (best[0][0],)
         labels = () if unknown else yes
         label = labels[0] if labels else UNKNOWN if unknown else NONE
-        predictions.append(Prediction(label, labels, best[0][1], confidence, strangeness, tuple(best[: max(1, top)])))
+        predictions.append(Prediction(label, labels, best[0][1], confidence, outlier, tuple(best[: max(1, top)])))
     return predictions

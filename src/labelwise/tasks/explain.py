@@ -73,7 +73,7 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
-    column = int(scores.best) if label is None else classifier.labels.index(label)
+    column = int(scores.best[0]) if label is None else classifier.labels.index(label)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     if against is None:
         heat = heat_maps(classifier, images, torch.tensor([column]))[0]
@@ -136,7 +136,8 @@ def _heat(classifier: Classifier, maps: Tensor, columns: Tensor, others: Tensor 
     assert isinstance(model, Locates)
     with torch.enable_grad():
         maps = maps.detach().requires_grad_()
-        scores = model.score(model.pool_maps(maps).float(), classifier.label_embeddings)
+        labels = torch.from_numpy(classifier.label_embeddings).to(maps.device)
+        scores = model.score(model.pool_maps(maps).float(), labels)
         if model.penalty == "scale":
             scores = scores - scores.mean(1, keepdim=True)
         asked = scores.gather(1, columns.to(scores.device)[:, None])

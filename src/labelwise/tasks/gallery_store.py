@@ -34,7 +34,7 @@ from labelwise.tasks.gallery_rows import (
     table_rows,
     table_schema,
 )
-from labelwise.tasks.similarity import By, compared
+from labelwise.tasks.similarity import By, comparable
 
 SUFFIX, TABLE = ".lance", "pictures"
 INDEXED = 50_000  # rows from which on there is an index; fewer are searched as fast without
@@ -115,7 +115,7 @@ class StoredGallery:
             raise UsageError(f"A date for each image or none; given {len(dates)} for {len(part)}.")
         self.check(classifier)
         part.check(classifier)
-        embeddings = _compared(classifier, part.embeddings, self.by)
+        embeddings = _comparable(classifier, part.embeddings, self.by)
         labels: Sequence[str | None] = part.labels or (None,) * len(part)
         dates = dates or ("",) * len(part)
         with self._writing():
@@ -247,12 +247,9 @@ def need_lancedb() -> Any:
 
 def _probe(classifier: Classifier, by: Kind) -> NDArray[np.float32]:
     """Return the embeddings of fixed images of noise as they are compared ``[p, d]``."""
-    return _compared(classifier, probe_embeddings(classifier), by)
+    return _comparable(classifier, probe_embeddings(classifier), by)
 
 
-def _compared(classifier: Classifier, embeddings: NDArray[np.float32], by: Kind) -> NDArray[np.float32]:
+def _comparable(classifier: Classifier, embeddings: NDArray[np.float32], by: Kind) -> NDArray[np.float32]:
     """Return embeddings as they are compared ``[n, d]``."""
-    import torch  # a model of torch takes its tensors
-
-    with torch.no_grad():
-        return np.asarray(compared(classifier.model, torch.from_numpy(embeddings), by)[0]).astype(np.float32)
+    return comparable(classifier.model, embeddings, by)[0].astype(np.float32)

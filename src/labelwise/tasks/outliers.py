@@ -1,4 +1,4 @@
-"""Outliers: which pictures are none of the labels? ``familiarity`` says how that is told."""
+"""Outliers: which images are none of the labels? ``core.familiarity`` says how that is measured."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from labelwise.core.scores import Scores
 
 @dataclass(frozen=True)
 class Outlier:
-    """How little a picture fits: its outlier score, larger is stranger, and whether it is past the limit."""
+    """How little an image fits: its outlier score, and whether it is above the limit."""
 
     score: float
     flagged: bool
 
 
 def outliers(scores: Scores) -> list[Outlier]:
-    """Return the outlier score of each picture."""
-    return [Outlier(*pair) for pair in zip(scores.strangeness.tolist(), scores.unknown.tolist(), strict=True)]
+    """Return the outlier score of each image."""
+    return [Outlier(*pair) for pair in zip(scores.outlier_score.tolist(), scores.unknown.tolist(), strict=True)]

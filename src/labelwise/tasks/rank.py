@@ -1,4 +1,4 @@
-"""Rank: where does each picture stand among ordered labels? Grades, ages, qualities, from the lowest level to the highest.
+"""Rank: where does each image stand among ordered labels? Grades, ages, qualities, from the lowest level to the highest.
 
 A level is a label in its order. Probabilities of levels say more than the best of them: their mean is a rank between two
 levels, their median is the level with the smallest expected distance from the true one, and an interval of levels says how
@@ -8,9 +8,9 @@ sure that is.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.support.errors import UnsupportedError, UsageError, listing
@@ -18,20 +18,20 @@ from labelwise.support.errors import UnsupportedError, UsageError, listing
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Where one picture stands."""
+    """Where one image stands."""
 
-    picture: int  # its position among the pictures given
+    image: int  # its position among the images given
     rank: float  # the expected one, from 1 (all probability on the lowest level) to k (all on the highest)
     median: str  # the lowest level such that this or a lower one is right with a probability of one half or more
     best: str  # the most probable level
     # the lowest and the highest level of the shortest interval that covers the asked share of probability
     interval: tuple[str, str]
     probabilities: dict[str, float]  # of each level, from the lowest to the highest
-    known: bool  # False where the picture is none of the labels, so that its rank says little
+    known: bool  # False where the image is none of the labels, so that its rank says little
 
 
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
-    """Return where each picture stands, sorted from the lowest rank to the highest.
+    """Return where each image stands, sorted from the lowest rank to the highest.
 
     ``order`` is all labels from the lowest to the highest, None that which they have; an interval of levels holds a probability
     of ``coverage`` at least.
@@ -46,7 +46,7 @@ def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float 
     ranks = expected_ranks(levels)
     return [
         Ranked(
-            picture=i,
+            image=i,
             rank=float(ranks[i]),
             median=names[medians[i]],
             best=names[best[i]],
@@ -54,7 +54,7 @@ def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float 
             probabilities=dict(zip(names, levels[i].tolist(), strict=True)),
             known=not unknown[i],
         )
-        for i in ranks.argsort(stable=True).tolist()
+        for i in ranks.argsort(kind="stable").tolist()
     ]
 
 
@@ -63,7 +63,7 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
     labels = classifier.labels
     if classifier.calibration.multilabel:
         raise UnsupportedError(
-            "Several labels may be true of one picture here, so they are no levels of one order. Ask about each label."
+            "Several labels may be true of one image here, so they are no levels of one order. Ask about each label."
         )
     if order is not None:
         columns = [labels.index(name) for name in order]
@@ -85,22 +85,22 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
     return sorted(range(len(labels)), key=lambda column: ranks[column])
 
 
-def level_probabilities(scores: Scores, columns: Sequence[int]) -> Tensor:
-    """Return the probability of each level ``[n, k]``, in double precision on the CPU."""
-    return scores.classifier.calibration.choice(scores.log_odds.double()).cpu()[:, torch.tensor(columns)]
+def level_probabilities(scores: Scores, columns: Sequence[int]) -> Array:
+    """Return the probability of each level ``[n, k]``, in double precision."""
+    return scores.classifier.calibration.choice(scores.log_odds.astype(np.float64))[:, list(columns)]
 
 
-def expected_ranks(levels: Tensor) -> Tensor:
+def expected_ranks(levels: Array) -> Array:
     """Return the mean rank ``[n]``, from 1 to k, under probabilities of levels ``[n, k]``."""
-    return levels @ torch.arange(1, levels.shape[1] + 1, dtype=levels.dtype)
+    return levels @ np.arange(1.0, levels.shape[1] + 1)
 
 
-def median_levels(levels: Tensor) -> Tensor:
+def median_levels(levels: Array) -> Array:
     """Return the lowest level ``[n]``, from 0, at which the sum of probabilities ``[n, k]`` reaches one half."""
-    return (levels.cumsum(1) < 0.5).sum(1).clamp_max(levels.shape[1] - 1)
+    return np.asarray(np.minimum((levels.cumsum(1) < 0.5).sum(1), levels.shape[1] - 1))
 
 
-def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tensor]:
+def covering_levels(levels: Array, coverage: float = 0.8) -> tuple[Array, Array]:
     """Return the first and last level ``[n]``, from 0, of the shortest interval that holds this share of probability.
 
     Of intervals as short, the one that holds most is taken. In ``levels [n, k]`` the lowest comes first.
@@ -108,10 +108,10 @@ def covering_levels(levels: Tensor, coverage: float = 0.8) -> tuple[Tensor, Tens
     if not 0 < coverage <= 1:
         raise UsageError(f"The share of probability to cover lies above 0 and at most at 1; given {coverage}.")
     n, k = levels.shape
-    below = torch.cat([levels.new_zeros(n, 1), levels.cumsum(1)], 1)
-    first, last = torch.zeros(n, dtype=torch.int64), torch.full((n,), k - 1)
+    below = np.concatenate([np.zeros((n, 1)), levels.cumsum(1)], 1)
+    first, last = np.zeros(n, np.int64), np.full(n, k - 1)
     for width in range(k - 1, 0, -1):
-        share, start = (below[:, width:] - below[:, :-width]).max(1)
-        enough = share >= coverage
-        first, last = torch.where(enough, start, first), torch.where(enough, start + width - 1, last)
+        shares = below[:, width:] - below[:, :-width]
+        start, enough = shares.argmax(1), shares.max(1) >= coverage
+        first, last = np.where(enough, start, first), np.where(enough, start + width - 1, last)
     return first, last

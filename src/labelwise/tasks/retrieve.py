@@ -14,7 +14,7 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
 from labelwise.tasks.gallery_store import StoredGallery
-from labelwise.tasks.similarity import By, Measure, all_alike, check_score, compared, row_alike
+from labelwise.tasks.similarity import By, all_alike, check_score, comparable, row_alike
 
 CHUNK = 2**24  # similarities held at a time
 CANDIDATES = 100
@@ -83,8 +83,8 @@ def _from_disk(  # noqa: PLR0913 - what retrieve is given
     gallery.check(scores.classifier, by)
     if k < 1:
         raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
-    queries, matches = np.asarray(compared(model, scores.embeddings, gallery.by)[0]), list[list[Match]]()
-    measure = _on_arrays(partial(row_alike, model, by="cosine" if gallery.by == "whitened" else by))
+    queries, matches = comparable(model, scores.embeddings, gallery.by)[0], list[list[Match]]()
+    measure = partial(row_alike, model, by="cosine" if gallery.by == "whitened" else by)
     for query in queries.astype(np.float32):
         near = gallery.near(query, candidates, where=where, approximate=approximate)
         alike, order = _ranked(measure, query[None], near.embeddings, np.arange(len(near.files))[None])
@@ -121,7 +121,7 @@ def search(  # noqa: PLR0913 - each may be chosen
     first = max(k, candidates) if learned and candidates is not None else k + SPARE if lists is not None else k
     first = min(len(gallery), first)
     scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    everything = _on_arrays(partial(all_alike, model, by=by)) if learned else None
+    everything = partial(all_alike, model, by=by) if learned else None
     step = max(1, min(256, CHUNK // first))
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
@@ -129,25 +129,12 @@ def search(  # noqa: PLR0913 - each may be chosen
             scores[part], rows[part] = _nearest(everything, queries[part], gallery, k)
             continue
         places = _nearest(None, queries[part], gallery, first)[1] if lists is None else lists.near(queries[part], first)
-        values, places = _ranked(_on_arrays(partial(row_alike, model, by=by)), queries[part], gallery, places)
+        values, places = _ranked(partial(row_alike, model, by=by), queries[part], gallery, places)
         short = (places[:, :k] < 0).any(1)
         if short.any():
             values[short, :k], places[short, :k] = search(model, queries[part][short], gallery, k, candidates, by=by)
         scores[part], rows[part] = values[:, :k], places[:, :k]
     return scores, rows
-
-
-def _on_arrays(measure: Measure) -> Alike:
-    """Return a measure of a model of torch as one of arrays."""
-
-    def on_arrays(first: Embeddings, second: Embeddings) -> Embeddings:
-        import torch
-
-        with torch.no_grad():
-            alike: Embeddings = np.asarray(measure(torch.from_numpy(first), torch.from_numpy(second)))
-            return alike
-
-    return on_arrays
 
 
 def _ranked(alike: Alike, queries: Embeddings, gallery: Embeddings, places: Rows) -> tuple[Embeddings, Rows]:

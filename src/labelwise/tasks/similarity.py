@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
-
+from labelwise.core.arrays import Array, unit_rows
 from labelwise.core.capabilities import WHITEN
-from labelwise.core.model import Compares, LabelModel, Whitens, cannot
+from labelwise.core.model import Compares, LabelModel, Whitens, cannot, in_numpy
 from labelwise.support.errors import UnsupportedError, UsageError
 
-Measure = Callable[[Tensor, Tensor], Tensor]
+Measure = Callable[[Array, Array], Array]
 By = Literal["similarity", "cosine", "sum", "whitened"]
 
 
@@ -29,39 +27,46 @@ def check_score(model: LabelModel, by: By) -> None:
         if not isinstance(model, Whitens):
             raise cannot(model, f"{WHITEN}: it does not know how embeddings vary inside a label")
         raise UnsupportedError(
-            "This model does not know how embeddings vary inside a label: it was saved by an earlier version, several labels may "
-            "be true of an image, or no label had two images. Compare by cosine, or train again."
+            "This model does not know how embeddings vary inside a label: several labels may be true of an image, or no label "
+            "had two images. Compare by cosine, or train again."
         )
 
 
-def compared(model: LabelModel, embeddings: Tensor, by: By) -> tuple[Tensor, By]:
+def comparable(model: LabelModel, embeddings: Array, by: By) -> tuple[Array, By]:
     """Return embeddings ``[n, d]`` and the score to compare them by: whitened ones by their cosine, others as they are."""
     check_score(model, by)
     if by == "whitened" and isinstance(model, Whitens):
-        return model.whitened(embeddings), "cosine"
+        return in_numpy(model.whitened)(embeddings), "cosine"
     return embeddings, by
 
 
-def all_alike(model: LabelModel, queries: Tensor, gallery: Tensor, by: By) -> Tensor:
+def all_alike(model: LabelModel, queries: Array, gallery: Array, by: By) -> Array:
     """Return how alike every query and every image of a gallery are ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
-    return _scored(model, (queries, gallery), by, cosines, model.similarity if isinstance(model, Compares) else cosines)
+    learned = in_numpy(model.similarity) if isinstance(model, Compares) else cosines
+    return _scores(model, (queries, gallery), by, cosines, learned)
 
 
-def row_alike(model: LabelModel, queries: Tensor, others: Tensor, by: By) -> Tensor:
+def row_alike(model: LabelModel, queries: Array, others: Array, by: By) -> Array:
     """Return the same of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
-    learned = model.matched if isinstance(model, Compares) else cosine_similarity
-    return _scored(model, (queries, others), by, cosine_similarity, learned)
+    learned = in_numpy(model.matched) if isinstance(model, Compares) else row_cosines
+    return _scores(model, (queries, others), by, row_cosines, learned)
 
 
-def cosines(queries: Tensor, gallery: Tensor) -> Tensor:
+def cosines(queries: Array, gallery: Array) -> Array:
     """Return the cosine of every pair of rows ``[n, m]``."""
-    return normalize(queries.float(), dim=1) @ normalize(gallery.float(), dim=1).T
+    return unit_rows(queries) @ unit_rows(gallery).T
 
 
-def _scored(model: LabelModel, pair: tuple[Tensor, Tensor], by: By, cosine: Measure, learned: Measure) -> Tensor:
+def row_cosines(queries: Array, others: Array) -> Array:
+    """Return the cosine of each row and the same row of others ``[n]``."""
+    alike: Array = (unit_rows(queries) * unit_rows(others)).sum(1)
+    return alike
+
+
+def _scores(model: LabelModel, pair: tuple[Array, Array], by: By, cosine: Measure, learned: Measure) -> Array:
     """Return the score of embeddings by either function, or by both."""
-    second, _ = compared(model, pair[1], by)
-    first, by = compared(model, pair[0], by)
+    second, _ = comparable(model, pair[1], by)
+    first, by = comparable(model, pair[0], by)
     if by == "similarity":
         return learned(first, second)
     return cosine(first, second) if by == "cosine" else cosine(first, second) + learned(first, second)

@@ -1,32 +1,33 @@
-"""Teach: add a label from example pictures or from a description, without training."""
+"""Teach: add a label from example images or from a description, without training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike
 
+from labelwise.core.arrays import Array
 from labelwise.core.capabilities import LEARN
 from labelwise.core.classifier import Classifier
-from labelwise.core.familiarity import memorable
-from labelwise.core.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot
+from labelwise.core.familiarity import MEMORY
+from labelwise.core.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot, in_numpy
 from labelwise.core.scores import Scores
-from labelwise.images.decode.pictures import Array
 from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
+from labelwise.support.rows import draw_rows
 from labelwise.tasks.similarity import all_alike, known_scores
 from labelwise.train.stages import Method
 
-MOST_LEFT_OUT = 40  # times that some examples are left out: of more, several at a time
+MOST_LEFT_OUT = 40  # folds of examples that are left out in turn; of more examples, several at a time
 FEWEST_TO_DISAGREE = 3
-# How alike an odd example is to the others, at most, of what is usual among them. Of 3, 5 and 10 examples with an intruder it was named
-# in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds), and without one somebody in 3 to 5, and 11 to 19;
-# it was chosen by these same lessons.
+# An example is odd if it is at most this share as alike to the others as is usual among them. Of 3, 5 and 10 examples with an intruder
+# it was named in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds); without one, an example was named in 3 to 5, and 11 to 19.
+# Chosen on these same lessons.
 FAR = 0.3
 DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no other label can have it
 Texts = str | Sequence[str]
-Vector = Tensor | Array | Sequence[float]
+Vector = ArrayLike
 
 
 def teach(
@@ -39,13 +40,13 @@ def teach(
 ) -> Classifier:
     """Return the classifier with one more label; the scores of the others stay exactly as they are.
 
-    Pictures teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
+    Images teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
     sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better. A method that joins both learns from
     examples and a description together.
     """
     name = name if name == DRAFT else label_name(name)
     classifier.labels.check_new(name)
-    ways = {"examples": examples, "texts": texts, "vector": vector}
+    ways: dict[str, object] = {"examples": examples, "texts": texts, "vector": vector}
     words = " and ".join(way for way, what in ways.items() if what is not None)
     both = examples is not None and (texts is None) != (vector is None)
     if words not in ways and not both:
@@ -53,20 +54,19 @@ def teach(
             f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
         )
     if examples is None:
-        with torch.no_grad():
-            new = _description(classifier, name, texts, vector)
-            embedding = classifier.model.encode_labels(new)[0].float()
+        new = _description(classifier, name, texts, vector)
+        embedding = in_numpy(classifier.model.encode_labels)(new)[0]
         return classifier.add(_with_description(classifier, new), embedding, unseen=True)
     width = _width(classifier, examples.embeddings)
     taught = _from_examples(classifier, name, examples.embeddings, texts, vector, width)
-    familiarity = taught.familiarity.remember(memorable(examples.embeddings))
+    familiarity = taught.familiarity.remember(examples.embeddings[draw_rows(len(examples), MEMORY)])
     return replace(taught, familiarity=familiarity, origin=classifier.origin.with_images(examples.images))
 
 
 def _from_examples(
     classifier: Classifier,
     name: str,
-    embeddings: Tensor,
+    embeddings: Array,
     texts: Texts | None,
     vector: Vector | None,
     width: float = 1.0,
@@ -75,45 +75,41 @@ def _from_examples(
     model, labels = classifier.model, classifier.labels.add(name)
     if not isinstance(model, LearnsFromExamples):
         raise cannot(model, LEARN)
-    with torch.no_grad():
-        if texts is not None or vector is not None:
-            if not (isinstance(model, JoinsKnowledge) and model.reads_descriptions):
-                raise UnsupportedError(
-                    f"This classifier learns a label from examples or {'texts' if vector is None else 'vector'}, not from both together. "
-                    "Method discriminant, fitted to labels with descriptions (labels.csv), joins them."
-                )
-            new = _description(classifier, name, texts, vector)
-            label, labels = model.label_from_both(embeddings, new), _with_description(classifier, new)
-        else:
-            groups = torch.zeros(len(embeddings), dtype=torch.int64, device=embeddings.device)
-            (label,) = model.labels_from_examples(embeddings, groups)
+    if texts is None and vector is None:
+        (label,) = in_numpy(model.labels_from_examples)(embeddings, np.zeros(len(embeddings), np.int64))
+        return classifier.add(labels, label, width=width)
+    if not (isinstance(model, JoinsKnowledge) and model.reads_descriptions):
+        raise UnsupportedError(
+            f"This classifier learns a label from examples or {'texts' if vector is None else 'vector'}, not from both together. "
+            "Method discriminant, fitted to labels with descriptions (labels.csv), joins them."
+        )
+    new = _description(classifier, name, texts, vector)
+    label, labels = in_numpy(model.label_from_both)(embeddings, new), _with_description(classifier, new)
     return classifier.add(labels, label, width=width)
 
 
-def _width(classifier: Classifier, embeddings: Tensor) -> float:
-    """Return how many times the usual squared distance pictures of a new label have: that of examples ``[n, d]`` to the others of them.
+def _width(classifier: Classifier, embeddings: Array) -> float:
+    """Return how many times the usual squared distance images of a new label have: that of examples ``[n, d]`` to each other.
 
-    A new label may vary in ways in which no trained one does. What could be chance, a standard error, is not counted; and none is narrower.
+    A new label may vary in ways in which no trained one does. A standard error is subtracted, and no label is narrower than usual.
     """
     model, rule, some = classifier.model, classifier.familiarity.rule, embeddings[:MOST_LEFT_OUT]
     if not isinstance(model, MeasuresExamples) or rule is None or len(some) < 2 or rule.centre[1] <= 0:
         return 1.0
-    with torch.no_grad():
-        far = float(model.example_distances(some).mean()) - rule.spread[1] / len(some) ** 0.5
+    far = float(in_numpy(model.example_distances)(some).mean()) - rule.spread[1] / len(some) ** 0.5
     return max(1.0, float(far / rule.centre[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """What examples of a new label say of themselves, each asked about as if it had not been one."""
+    """How well the examples of a new label agree, each asked about by leave-one-out."""
 
     examples: int
-    nearest: str  # the known label that they look like most
+    nearest: str  # the known label that they are most alike
     told: int | None = None  # how many are more like the others than like that label; None of one example
-    right: int | None = (
-        None  # how many get the new label among all, or a yes where several may be true; None of one example
-    )
-    odd: tuple[int, ...] = ()  # those that are far from the rest
+    # how many get the new label among all, or a yes where several may be true; None of one example
+    right: int | None = None
+    odd: tuple[int, ...] = ()  # examples far from the rest
 
     def words(self, name: str, files: Sequence[str]) -> str:
         """Return it in sentences; ``files`` names the examples."""
@@ -138,29 +134,30 @@ def rehearse(
     if n == 1:
         return about
     told = right = 0
-    parts = torch.arange(n) % MOST_LEFT_OUT
+    parts = np.arange(n) % MOST_LEFT_OUT
     for part in range(min(n, MOST_LEFT_OUT)):
-        rest = known.embeddings[(parts != part).to(known.embeddings.device)]
-        scores = known[(parts == part).nonzero()[:, 0]].of(_from_examples(classifier, name, rest, texts, vector))
+        rest = known.embeddings[parts != part]
+        scores = known[parts == part].of(_from_examples(classifier, name, rest, texts, vector))
         told += int((scores.log_odds[:, -1] > scores.log_odds[:, nearest]).sum())
         several = classifier.calibration.multilabel
         right += int((scores.yes[:, -1] >= 0.5).sum() if several else (scores.best == len(classifier.labels)).sum())
     return replace(about, told=told, right=right, odd=_odd(classifier, known.embeddings))
 
 
-def _odd(classifier: Classifier, embeddings: Tensor) -> tuple[int, ...]:
-    """Return which examples ``[n, d]`` are much less like the others than those are like each other; of two that cannot be told."""
+def _odd(classifier: Classifier, embeddings: Array) -> tuple[int, ...]:
+    """Return which examples ``[n, d]`` are much less alike the others than those are to each other; of two, none."""
     if len(embeddings) < FEWEST_TO_DISAGREE:
         return ()
     by = known_scores(classifier.model)[-1]
-    alike = all_alike(classifier.model, embeddings, embeddings, by).double()
+    alike = all_alike(classifier.model, embeddings, embeddings, by).astype(np.float64)
     others = (alike.sum(1) - alike.diagonal()) / (len(alike) - 1)
-    return tuple((others < FAR * others.median()).nonzero()[:, 0].tolist())
+    usual = np.sort(others)[(len(others) - 1) // 2]  # the lower median
+    return tuple(np.flatnonzero(others < FAR * usual).tolist())
 
 
 def _with_description(classifier: Classifier, new: Labels) -> Labels:
     """Return the labels of a classifier and one more with its description."""
-    attributes = None if new.vectors is None else torch.as_tensor(new.vectors[0])
+    attributes = None if new.vectors is None else new.vectors[0]
     return classifier.labels.add(new.names[0], vector=attributes, texts=new.texts[0] if new.texts else ())
 
 
@@ -171,7 +168,7 @@ def _description(classifier: Classifier, name: str, texts: Texts | None, vector:
     if not isinstance(method, Method) or not (method.zero_shot or reads):
         who = method.name if isinstance(method, Method) else type(model).__name__
         raise UnsupportedError(
-            f"{who} learns a label from pictures: give examples. Methods that read descriptions, such as clarel and "
+            f"{who} learns a label from images: give examples. Methods that read descriptions, such as clarel and "
             "eszsl, learn it from texts or a vector, too."
         )
     _check_form(model, "texts" if vector is None else "vectors")
@@ -196,12 +193,15 @@ def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
             known.select([known.names[shortest]]), names=("as if it were new",)
         )  # some know trained names by heart
         try:
-            embedding = model.encode_labels(replace(one, vectors=None))
-            read = "texts" if torch.allclose(embedding, model.encode_labels(one), rtol=1e-3, atol=1e-5) else "vectors"
+            embed = in_numpy(model.encode_labels)
+            by_texts = np.allclose(embed(replace(one, vectors=None)), embed(one), rtol=1e-3, atol=1e-5)
+            read = "texts" if by_texts else "vectors"
         except LabelwiseError as error:
             read, why = "vectors", f" Texts cannot be read: {error}"
     if form != read:
-        wanted = "texts" if read == "texts" else f"a vector of {cast(Tensor, known.vectors).shape[1]} numbers"
+        wanted = (
+            "texts" if known.vectors is None or read == "texts" else f"a vector of {known.vectors.shape[1]} numbers"
+        )
         raise UsageError(
             f"This classifier was trained on the {read} of labels; given {'texts' if form == 'texts' else 'a vector'}. "
             f"Describe the new label by {wanted}, or give examples.{why}"
@@ -219,20 +219,21 @@ def _sentences(texts: Texts | None) -> tuple[str, ...]:
     return sentences
 
 
-def _numbers(vector: Vector, model: LabelModel) -> Tensor:
+def _numbers(vector: Vector, model: LabelModel) -> Array:
     """Return a vector ``[a]`` of finite numbers, as many as the model reads."""
     try:
-        numbers = torch.as_tensor(vector).detach().to("cpu", torch.float32)
-    except (TypeError, ValueError, RuntimeError) as error:
+        numbers = np.asarray(vector, np.float32)
+    except (TypeError, ValueError) as error:
         raise UsageError(f"A vector is a list of numbers; given {type(vector).__name__} ({error}).") from None
-    size = cast(Tensor, model.spec.labels.vectors).shape[1]
+    assert model.spec.labels.vectors is not None  # else the form would not fit
+    size = model.spec.labels.vectors.shape[1]
     if numbers.shape != (size,):
         raise UsageError(
             f"Labels of this classifier have vectors of {size} numbers; given "
             f"{len(numbers) if numbers.ndim == 1 else f'an array of shape {list(numbers.shape)}'}."
         )
-    if not numbers.isfinite().all():
-        position = int((~numbers.isfinite()).nonzero()[0])
+    if not np.isfinite(numbers).all():
+        position = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise UsageError(
             f"Number {position + 1} of the vector is {float(numbers[position])}; only finite numbers can be read."
         )

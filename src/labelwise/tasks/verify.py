@@ -1,11 +1,13 @@
-"""Verify: do two pictures show the same label, be it known or not? A score of the pair, and a threshold fitted on held-out pairs."""
+"""Verify: do two images show the same label, be it known or not? A score of the pair, and a threshold fitted on held-out pairs."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike
 
+from labelwise.core.arrays import Array, sigmoid
 from labelwise.core.classifier import Classifier, Verifier
 from labelwise.core.detection import det_curve, threshold_at
 from labelwise.core.metrics import equal_error
@@ -13,9 +15,8 @@ from labelwise.core.model import LabelModel
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.platt import fit_platt
 from labelwise.core.scores import Scores
-from labelwise.images.targets import several_true
 from labelwise.support.errors import DataError, UsageError
-from labelwise.tasks.similarity import By, all_alike, compared, row_alike
+from labelwise.tasks.similarity import By, all_alike, comparable, row_alike
 
 Rule = Literal["eer"] | float
 PAIRS = 50_000  # of each kind that a rule is fitted on, at most
@@ -25,7 +26,7 @@ TABLE = 4_096  # images up to which a table of all pairs is held
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What is said of a pair of pictures."""
+    """What is said of a pair of images."""
 
     score: float  # larger is more alike
     same: bool  # whether the score reaches the threshold
@@ -33,17 +34,17 @@ class Verification:
 
 
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
-    """Return for each pair whether both pictures show the same label, the order of the two being of no account.
+    """Return for each pair whether both images show the same label; their order does not matter.
 
-    One picture is compared with each of several others. ``by`` is the score that the verifier was fitted for, or None.
+    One image is compared with each of several others. ``by`` is the score that the verifier was fitted for, or None.
     """
     rule = check_verifier(first.classifier, by)
     counts = [len(first), len(second)]
     if counts[0] != counts[1] and 1 not in counts:
-        raise UsageError(f"Pairs need as many first pictures as second ones, or one of either; given {counts}.")
-    one, other = (part.embeddings.expand(max(counts), -1) for part in (first, second))
-    scores = pair_scores(first.classifier.model, one, other, rule.by).double().cpu()
-    chances = (scores * rule.scale + rule.offset).sigmoid()
+        raise UsageError(f"Pairs need as many first images as second ones, or one of either; given {counts}.")
+    one, other = (part.embeddings[np.arange(max(counts)) % len(part)] for part in (first, second))
+    scores = pair_scores(first.classifier.model, one, other, rule.by)
+    chances = sigmoid(scores * rule.scale + rule.offset)
     return [
         Verification(score=score, same=score >= rule.threshold, probability=chance)
         for score, chance in zip(scores.tolist(), chances.tolist(), strict=True)
@@ -55,26 +56,26 @@ def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
     rule = classifier.verifier
     if rule is None:
         raise UsageError(
-            "This classifier has no threshold for pairs of pictures yet. Fit one on held-out labelled pictures: "
+            "This classifier has no threshold for pairs of images yet. Fit one on held-out labelled images: "
             'fit_verification(classifier, data.split("val")) in Python, "labelwise calibrate" in the shell.'
         )
     if by not in (None, rule.by):
         raise UsageError(
-            f'The threshold for pairs of pictures was fitted for the score "{rule.by}"; given by="{by}". '
+            f'The threshold for pairs of images was fitted for the score "{rule.by}"; given by="{by}". '
             f'Fit another: fit_verification(classifier, data.split("val"), by="{by}").'
         )
     return rule
 
 
 def fit_verifier(
-    scores: Scores, targets: Tensor, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
+    scores: Scores, targets: ArrayLike, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
-    """Return the classifier with a threshold for pairs of pictures, fitted on images that training never saw.
+    """Return the classifier with a threshold for pairs of images, fitted on images that training never saw.
 
     Their labels ``[n]``, -1 where there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
     kinds of error are equally frequent, or the share of different pairs to accept at most; ``by`` is the score, as in ``retrieve``.
     """
-    if several_true(targets):
+    if np.ndim(targets) == 2:
         raise DataError(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
@@ -84,65 +85,67 @@ def fit_verifier(
     return replace(classifier, verifier=verifier, origin=classifier.origin.with_images(scores.images))
 
 
-def verifier_of(same: Tensor, different: Tensor, rule: Rule, by: By) -> Verifier:
-    """Return the threshold for pairs of pictures from the scores of pairs of one label ``[p]`` and of different labels ``[q]``."""
+def verifier_of(same: Array, different: Array, rule: Rule, by: By) -> Verifier:
+    """Return the threshold for pairs of images from the scores of pairs of one label ``[p]`` and of different labels ``[q]``."""
     curve = det_curve(same, different)
     eer, threshold = equal_error(curve)
     if rule != "eer":
         _check_share(rule, len(different))
         threshold = threshold_at(curve, rule)
-    truth = torch.cat([torch.ones(len(same)), torch.zeros(len(different))]).bool()
-    scale, offset = fit_platt(torch.cat([same, different])[:, None], truth[:, None])
-    offset -= float(torch.tensor(len(same) / len(different)).log())  # as if both kinds were equally frequent
+    truth = np.arange(len(same) + len(different)) < len(same)
+    scale, offset = fit_platt(np.concatenate([same, different])[:, None], truth[:, None])
+    offset -= math.log(len(same) / len(different))  # as if both kinds were equally frequent
     return Verifier(by=by, threshold=threshold, rule=rule, eer=eer, scale=scale, offset=offset)
 
 
-def can_verify(targets: Tensor) -> bool:
+def can_verify(targets: ArrayLike) -> bool:
     """Return whether there is a pair of one label and a pair of different labels among targets ``[n]``."""
-    counts = torch.bincount(targets[targets >= 0])
-    return int((counts > 0).sum()) > 1 and int(counts.max()) > 1
+    labels = np.asarray(targets)
+    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
+    return len(counts) > 1 and int(counts.max()) > 1
 
 
 def scored_pairs(
-    model: LabelModel, embeddings: Tensor, targets: Tensor, by: By, draw: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
-    """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``, on the CPU.
+    model: LabelModel, embeddings: Array, targets: ArrayLike, by: By, draw: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``.
 
     ``targets [n]`` are -1 where an image has no label; ``draw`` is how many pairs of each kind there may be, and the seed.
     """
-    if not can_verify(targets):
+    labels = np.asarray(targets)
+    if not can_verify(labels):
         raise DataError(
             "Pairs need at least two images of one label and one image of another; "
-            f"given {int((targets >= 0).sum())} labelled images of {len(set(targets.tolist()) - {-1})} labels."
+            f"given {(labels >= 0).sum()} labelled images of {len(set(labels.tolist()) - {-1})} labels."
         )
-    same, different = map(torch.from_numpy, draw_pairs(targets.cpu(), *draw))
-    embeddings, by = compared(model, embeddings, by)
+    same, different = draw_pairs(labels, *draw)
+    embeddings, by = comparable(model, embeddings, by)
     n, d = embeddings.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(same) + len(different)):
         # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
-        with torch.no_grad():
-            alike = all_alike(model, embeddings.float(), embeddings.float(), by)
-        table = ((alike + alike.T) / 2).double().cpu()
+        alike = all_alike(model, embeddings, embeddings, by)
+        table = ((alike + alike.T) / 2).astype(np.float64)
         return table[*same.T], table[*different.T]
-    one, other = (pair_scores(model, embeddings, embeddings, by, rows).double().cpu() for rows in (same, different))
+    one, other = (pair_scores(model, embeddings, embeddings, by, rows) for rows in (same, different))
     return one, other
 
 
-def pair_scores(model: LabelModel, first: Tensor, second: Tensor, by: By, rows: Tensor | None = None) -> Tensor:
+def pair_scores(model: LabelModel, first: Array, second: Array, by: By, rows: Array | None = None) -> Array:
     """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
 
     ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
     if rows is None:
-        rows = torch.arange(len(first))[:, None].expand(-1, 2)
-    out = [first.new_empty(0, dtype=torch.float32)]
-    with torch.no_grad():
-        for part in torch.split(rows.to(first.device), CHUNK):
-            a, b = first[part[:, 0]].float(), second[part[:, 1]].float()
-            alike = row_alike(model, a, b, by)
-            symmetric = by in ("cosine", "whitened")
-            out.append(alike if symmetric else (alike + row_alike(model, b, a, by)) / 2)
-    return torch.cat(out)
+        rows = np.arange(len(first))[:, None].repeat(2, 1)
+    scores = np.empty(len(rows))
+    for start in range(0, len(rows), CHUNK):
+        part = rows[start : start + CHUNK]
+        a, b = first[part[:, 0]], second[part[:, 1]]
+        alike = row_alike(model, a, b, by)
+        if by not in ("cosine", "whitened"):
+            alike = (alike + row_alike(model, b, a, by)) / 2
+        scores[start : start + CHUNK] = alike
+    return scores
 
 
 def _check_share(share: Rule, different: int) -> None:

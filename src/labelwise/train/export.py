@@ -49,16 +49,17 @@ class Scoring(nn.Module):
         self.model = classifier.model
         self.pictures = len(classifier.shape) == 3
         self.calibration = calibration = classifier.calibration
-        self.register_buffer("embeddings", classifier.label_embeddings.detach().clone())
-        self.register_buffer("scale", calibration.scale.detach().clone())
-        self.register_buffer("offset", calibration.offset.detach().clone())
+        self.register_buffer("embeddings", torch.tensor(classifier.label_embeddings))
+        self.register_buffer("scale", torch.tensor(calibration.scale))
+        self.register_buffer("offset", torch.tensor(calibration.offset))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores, probabilities and answers, each ``[n, k]``, of bytes ``[n, c, h, w]`` or features ``[n, a]``."""
         values = images.float() / 255 if self.pictures else images
         raw = self.model.score(self.model.encode_images(values).float(), self.embeddings)
         scores = raw * self.scale + self.offset  # as buffers, so that the graph holds them
-        return scores, self.calibration.choice(scores), self.calibration.yes(scores) * 1
+        choice = (scores / self.calibration.temperature).softmax(1)
+        return scores, choice, choice * 1 if self.calibration.exclusive else scores.sigmoid()
 
 
 def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False) -> Exported:

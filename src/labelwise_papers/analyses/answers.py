@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -29,7 +30,7 @@ def yes_rates(evaluation: Evaluation, *, seed: int = 0) -> Figures:
 
 
 def _rates(scores: Scores, pairs: "Pairs") -> dict[str, float | None]:
-    yes, odd = scores.yes > 0.5, odd_answers(scores)
+    yes, odd = torch.from_numpy(scores.yes) > 0.5, odd_answers(scores)
     asked = {"right": yes[pairs.truths], "wrong": yes[pairs.wrong], "every_wrong": yes[~pairs.truths]}
     rates = {name: float(answers.double().mean()) for name, answers in asked.items()}
     ones, zeros = (None, None) if odd is None else (odd > 0.5).double().mean(0).tolist()
@@ -43,7 +44,10 @@ def answer_calibration(evaluation: Evaluation, *, seed: int = 0, bins: int = 15)
     that the seed draws, as many yes as no, but for images without a true or without a wrong label.
     """
     scores, pairs = asked_pairs(evaluation, seed)
-    answers = [each.classifier.calibration.yes(each.log_odds.double()) for each in (uncalibrated(scores), scores)]
+    asked = [
+        each.classifier.calibration.yes(each.log_odds.astype(np.float64)) for each in (uncalibrated(scores), scores)
+    ]
+    answers = [torch.from_numpy(table) for table in asked]
     yes, no = (torch.full_like(places[0], value) for places, value in ((pairs.right, 1), (pairs.wrong, 0)))
     balanced = [torch.cat([table[pairs.right], table[pairs.wrong]]) for table in answers]
     return {
@@ -64,19 +68,19 @@ class Pairs(NamedTuple):
 
 def asked_pairs(evaluation: Evaluation, seed: int) -> tuple[Scores, Pairs]:
     """Return the scores of images to ask about, those with a label or all where several may be true, and the labels."""
-    k, device = len(evaluation.classifier.labels), evaluation.scores.embeddings.device
+    k = len(evaluation.classifier.labels)
     if not evaluation.multilabel:
         scores, targets = evaluation.labelled()
-        rows = torch.arange(len(scores), device=device)
+        targets, rows = torch.as_tensor(targets), torch.arange(len(scores))
         return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
-    truths = evaluation.targets
+    truths = torch.as_tensor(evaluation.targets)
     rng = torch.Generator().manual_seed(seed)
     questions = []
     for banned in (~truths, truths):
         places = sample_wrong_labels(torch.rand(truths.shape, generator=rng), banned.cpu(), 1)[:, 0]
         rows = (places >= 0).nonzero()[:, 0]
-        questions.append((rows.to(device), places[rows].to(device)))
-    return evaluation.scores, Pairs(truths.to(device), questions[0], questions[1])
+        questions.append((rows, places[rows]))
+    return evaluation.scores, Pairs(truths, questions[0], questions[1])
 
 
 def wrong_labels(targets: Tensor, k: int, seed: int) -> Tensor:
@@ -98,9 +102,10 @@ def odd_answers(scores: Scores) -> Tensor | None:
         return None
     scale, offset = calibration.neutral()
     with torch.no_grad():
-        inputs = torch.ones(2, len(model.spec.labels), device=scores.embeddings.device)
+        embeddings = torch.from_numpy(scores.embeddings).to(model.device)
+        inputs = torch.ones(2, len(model.spec.labels), device=model.device)
         inputs[1] = 0
-        return (model.score(scores.embeddings, encode(inputs).float()) * scale + offset).sigmoid()
+        return (model.score(embeddings, encode(inputs).float()) * scale + offset).sigmoid().cpu()
 
 
 def _pair_figures(answers: list[Tensor], truth: Tensor, bins: int) -> Figures:

@@ -8,14 +8,14 @@ label should fall outside of that label's cloud.
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike
 
+from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.scores import Scores
 from labelwise.evaluation.plane import Projection, find_plane
 from labelwise.support.display import caption
 from labelwise.support.errors import DataError, UnsupportedError
-from labelwise.train.tensors import linear_scores
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,23 +27,23 @@ class JointView:
     """
 
     names: tuple[str, ...]  # these labels, best first
-    points: Tensor  # training images of these labels, each under its own [n, 2]
-    targets: Tensor  # the place of that label among the names [n]
-    asked: Tensor  # the image under each of the labels [s, 2]
-    distances: Tensor  # [s]
+    points: Array  # training images of these labels, each under its own [n, 2]
+    targets: Array  # the place of that label among the names [n]
+    asked: Array  # the image under each of the labels [s, 2]
+    distances: Array  # [s]
     projection: Projection
 
 
-def joint_embeddings(scores: Scores, columns: Tensor) -> Tensor:
+def joint_embeddings(scores: Scores, columns: Array) -> Array:
     """Return z * w ``[n, d]``: the embedding of image i times the weights of the label at ``columns[i]``, without its bias.
 
     A single image goes with every column given.
     """
-    return scores.embeddings * _weights(scores)[columns.to(scores.embeddings.device)]
+    return scores.embeddings * _weights(scores)[columns]
 
 
 def joint_view(
-    known: Scores, targets: Tensor, image: Scores, *, projection: Projection = "pca", most: int = 10
+    known: Scores, targets: ArrayLike, image: Scores, *, projection: Projection = "pca", most: int = 10
 ) -> JointView:
     """Return training images under their own labels ``[n]`` and one more image under each of these labels, in a plane.
 
@@ -51,32 +51,32 @@ def joint_view(
     for the image: more than 10 are hard to tell apart.
     """
     plane, classifier = find_plane(projection), known.classifier
-    best = image.log_odds[0].argsort(descending=True)[:most].cpu()
+    best = (-image.log_odds[0]).argsort(kind="stable")[:most]
     few = classifier.select([classifier.labels.names[i] for i in best.tolist()])
-    places = torch.full((len(classifier.labels),), -1)
-    places[best] = torch.arange(len(best))
-    columns = places[targets.cpu()]
-    rows = (columns >= 0).nonzero()[:, 0]
+    places = np.full(len(classifier.labels) + 1, -1)
+    places[best] = np.arange(len(best))
+    columns = places[np.asarray(targets)]
+    rows = np.flatnonzero(columns >= 0)
     if len(rows) < 3:
         raise DataError(f"A plane needs at least three training images of the best labels; there are {len(rows)}.")
-    points = joint_embeddings(known[rows].of(few), columns[rows]).cpu()
-    asked = joint_embeddings(image.of(few), torch.arange(len(best))).cpu()
+    points = joint_embeddings(known[rows].of(few), columns[rows])
+    asked = joint_embeddings(image.of(few), np.arange(len(best)))
     return JointView(
         names=few.labels.names,
-        points=torch.as_tensor(plane.fit_transform(points.numpy())),
+        points=np.asarray(plane.fit_transform(points)),
         targets=columns[rows],
-        asked=torch.as_tensor(plane.transform(asked.numpy())),
-        distances=_distances(points.double(), columns[rows], asked.double()),
+        asked=np.asarray(plane.transform(asked)),
+        distances=_distances(points.astype(np.float64), columns[rows], asked.astype(np.float64)),
         projection=projection,
     )
 
 
-def _weights(scores: Scores) -> Tensor:
+def _weights(scores: Scores) -> Array:
     """Return the weights ``[k, d]`` of a linear score; an error where the score is not linear in image embeddings."""
     table = scores.classifier.label_embeddings
     if table.shape[1] == scores.embeddings.shape[1] + 1:
         some = scores[:16]
-        if torch.allclose(some.raw, linear_scores(some.embeddings, table), rtol=1e-3, atol=1e-4):
+        if np.allclose(some.raw, linear_scores(some.embeddings, table), rtol=1e-3, atol=1e-4):
             return table[:, :-1]
     raise UnsupportedError(
         f"{type(scores.classifier.model).__name__} does not score by weights on the image code, so an image and a label have no joint "
@@ -84,14 +84,14 @@ def _weights(scores: Scores) -> Tensor:
     )
 
 
-def _distances(known: Tensor, targets: Tensor, asked: Tensor) -> Tensor:
-    distances = torch.full((len(asked),), torch.nan, dtype=known.dtype)
-    for label in torch.unique(targets).tolist():
+def _distances(known: Array, targets: Array, asked: Array) -> Array:
+    distances = np.full(len(asked), np.nan)
+    for label in np.unique(targets):
         cloud = known[targets == label]
         centre = cloud.mean(0)
-        spread = (cloud - centre).square().sum(1).mean().sqrt()
+        spread = np.sqrt(((cloud - centre) ** 2).sum(1).mean())
         if len(cloud) > 1 and spread > 0:
-            distances[label] = (asked[label] - centre).norm() / spread
+            distances[label] = np.linalg.norm(asked[label] - centre) / spread
     return distances
 
 

@@ -3,14 +3,16 @@
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from labelwise.core.arrays import linear_scores
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.train.tensors import linear_scores
 
 Order = Literal["uncertain first", "fixed"]
 
@@ -25,11 +27,11 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     model = named_model(evaluation.classifier)
     scores, targets = evaluation.labelled()
     table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
-    opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in model.opinions)
-    restarts = [_share(answers == targets) for answers in opinions]
+    opinions = (linear_scores(scores.embeddings, opinion.cpu().numpy()).argmax(1) for opinion in model.opinions)
+    restarts = [_share(answers, targets) for answers in opinions]
     return {
         "images": len(scores),
-        "accuracy": _share(scores.best == targets),
+        "accuracy": _share(scores.best, targets),
         "restarts": restarts,
         "mean": fmean(restarts),
         "deviation": pstdev(restarts),
@@ -47,7 +49,7 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
     accuracies: list[float] = []
     now, answers = classifier, dict[int, str]()
     for _ in range(len(test.labels) + 1):
-        accuracies.append(_share(scores.of(now).best == targets))
+        accuracies.append(_share(scores.of(now).best, targets))
         left = [doubt for doubt in uncertain_clusters(now) if doubt.cluster not in answers]
         if not left:
             break
@@ -65,5 +67,5 @@ def _true_names(evaluation: Evaluation) -> Tensor:
     return best_matching(table)[model.names.cpu()]
 
 
-def _share(right: Tensor) -> float:
-    return float(right.double().mean())
+def _share(answers: ArrayLike, targets: ArrayLike) -> float:
+    return float((np.asarray(answers) == np.asarray(targets)).mean())

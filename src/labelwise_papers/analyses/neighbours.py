@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
+from labelwise.core.model import in_numpy
 from labelwise.support.errors import UsageError
 
 
@@ -20,7 +22,7 @@ def nearest_labels(classifier: Classifier, k: int = 3) -> dict[str, Any]:
     if k < 1 or len(names) < 2:
         raise UsageError(f"Nearest labels need at least two labels and k of 1; given {len(names)} labels and k = {k}.")
     embeddings = label_embeddings(classifier)
-    points = (classifier.label_embeddings if embeddings is None else embeddings).double()
+    points = (torch.from_numpy(classifier.label_embeddings) if embeddings is None else embeddings).double()
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
     distances, places = (part[:, : min(k, len(names) - 1)].tolist() for part in apart.sort(dim=1, stable=True))
     rows = [
@@ -41,5 +43,5 @@ def label_embeddings(classifier: Classifier) -> Tensor | None:
         return None
     rows = torch.tensor([model.spec.labels.index(name) for name in labels.names], device=model.device)
     with torch.no_grad():
-        own = torch.allclose(model.encode_labels(labels).float(), classifier.label_embeddings, rtol=1e-4, atol=1e-6)
+        own = np.allclose(in_numpy(model.encode_labels)(labels), classifier.label_embeddings, rtol=1e-4, atol=1e-6)
         return encoder(rows) if own else None

@@ -28,11 +28,11 @@ def probe_embeddings(train: Evaluation, test: Evaluation, *, seed: int = 0) -> d
     probe = SGDClassifier(loss="log_loss", tol=1e-5, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        probe.fit(known.embeddings.cpu().numpy(), known_targets.cpu().numpy())
+        probe.fit(known.embeddings, known_targets)
     return {
         "train_images": len(known),
         "test_images": len(scores),
-        "probe": accuracy(probe.predict(scores.embeddings.cpu().numpy()), targets),
+        "probe": accuracy(probe.predict(scores.embeddings), targets),
         "classifier": accuracy(scores.best, targets),
         "rounds": int(probe.n_iter_),
         "converged": int(probe.n_iter_) < probe.max_iter,

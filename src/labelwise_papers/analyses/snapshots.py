@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel, prepared
 from labelwise.evaluation.evaluation import align_targets
@@ -23,7 +25,7 @@ def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
 
 def accuracy(classifier: Classifier, split: Split, labels: Labels) -> float:
     """Return how many images of the classifier's labels are answered rightly, as a share; targets count through ``labels``."""
-    targets = align_targets(classifier, split, labels)
-    images = prepared(classifier.model, split.images)[targets >= 0]
-    answers = classifier.scores_of(classifier.encode(images)).best.cpu()
-    return float((answers == targets[targets >= 0]).double().mean())
+    targets = np.asarray(align_targets(classifier, split, labels))
+    images = prepared(classifier.model, split.images)[np.flatnonzero(targets >= 0)]
+    answers = classifier.scores_of(classifier.encode(images)).best
+    return float((answers == targets[targets >= 0]).mean())

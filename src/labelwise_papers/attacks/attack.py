@@ -107,8 +107,12 @@ def scores_of(classifier: Classifier) -> Scores:
         )
     if len(classifier.labels) < 2:
         raise UnsupportedError("There is one label only, so no answer is wrong. An attack needs a second label.")
-    model, embeddings = classifier.model, classifier.label_embeddings
-    return lambda images: classifier.calibration.log_odds(model.score(model.encode_images(images).float(), embeddings))
+    model, calibration = classifier.model, classifier.calibration
+    embeddings, scale, offset = (
+        torch.from_numpy(array).to(model.device)
+        for array in (classifier.label_embeddings, calibration.scale, calibration.offset)
+    )
+    return lambda images: model.score(model.encode_images(images).float(), embeddings) * scale + offset
 
 
 def check_radius(epsilon: float) -> None:
@@ -159,7 +163,7 @@ def _smallest(problem: Problem, settings: AttackSettings, best: Points) -> tuple
 
 def _answers(classifier: Classifier, images: Tensor, batch: int) -> Tensor:
     """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
-    return classifier.scores_of(classifier.encode(images, batch)).best
+    return torch.from_numpy(classifier.scores_of(classifier.encode(images, batch)).best).to(images.device)
 
 
 def _positions(classifier: Classifier, count: int, targets: Tensor | Sequence[str]) -> Tensor:

@@ -7,6 +7,7 @@ checks: a huge radius must break everything, more steps must not help the defend
 from dataclasses import dataclass, replace
 from math import sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,8 +84,8 @@ def evaluate_robust(evaluation: Evaluation, settings: RobustSettings | None = No
     assert scores.images is not None
     images = as_float(scores.images.to(classifier.model.device))
     count, epsilon = len(images), torch.full((len(images),), settings.epsilon, device=images.device)
-    whole = Problem(scores=attacked, images=images, targets=targets, epsilon=epsilon)
-    rows = (scores.best == targets).nonzero()[:, 0]
+    whole = Problem(scores=attacked, images=images, targets=torch.as_tensor(targets).to(images.device), epsilon=epsilon)
+    rows = torch.from_numpy(np.flatnonzero(scores.best == np.asarray(targets))).to(images.device)
     trials, checks, stands = list[_Trial](), list[Check](), rows >= 0
     if len(rows):
         problem = whole.select(rows)
@@ -134,7 +135,7 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
     for part in batches(other, settings.batch):
         images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
         answers.append(classifier.scores_of(classifier.encode(images, settings.batch)).best)
-    return torch.cat(answers) == problem.targets
+    return torch.from_numpy(np.concatenate(answers)).to(device) == problem.targets
 
 
 def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) -> list[Check]:

@@ -154,15 +154,15 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
     classifier, train = subject.classifier, subject.dataset.split("train")
     targets = align_targets(classifier, train, subject.dataset.labels)[:images]
     scores = subject.evaluation.scores
-    right = (scores.best.cpu() == subject.evaluation.targets).nonzero()[:, 0].tolist()
+    right = np.flatnonzero(scores.best == np.asarray(subject.evaluation.targets)).tolist()
     if not right:
         raise UsageError("No test image is answered rightly, so there is none to draw. Train longer.")
     image, truth = scores[right[0] : right[0] + 1], classifier.labels.names[int(scores.best[right[0]])]
     view = joint_view(classifier.scores(train.images[:images]), targets, image, projection=projection)
     place = view.names.index(truth)
-    others = torch.cat([view.distances[:place], view.distances[place + 1 :]])
+    others = np.delete(view.distances, place)
     subject.draw(draw_joint(view, truth), dpi=100)
-    return {"own_distance": float(view.distances[place]), "nearest_other": float(others[~others.isnan()].min())}
+    return {"own_distance": float(view.distances[place]), "nearest_other": float(np.nanmin(others))}
 
 
 def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] = ("similarity",)) -> Figures:

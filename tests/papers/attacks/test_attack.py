@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -29,14 +30,11 @@ from tests.papers.test_answers import DATA, untrained
 def smallest_radii(classifier: Classifier, images: torch.Tensor) -> list[float]:
     """The lead of the best label over another one falls by the sum of absolute differences of weights, per radius."""
     found = []
-    for row in as_float(images).flatten(1) @ classifier.label_embeddings.T:
+    weights = torch.from_numpy(classifier.label_embeddings)
+    for row in as_float(images).flatten(1) @ weights.T:
         best = int(row.argmax())
         ways = [
-            float(
-                (row[best] - row[k]) / (classifier.label_embeddings[best] - classifier.label_embeddings[k]).abs().sum()
-            )
-            for k in range(len(row))
-            if k != best
+            float((row[best] - row[k]) / (weights[best] - weights[k]).abs().sum()) for k in range(len(row)) if k != best
         ]
         found.append(min(ways))
     return found
@@ -92,13 +90,13 @@ def test_batches_and_seeds() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
     classifier = untrained(method)
-    if not classifier.label_embeddings.isfinite().all():  # a generator that was not trained yet
-        classifier = changed(classifier, label_embeddings=torch.randn_like(classifier.label_embeddings))
+    if not np.isfinite(classifier.label_embeddings).all():  # a generator that was not trained yet
+        classifier = changed(classifier, label_embeddings=torch.randn(classifier.label_embeddings.shape).numpy())
     few, modes = DATA.split("test").images[:6], [module.training for module in classifier.model.modules()]
-    before = classifier.scores(few).log_odds
+    before = torch.from_numpy(classifier.scores(few).log_odds)
     targets = before.argmax(1)
     found = attack(classifier, few, settings=AttackSettings(epsilon=0.1, attacks=(Pgd(steps=4),)))
-    after = exact(classifier, found.images).log_odds
+    after = torch.from_numpy(exact(classifier, found.images).log_odds)
     assert bool((margin(after, targets) > margin(before, targets)).all())
     assert float((found.images - found.clean).abs().max()) <= 0.1 + 1e-6
     assert torch.equal(found.fooled, after.argmax(1) != targets)

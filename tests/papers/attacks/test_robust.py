@@ -23,7 +23,7 @@ WAYS: tuple[Attack, ...] = (Fgsm(), Pgd(steps=10), Apgd(steps=20), Apgd(loss="ra
 def measured(classifier: Classifier, n: int = 60, settings: RobustSettings | None = None) -> RobustResult:
     """Robustness at 0.04 on pictures of which every sixth has a wrong label."""
     images = pictures(n)
-    targets = classifier.scores(images).best
+    targets = torch.from_numpy(classifier.scores(images).best)
     targets = torch.where(torch.arange(n) % 6 == 0, (targets + 1) % 3, targets)
     split = Split(images=images, targets=targets)
     return evaluate_robust(

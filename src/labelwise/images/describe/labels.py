@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.rows import append_rows, drop_rows
 
 Array = npt.NDArray[Any]
 Texts = tuple[tuple[str, ...], ...]
@@ -131,13 +132,14 @@ class Labels:
         if twice := set(other.names).intersection(self.names):
             raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(twice))}.")
         texts = None if self.texts is None or other.texts is None else self.texts + other.texts
-        both = self.vectors is not None and other.vectors is not None
-        vectors = np.concatenate([self.vectors, other.vectors]) if both else None
+        vectors = None
+        if self.vectors is not None and other.vectors is not None:
+            vectors = append_rows(self.vectors, other.vectors)
         return Labels._whole(self.names + other.names, vectors, texts)
 
     def without(self, place: int) -> "Labels":
         """Return the labels but for the one at a place; order, shares and similarity are dropped."""
-        vectors = None if self.vectors is None else np.delete(self.vectors, place, 0)
+        vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
         return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
 
