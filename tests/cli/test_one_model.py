@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -25,7 +26,7 @@ def photos(birds: Dataset, tmp_path: Path) -> Path:
     place, split = tmp_path / "photos", birds.split("test")
     place.mkdir()
     for label in range(4):
-        rows = (split.targets == label).nonzero()[:3, 0].tolist()
+        rows = np.flatnonzero(split.targets == label)[:3].tolist()
         for i, row in enumerate(rows):
             Image.fromarray(split.images[row].permute(1, 2, 0).numpy()).save(place / f"{label}-{i}.png")
     return place
