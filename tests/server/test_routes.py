@@ -1,6 +1,7 @@
 """Every route answers as the function of the same name does, for every method."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
@@ -262,6 +263,21 @@ def test_wrong_requests_say_why(path: str, status: int, says: str, tmp_path: Pat
         assert says in found.json()["error"]
         assert list(found.json()) == ["error"]
         assert client.get("/health").json()["change"] == 0
+
+
+def test_of_those_who_teach_the_same_label_at_once_one_succeeds(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client, ThreadPoolExecutor(8) as pool:
+
+        def change(i: int) -> tuple[int, int]:
+            path = "/forget?label=new" if i % 4 == 3 else "/teach?label=new"
+            answer = client.post(path, files=form(images_of(i % 4)) if "teach" in path else None)
+            return answer.status_code, answer.json().get("change", 0)
+
+        answers = list(pool.map(change, range(80)))
+        changes = sorted(change for status, change in answers if status == 200)
+        assert changes == list(range(1, client.get("/health").json()["change"] + 1)), "each committed change was a success"
+        assert {status for status, _ in answers} <= {200, 404, 409}
+        assert len(changes) > 2
 
 
 def test_a_label_is_found_in_any_spelling(tmp_path: Path) -> None:
