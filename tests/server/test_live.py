@@ -213,7 +213,7 @@ def test_a_committed_change_is_a_success_whatever_happens_then(opened: Open, mon
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "follow", broken)
+        patch.setattr(LiveClassifier, "_advance", broken)
         assert teach(live, "a") == Committed(1, 5, "a", "")
         assert live.snapshot.change == 0
     assert names(live)[-1] == "a", "the next look follows it"

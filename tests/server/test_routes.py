@@ -275,7 +275,9 @@ def test_of_those_who_teach_the_same_label_at_once_one_succeeds(tmp_path: Path) 
 
         answers = list(pool.map(change, range(80)))
         changes = sorted(change for status, change in answers if status == 200)
-        assert changes == list(range(1, client.get("/health").json()["change"] + 1)), "each committed change was a success"
+        assert changes == list(range(1, client.get("/health").json()["change"] + 1)), (
+            "each committed change was a success"
+        )
         assert {status for status, _ in answers} <= {200, 404, 409}
         assert len(changes) > 2
 

@@ -108,7 +108,7 @@ Changed = _shape(
     change=int,
     check=(str | None, Field(None, description=_CHECK)),
 )
-Undone = _shape("Undone", "A change that was taken back.", undone=Done, labels=int, change=int)
+Undone = _shape("Undone", "A change that was undone.", undone=Done, labels=int, change=int)
 Example = _shape("Example", "An image to try.", name=str, image=str)
 VectorForm = _shape("VectorForm", "The attributes that describe a label.", size=int)
 Card = _shape(

@@ -42,7 +42,7 @@ _FILE: dict[str, Any] = {"type": "string", "format": "binary"}
 _FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_IMAGES}
 _RAW = {kind: {"schema": _FILE} for kind in TYPES}
 IMAGE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
-LESSON = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
+EXAMPLES = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def table(does: Routes) -> list[Route]:
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
         ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
         ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
-        change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=LESSON),
+        change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=EXAMPLES),
         change("/forget", does.forget, "Remove a label", options=AboutLabel),
-        change("/undo", does.undo, "Take back the last change", answer=answers.Undone),
+        change("/undo", does.undo, "Undo the last change", answer=answers.Undone),
     ]  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
         ("/gallery/{id}", does.gallery_image, "An image of the gallery, small"),
         ("/examples/{id}", does.example_image, "An image to try"),
     ):
-        responses = {**_refused(), 200: {"content": {"image/*": {}}, "description": "The image."}}
+        responses = {**_declared_errors(), 200: {"content": {"image/*": {}}, "description": "The image."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
     for route in routes:
         _describe(app, route)
@@ -155,7 +155,7 @@ def _describe(app: FastAPI, route: Route) -> None:
         return await route.handler(request, options)
 
     endpoint.__annotations__["options"] = Annotated[route.options, Query()]
-    responses = _refused(*route.errors)
+    responses = _declared_errors(*route.errors)
     if route.answer is None:
         responses[200] = {"content": {"text/plain": {}}, "description": "Counts and times."}
     app.add_api_route(
@@ -171,7 +171,7 @@ def _describe(app: FastAPI, route: Route) -> None:
     )
 
 
-def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def _declared_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the errors that a route declares, and those of all routes."""
     every = sorted({*ALWAYS, *statuses})
     return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}

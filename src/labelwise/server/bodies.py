@@ -23,7 +23,7 @@ MOST_IMAGES = 64
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON answer, null for what is no number; it is not validated anew, which would take longer than the question."""
+    """Return a JSON answer, null for what is no number; it is not validated again, which would take longer than the question."""
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a classifier can be asked, found by trying, and its card in plain words."""
+"""What a classifier can be asked (found by trying), and its card."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -63,7 +63,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
 
 
 def with_text(scores: Scores, text: str) -> Scores:
-    """Return the scores of the same images and of one more label at the end: what a sentence says."""
+    """Return the scores of the same images with one more label at the end: a sentence."""
     return scores.of(reading(scores.classifier, text))
 
 
@@ -76,7 +76,7 @@ def _why_not(task: Callable[..., object], *values: object, **more: object) -> st
 
 
 def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -> dict[str, Any]:
-    """Return what does not change while a service runs: where the model comes from and what to expect of it."""
+    """Return what does not change while a service runs: the origin of the model, its figures and limits."""
     summary = classifier.origin.summary
     training = summary.get("training", {})
     facts = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")

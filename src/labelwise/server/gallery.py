@@ -1,4 +1,4 @@
-"""Images that a service shows: a gallery to search in, examples to try. Clients name them by opaque ids, never by paths."""
+"""Images that a service shows: a gallery to search in, examples to try. Clients see opaque ids, never paths."""
 
 import io
 import os
@@ -40,7 +40,7 @@ class ServedGallery:
     folder: Path | None  # which names are shortened by; None where images may lie anywhere
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return what clients are told of the images most like one: a name, an id, and how alike."""
+        """Return the most similar images: name, id and similarity of each."""
         (matches,) = retrieve(scores, self.gallery, count)
         return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
 
@@ -56,7 +56,7 @@ class ServedStore:
     gallery: StoredGallery
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return what clients are told of the images most like one: a name, an id, and how alike."""
+        """Return the most similar images: name, id and similarity of each."""
         by: By = "whitened" if self.gallery.by == "whitened" else "similarity"
         (matches,) = retrieve(scores, self.gallery, count, by=by)
         rows = self.gallery.known([one.file for one in matches])
@@ -99,7 +99,7 @@ def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
 
 
 def _short(file: Path, folder: Path | None) -> str:
-    """Return what clients are told of where an image lies: below the gallery's folder, or the last folder and its name."""
+    """Return the path that clients see: below the gallery's folder, or the last folder and the name."""
     return str(file.relative_to(folder)) if folder else os.path.join(*file.parts[-2:])
 
 

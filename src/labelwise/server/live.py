@@ -92,10 +92,11 @@ class LiveClassifier:
 
     def teach(self, label: str, source: Source, task: Callable[[Classifier], Classifier]) -> Committed:
         """Add a label by a task, given the current classifier."""
-        before = self.snapshot.classifier
-        if label in before.labels.names:
+        before = self.snapshot
+        if label in before.classifier.labels.names:
             raise _taken(label)
-        record = teach_record(before, task(before), source)
+        taught = task(before.classifier)
+        record = teach_record(before.classifier, taught, source)
 
         def step(state: State) -> Record:
             if state.has(self.base, label):
@@ -104,22 +105,22 @@ class LiveClassifier:
                 raise HTTPError(409, f"{MOST_TAUGHT} labels are taught already, and no more can be. Forget some first.")
             return record
 
-        return self._change(step)
+        return self._change(before, step, taught)
 
     def forget(self, label: str) -> Committed:
         """Remove a label."""
-        return self._change(lambda state: forget_record(state, self.base, label))
+        return self._change(self.snapshot, lambda state: forget_record(state, self.base, label))
 
     def undo(self) -> Committed:
         """Undo the last change."""
-        return self._change(undo_record)
+        return self._change(self.snapshot, undo_record)
 
     def close(self) -> None:
         """Close the store."""
         self.store.close()
 
-    def _change(self, step: Callable[[State], Record]) -> Committed:
-        before = self.snapshot
+    def _change(self, before: Snapshot, step: Callable[[State], Record], taught: Classifier | None = None) -> Committed:
+        """Do a change of a snapshot; ``taught`` is the classifier that follows, if nothing else has changed meanwhile."""
 
         def after(news: News, number: int | None = None) -> State:
             state = State() if news.whole else before.state
@@ -132,20 +133,25 @@ class LiveClassifier:
         labels = after(news, own.number).count(self.base)
         committed = Committed(own.number, labels, str(own.about["label"]), str(own.about.get("undone", "")))
         try:
-            self._advance(before, news)
+            self._advance(before, news, taught if len(news.records) == 1 and not news.whole else None)
         except Exception:  # the change is on disk: the next look follows it, or reports why it cannot
             LOG.exception("change %s is committed, and cannot be followed", own.number)
         return committed
 
-    def _advance(self, before: Snapshot, news: News) -> bool:
-        """Replace the snapshot by the one after news of it; return False where another thread has replaced it meanwhile."""
+    def _advance(self, before: Snapshot, news: News, classifier: Classifier | None = None) -> bool:
+        """Replace the snapshot by the one after news of it; return False where another thread has replaced it meanwhile.
+
+        ``classifier`` is the one that follows, where it is known: its new rows are not copied again.
+        """
         with self._lock:
             if self.snapshot is not before:
                 return False
             if news.whole and before.position.number:
                 LOG.warning("The history of changes is another one than before: all of it is read again.")
             state = (State() if news.whole else before.state).after(news.records)
-            self.snapshot = Snapshot(follow(self.base, before.classifier, before.state, state), state, news.position)
+            if classifier is None:
+                classifier = follow(self.base, before.classifier, before.state, state)
+            self.snapshot = Snapshot(classifier, state, news.position)
             return True
 
 

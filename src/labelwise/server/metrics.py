@@ -33,7 +33,7 @@ class Metrics(Collector):
         self._gauges: Mapping[str, float] = {}
 
     def expect(self, routes: Iterable[str]) -> None:
-        """Say which routes are counted, in the same order in every worker."""
+        """Set the routes that are counted, the same in every worker."""
         self._places = {route: place for place, route in enumerate(sorted(routes))}
         assert len(self._places) < ROUTES
 
@@ -44,7 +44,7 @@ class Metrics(Collector):
         _observe(cells[STATUSES:], SECONDS, seconds)
 
     def batch(self, images: int) -> None:
-        """Count a pass of the model."""
+        """Count a batch."""
         _observe(self._own[-1, STATUSES:], SIZES, images)
 
     def text(self, gauges: Mapping[str, float]) -> bytes:

@@ -1,4 +1,4 @@
-"""What each route does: it reads the request, takes the scores, asks the task of the same name, and writes the answer."""
+"""The handlers of all routes: each reads the request, gets the scores, calls the task of the same name, and writes the answer."""
 
 import asyncio
 from functools import partial
@@ -36,13 +36,13 @@ class Routes:
         self.engine = engine
 
     async def health(self, _: Request, __: Nothing) -> Response:
-        """Return whether the service is up; a store that is away delays it by a moment at most."""
+        """Return whether the process answers; a store that is away delays it by a second at most."""
         now = await self.engine.snapshot()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
         return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.change)
 
     async def ready(self, _: Request, __: Nothing) -> Response:
-        """Return whether it answers questions, which a store that is away does not keep it from, and takes changes."""
+        """Return that it answers questions, and whether it takes changes."""
         now, away = await self.engine.snapshot(), self.engine.away
         changes = "refused" if self.engine.service.read_only else "away" if away else "taken"
         return self._told(
@@ -205,7 +205,7 @@ class Routes:
         if self.engine.gallery is None:
             raise HTTPError(404, "There is no gallery: the service was started without --gallery.")
         file = _found(await asyncio.to_thread(self.engine.gallery.find, id))
-        content = await asyncio.to_thread(small_image, file, self.engine.service.pixels)
+        content = await asyncio.to_thread(small_image, file.absolute(), self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_image(self, id: str) -> Response:

@@ -167,7 +167,9 @@ class Store:
 
     def damage(self, what: str) -> StoreError:
         """Return the error that the history is not what was written."""
-        return StoreError(f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to start anew.")
+        return StoreError(
+            f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to begin a new history."
+        )
 
     def _create_patiently(self) -> None:
         """Create the tables, as soon as the database can be used."""

@@ -8,7 +8,7 @@ const WAYS = ["examples", "texts", "vector"];
 const SHOWN = 200; // labels that are listed at once
 const FROM = { examples: "images", texts: "description", vector: "numbers" };
 
-/** Set up the view; see askView for what it is given. `refresh` reads the labels anew. */
+/** Set up the view; see askView for what it is given. `refresh` reads the labels again. */
 export function teachView(service, shared, refresh) {
   let images = [];
   let busy = false;
@@ -53,7 +53,7 @@ export function teachView(service, shared, refresh) {
     (buttons[Math.min(i, buttons.length - 1)] ?? $("choose-teach")).focus();
   }
 
-  function lesson(name) {
+  function teachBody(name) {
     const chosen = way();
     if (chosen === "examples") {
       if (!images.length) throw new Fault("Give images of it first: drop, paste or choose some.", 400);
@@ -76,7 +76,7 @@ export function teachView(service, shared, refresh) {
 
   // --- changes -----------------------------------------------------------------------------------------------------
 
-  /** Do one change, say what came of it, and read the labels anew. */
+  /** Do one change, say what came of it, and read the labels again. */
   async function change(box, work, again) {
     if (busy) return;
     busy = true;
@@ -100,7 +100,7 @@ export function teachView(service, shared, refresh) {
       $("teach-note").textContent = "";
       const name = $("teach-name").value.trim();
       if (!name) throw new Fault("Give the new label a name.", 400);
-      const { check } = await service.json("/teach", { query: { label: name }, body: lesson(name) });
+      const { check } = await service.json("/teach", { query: { label: name }, body: teachBody(name) });
       for (const one of images) URL.revokeObjectURL(one.url);
       images = [];
       drawImages();
