@@ -1,5 +1,6 @@
 """Data whose labels are described: features that follow from a label's vector, or from its colour and its shape."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +44,7 @@ def by_text(per_label: int = 12, *, own: bool = False, targets: bool = True, uns
     train = splits["train"]
     counts = [1 + row % 3 for row in range(len(train))]
     found = tuple(sentences(PAIRS[t])[:n] for t, n in zip(train.targets.tolist(), counts, strict=True)) if own else ()
-    shown = train.targets if targets else torch.full_like(train.targets, -1)
+    shown = train.targets if targets else np.full_like(train.targets, -1)
     splits["train"] = Split(images=train.images, targets=shown, texts=found)
     return Dataset(name="by text", labels=labels, splits=splits)
 

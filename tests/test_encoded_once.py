@@ -31,6 +31,7 @@ from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import known_by_description
 from tests.cli.folders import write_tall
+from tests.close import assert_close
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.generating import generating
@@ -76,7 +77,7 @@ def test_a_cpu_takes_few_images_at_a_time() -> None:
         embeddings = classifier.encode(TEST.images)
     assert sum(calls) == len(TEST)
     assert max(calls) == PIECE
-    torch.testing.assert_close(embeddings, classifier.model.encode_images(TEST.images / 255).detach())
+    assert_close(embeddings, classifier.model.encode_images(TEST.images / 255).detach())
 
 
 @pytest.mark.parametrize("task", TASKS)

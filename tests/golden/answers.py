@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def ask(name: str) -> dict[str, Any]:
 def _questions(classifier: Any, images: Tensor, truth: Tensor) -> dict[str, Callable[[], Any]]:
     """Return the questions that leave a classifier as it is."""
     names = classifier.labels.names
-    some, first = images[:2], [names[int(i)] for i in (truth.int().argmax(1) if truth.ndim == 2 else truth)[:2]]
+    some, first = images[:2], [names[int(i)] for i in (np.asarray(truth).argmax(1) if truth.ndim == 2 else truth)[:2]]
     return {
         "labels": lambda: outside.labels_of(classifier.labels),
         "embeddings": lambda: outside.embeddings(classifier, some),

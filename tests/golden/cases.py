@@ -24,7 +24,7 @@ def fit_in_python() -> dict[str, Any]:
     """Return how a short run ends that is started from Python, on a set that is read and on arrays."""
     read = lw.data.load("data/shapes.npz")
     images, truth = outside.split_of(read, "train")
-    given = lw.data.arrays(images.numpy(), truth.numpy(), names=read.labels.names, seed=1)
+    given = lw.data.arrays(images, truth, names=read.labels.names, seed=1)
     method = lw.methods.Softmax(encoder=lw.methods.Encoder(width=3), epochs=2, batch=12)
     found = {}
     for name, data in (("read", read), ("arrays", given)):

@@ -132,14 +132,14 @@ def embeddings(classifier: Any, images: Tensor) -> Tensor:
 def raw_scores(classifier: Any, images: Tensor) -> Tensor:
     """Return the scores of the model itself ``[n, k]``, before calibration."""
     with torch.no_grad():
-        found: Tensor = classifier.model.score(embeddings(classifier, images).float(), classifier.label_embeddings)
+        labels = torch.as_tensor(classifier.label_embeddings)
+        found: Tensor = classifier.model.score(embeddings(classifier, images).float(), labels)
     return found
 
 
 def log_odds(classifier: Any, images: Tensor) -> Tensor:
     """Return calibrated scores ``[n, k]``."""
-    found: Tensor = classifier.scores(images).log_odds
-    return found
+    return torch.as_tensor(classifier.scores(images).log_odds)
 
 
 def split_of(data: Any, name: str) -> tuple[Tensor, Tensor]:

@@ -63,7 +63,7 @@ def test_a_model_of_long_embeddings_uses_them_and_is_saved_whole() -> None:
     data = wide(0.5)
     classifier = lw.fit(data, ZeroLabel(prior="words", directions=8), lw.Run(device="cpu"))
     embeddings = classifier.encode(data.split("test").images)
-    assert torch.linalg.matrix_rank(embeddings) == 8
+    assert np.linalg.matrix_rank(embeddings) == 8
     again = roundtrip(classifier)
     torch.testing.assert_close(again.encode(data.split("test").images), embeddings)
     assert np.array_equal(

@@ -23,6 +23,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge
+from tests.close import assert_close
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import by_vector, sentences
 
@@ -92,7 +93,7 @@ def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
     torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(embeddings)))
     bound = bind(model, data.known)
     scores = embeddings @ model.weights @ model.vectors(data.known).T
-    torch.testing.assert_close(bound.scores(data.train.images).log_odds, scores, rtol=1e-4, atol=1e-6)
+    assert_close(bound.scores(data.train.images).log_odds, scores, rtol=1e-4, atol=1e-6)
     assert model.penalties.tolist() == [0.5, 2.0]
 
 

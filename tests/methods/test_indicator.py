@@ -223,4 +223,4 @@ def test_precomputed_features_train() -> None:
     data = lw.data.arrays(features.numpy(), targets.numpy())
     classifier = fit(data, Indicator(epochs=20, batch=32), Run(device="cpu"))
     test = data.split("test")
-    assert float((classifier.scores(test.images).best == test.targets).double().mean()) > 0.9
+    assert float((classifier.scores(test.images).best == test.targets).mean()) > 0.9

@@ -247,7 +247,7 @@ def test_the_gap_is_the_best_over_all_folds() -> None:
     gap = fitted.origin.summary["balance"]["gap"]
     bound = bind(model, data.known)
     own = bound.scores(data.val.images).raw[:, : len(data.labels)]
-    unit = float(own.std(1, correction=0).mean())
+    unit = float(own.std(1).mean())
 
     def mean_harmonic(penalty: float) -> float:
         pairs = [curve.at(penalty) for curve in model.held_out]
@@ -367,7 +367,7 @@ def test_a_label_is_taught_by_its_vector(head: Any) -> None:
     rows = test.targets == 5
     assert again.labels.names[-1] == name
     right = again.scores(test.images[rows]).best == len(again.labels) - 1
-    assert float(right.float().mean()) > 0.8
+    assert float(right.mean()) > 0.8
     kept = [other for other in data.labels.names if other != name]
     torch.testing.assert_close(
         again.select(kept).scores(test.images).log_odds,

@@ -45,7 +45,7 @@ def features(shift: float = 0.0, rows: int = 240) -> Dataset:
 
 def right(data: Dataset, method: StartedMethod | Discriminant) -> float:
     test = data.split("test")
-    return float((fit(data, method, CPU).scores(test.images).best == test.targets).double().mean())
+    return float((fit(data, method, CPU).scores(test.images).best == test.targets).mean())
 
 
 @pytest.mark.parametrize("method", KINDS, ids=lambda m: f"{m.name}-{getattr(m, 'head', '')}")

@@ -272,7 +272,7 @@ def test_new_pictures_of_a_taught_label_are_as_known_as_its_examples_are_to_each
         return float((~taught.scores(images).unknown).mean())
 
     taught = lw.teach(classifier, "wide", examples=wide_label(5, 0))
-    assert float((taught.scores(new).best == 8).double().mean()) > 0.95
+    assert float((taught.scores(new).best == 8).mean()) > 0.95
     assert known(taught, new) > 0.7  # without a width of its own: 0.08
     assert known(taught, new + 9 * torch.eye(D + 12)[9]) < 0.1, "what is far from it stays unknown"
     old = narrow_data().split("train").images
