@@ -23,6 +23,7 @@ from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run
+from tests.close import assert_close
 from tests.conftest import quick
 from tests.epochs import batches_of
 
@@ -62,8 +63,8 @@ def test_prototypes_follow_the_mean_embedding_of_labels_in_the_batch(blob_data: 
     for label in range(4):
         own = embeddings[targets == label]
         wanted = 0.9 * before[label] + 0.1 * own.mean(0) if len(own) else before[label]
-        torch.testing.assert_close(model.prototypes[label], wanted)
-    assert torch.equal(model.prototypes[[1, 3]], before[[1, 3]])
+        assert_close(model.prototypes[label], wanted)
+    assert np.array_equal(model.prototypes[[1, 3]], before[[1, 3]])
 
 
 def test_prototypes_are_a_buffer_that_moves_before_scores(blob_data: Dataset) -> None:
@@ -82,7 +83,7 @@ def test_prototypes_are_a_buffer_that_moves_before_scores(blob_data: Dataset) ->
     ).T  # batch norm: training mode, same batch
     logs = log_softmax(scores, 1)
     slow = -(0.8 * logs[torch.arange(4), batch.targets] + 0.2 * logs.mean(1)).mean()
-    torch.testing.assert_close(terms["class"], slow)
+    assert_close(terms["class"], slow)
 
 
 def test_trained_prototypes_have_a_gradient(blob_data: Dataset) -> None:
@@ -90,7 +91,7 @@ def test_trained_prototypes_have_a_gradient(blob_data: Dataset) -> None:
     model = built(method, blob_data)
     before = model.prototypes.detach().clone()
     method.loss(model)(a_batch(blob_data, [0, 1, 4, 5]))["class"].backward()  # type: ignore[no-untyped-call]
-    assert torch.equal(model.prototypes, before)
+    assert np.array_equal(model.prototypes, before)
     assert model.prototypes.grad is not None
     assert float(model.prototypes.grad.abs().sum()) > 0
 
@@ -122,13 +123,13 @@ def test_pair_and_aux_terms(blob_data: Dataset) -> None:
     batch = a_batch(blob_data, [0, 1, 2, 4, 5])
     terms = method.loss(model)(batch)
     embeddings = model.encode_images(batch.images)
-    torch.testing.assert_close(terms["pair"], 2 * pair_loss(model.similarity(embeddings, embeddings), batch.targets))
+    assert_close(terms["pair"], 2 * pair_loss(model.similarity(embeddings, embeddings), batch.targets))
     logs = log_softmax(model.dense(embeddings), 1)
-    torch.testing.assert_close(terms["aux"], -3 * logs[torch.arange(5), batch.targets].mean())
+    assert_close(terms["aux"], -3 * logs[torch.arange(5), batch.targets].mean())
     smooth = replace(method, pair_smoothing=0.2)
     one, two = (smooth.loss(model)(a_batch(blob_data, [0, 1, 2, 4, 5]))["pair"] for _ in range(2))
-    assert torch.equal(one, two), "the same draws give the same targets"
-    assert not torch.equal(one, terms["pair"])
+    assert np.array_equal(one, two), "the same draws give the same targets"
+    assert not np.array_equal(one, terms["pair"])
 
 
 def test_margin_of_the_dense_layer(blob_data: Dataset) -> None:
@@ -141,9 +142,9 @@ def test_margin_of_the_dense_layer(blob_data: Dataset) -> None:
     for row, target in enumerate(batch.targets.tolist()):
         less[row, target] -= 0.4
     wanted = -log_softmax(30 * less, 1)[torch.arange(4), batch.targets].mean()
-    torch.testing.assert_close(method.loss(model)(batch)["aux"], wanted)
+    assert_close(method.loss(model)(batch)["aux"], wanted)
     labels = training_data(blob_data).labels
-    torch.testing.assert_close(model.score(embeddings, model.encode_labels(labels)), 30 * cosines)
+    assert_close(model.score(embeddings, model.encode_labels(labels)), 30 * cosines)
 
 
 @pytest.mark.parametrize("similarity", ["learned", "cosine", "both"])
@@ -157,9 +158,9 @@ def test_heads_score_by_similarity_dense_layer_or_both(similarity: Any, blob_dat
         found[head] = model.score(embeddings, model.encode_labels(labels))
     with torch.no_grad():
         slow = torch.cat([model.compare(model.prototypes, embedding[None]) for embedding in embeddings], 1).T
-    torch.testing.assert_close(found["sim"], slow)
-    torch.testing.assert_close(found["dol"], model.dense(embeddings))
-    torch.testing.assert_close(found["mean"], (slow + model.dense(embeddings)) / 2)
+    assert_close(found["sim"], slow)
+    assert_close(found["dol"], model.dense(embeddings))
+    assert_close(found["mean"], (slow + model.dense(embeddings)) / 2)
 
 
 @pytest.mark.parametrize("margin", [None, 0.4])
@@ -171,7 +172,7 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
     embeddings = model.encode_images(images)
     with torch.no_grad():
         means = torch.stack([embeddings[groups == group].mean(0) for group in (0, 1)])
-        torch.testing.assert_close(
+        assert_close(
             model.score(embeddings, model.labels_from_examples(embeddings, groups)), model.compare(means, embeddings).T
         )
         for head in HEADS[1:]:
@@ -179,7 +180,7 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
             made = model.labels_from_examples(embeddings, groups)
             assert made.shape == (2, model.encode_labels(data.labels).shape[1])
             alone = model.labels_from_examples(model.encode_images(images[groups == 1]), groups[groups == 1] * 0)
-            torch.testing.assert_close(made[1:], alone, rtol=1e-3, atol=1e-4)
+            assert_close(made[1:], alone, rtol=1e-3, atol=1e-4)
 
 
 def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset) -> None:
@@ -197,9 +198,7 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
         for group in range(3):
             mean = embeddings[groups == group].mean(0)[None]
             lift = torch.stack(level).mean() - model.compare(mean, mean)[0, 0]
-            torch.testing.assert_close(
-                scores[:, group], model.compare(mean, embeddings)[0] + lift, rtol=1e-4, atol=1e-4
-            )
+            assert_close(scores[:, group], model.compare(mean, embeddings)[0] + lift, rtol=1e-4, atol=1e-4)
 
 
 def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
@@ -210,9 +209,7 @@ def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
 def test_similarity_of_images(blob_data: Dataset) -> None:
     a, b = torch.randn(3, 64), torch.randn(5, 64)
     plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec)
-    torch.testing.assert_close(
-        all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T
-    )
+    assert_close(all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
     embeddings = found.encode(test.images)

@@ -4,9 +4,9 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
-from labelwise.core.arrays import linear_scores
 from labelwise.methods.shared import statistics
 from labelwise.methods.shared.statistics import EmbeddingStatistics
+from labelwise.train.tensors import linear_scores
 
 
 def clusters(k: int, per: int, d: int = 5, seed: int = 0, spread: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -57,7 +57,7 @@ def test_labels_are_solved_each_on_its_own(several: bool) -> None:
 def test_linear_scores_is_weights_and_bias() -> None:
     embeddings, labels = torch.randn(7, 4), torch.randn(3, 5)
     expected = torch.tensor([[float(c @ label[:-1] + label[-1]) for label in labels] for c in embeddings])
-    torch.testing.assert_close(linear_scores(np.asarray(embeddings), np.asarray(labels)), expected)
+    torch.testing.assert_close(linear_scores(embeddings, labels), expected)
 
 
 def test_statistics_equal_a_loop_over_labels() -> None:
@@ -88,8 +88,8 @@ def test_with_many_examples_it_is_discriminant_analysis() -> None:
     every = discriminant(embeddings, targets)
     known = embedding_statistics(embeddings[targets < 3], targets[targets < 3], 3)
     embedding = solve_label_embedding(embeddings[targets == 3], known, every[:3], ridge=1e-6)
-    scores = linear_scores(np.asarray(embeddings), np.asarray(torch.cat([every[:3], embedding[None]])))
-    agree = scores.argmax(1) == linear_scores(np.asarray(embeddings), np.asarray(every)).argmax(1)
+    scores = linear_scores(embeddings, torch.cat([every[:3], embedding[None]]))
+    agree = scores.argmax(1) == linear_scores(embeddings, every).argmax(1)
     assert float(agree.double().mean()) > 0.99
 
 
@@ -104,7 +104,7 @@ def test_few_examples_are_enough_and_do_not_take_over(examples: int) -> None:
         every = discriminant(embeddings[train], targets[train])[:3]
         embedding = solve_label_embedding(embeddings[new & train][:examples], known, every)
         both = torch.cat([every, embedding[None]])
-        right = linear_scores(np.asarray(embeddings[~train]), np.asarray(both)).argmax(1) == targets[~train]
+        right = linear_scores(embeddings[~train], both).argmax(1) == targets[~train]
         hits.append(right[targets[~train] == 3].double().mean())
         kept.append(right[targets[~train] < 3].double().mean())
     assert float(torch.stack(hits).mean()) > 0.85
@@ -137,7 +137,7 @@ def test_a_label_that_others_do_not_exclude_is_told_from_all_images() -> None:
     trained = torch.tensor(logits)
     for examples in (5, 500):
         embedding = solve_label_embedding(embeddings[truths[:, 2]][:examples], known, trained)
-        scores = linear_scores(np.asarray(embeddings), np.asarray(embedding[None]))[:, 0]
+        scores = linear_scores(embeddings, embedding[None])[:, 0]
         order = (scores[truths[:, 2]][:, None] > scores[~truths[:, 2]]).double().mean()
         assert float(order) > (0.75 if examples == 5 else 0.95)
         assert (
