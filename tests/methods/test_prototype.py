@@ -64,7 +64,7 @@ def test_prototypes_follow_the_mean_embedding_of_labels_in_the_batch(blob_data: 
         own = embeddings[targets == label]
         wanted = 0.9 * before[label] + 0.1 * own.mean(0) if len(own) else before[label]
         assert_close(model.prototypes[label], wanted)
-    assert np.array_equal(model.prototypes[[1, 3]], before[[1, 3]])
+    assert torch.equal(model.prototypes[[1, 3]], before[[1, 3]])
 
 
 def test_prototypes_are_a_buffer_that_moves_before_scores(blob_data: Dataset) -> None:
@@ -91,7 +91,7 @@ def test_trained_prototypes_have_a_gradient(blob_data: Dataset) -> None:
     model = built(method, blob_data)
     before = model.prototypes.detach().clone()
     method.loss(model)(a_batch(blob_data, [0, 1, 4, 5]))["class"].backward()  # type: ignore[no-untyped-call]
-    assert np.array_equal(model.prototypes, before)
+    assert torch.equal(model.prototypes, before)
     assert model.prototypes.grad is not None
     assert float(model.prototypes.grad.abs().sum()) > 0
 
@@ -128,8 +128,8 @@ def test_pair_and_aux_terms(blob_data: Dataset) -> None:
     assert_close(terms["aux"], -3 * logs[torch.arange(5), batch.targets].mean())
     smooth = replace(method, pair_smoothing=0.2)
     one, two = (smooth.loss(model)(a_batch(blob_data, [0, 1, 2, 4, 5]))["pair"] for _ in range(2))
-    assert np.array_equal(one, two), "the same draws give the same targets"
-    assert not np.array_equal(one, terms["pair"])
+    assert torch.equal(one, two), "the same draws give the same targets"
+    assert not torch.equal(one, terms["pair"])
 
 
 def test_margin_of_the_dense_layer(blob_data: Dataset) -> None:
