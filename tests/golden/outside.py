@@ -145,7 +145,7 @@ def log_odds(classifier: Any, images: Tensor) -> Tensor:
 def split_of(data: Any, name: str) -> tuple[Tensor, Tensor]:
     """Return the images of a split and what is true of them: positions ``[n]``, or yes and no ``[n, k]``."""
     part = data.splits[name]
-    return part.images, part.targets
+    return torch.as_tensor(part.images), torch.as_tensor(part.targets)
 
 
 def described(data: Any) -> dict[str, Any]:
