@@ -42,7 +42,7 @@ from labelwise.core.model import LabelModel
 from labelwise.data import load
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.pairs import PairsResult, evaluate_pairs
+from labelwise.evaluation.protocols import measure_retrieval, measure_verification
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
@@ -283,7 +283,7 @@ def new_labels(
         begun = time.monotonic()
         classifier = fit(data, method, bench.run(name))
         tested = Evaluation.of(classifier, data.split("test"))
-        figures: dict[str, Any] = {"data": data.name} | _plain(evaluate_pairs(tested))
+        figures: dict[str, Any] = {"data": data.name} | _plain(tested)
         if bench.chosen.ridges:
             figures["ridges"] = whitened_otherwise(classifier, data.split("test"), bench.chosen.ridges)
         for settings in shots:
@@ -317,10 +317,13 @@ def held_out(data: Dataset, seed: int) -> Dataset:
     return replace(data, splits={name: train.select(each) for name, each in rows.items()})
 
 
-def _plain(found: PairsResult) -> dict[str, Any]:
-    pairs = {by: {"eer": each.eer, "min_dcf": each.min_dcf} for by, each in found.verification.items()}
-    recall = {by: {**each.recall, "map_at_r": each.precision_at_r} for by, each in found.retrieval.items()}
-    return {"images": found.images, "labels": found.labels, "verification": pairs, "retrieval": recall}
+def _plain(tested: Evaluation) -> dict[str, Any]:
+    verification = measure_verification(tested, most=len(tested))
+    pairs = {by: {"eer": each.eer, "min_dcf": each.min_dcf} for by, each in verification.items()}
+    retrieval = measure_retrieval(tested, most=len(tested))
+    recall = {by: {**each.recall, "map_at_r": each.precision_at_r} for by, each in retrieval.items()}
+    labels = len(tested.split.present)
+    return {"images": len(tested), "labels": labels, "verification": pairs, "retrieval": recall}
 
 
 def cub(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.pairs import evaluate_pairs
+from labelwise.evaluation.protocols import measure_verification
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
@@ -157,8 +157,7 @@ PROTOCOLS: dict[str, Callable[[Evaluation], object]] = {
     "outliers": lambda evaluation: evaluate_outliers(evaluation.scores, evaluation.scores),
     "retrieval": evaluate_retrieval,
     "verification": evaluate_verification,
-    "pairs": evaluate_pairs,
-    "pairs of some": lambda evaluation: evaluate_pairs(evaluation, most=20),
+    "pairs of some": lambda evaluation: measure_verification(evaluation, most=20),
     "episodes": lambda evaluation: evaluate_episodes(evaluation, EpisodeSettings(ways=3, shots=1, queries=2, count=3)),
     "probe": lambda evaluation: probe_embeddings(evaluation, evaluation),
     "zero shot": lambda evaluation: evaluate_zero_shot(

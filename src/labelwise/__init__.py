@@ -12,9 +12,7 @@ __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from labelwise import data as data
-    from labelwise import evaluation as evaluate
     from labelwise import methods as methods
-    from labelwise import reporting as report
     from labelwise.api import ask as ask
     from labelwise.api import calibrate as calibrate
     from labelwise.api import classify as classify
@@ -32,13 +30,13 @@ if TYPE_CHECKING:
     from labelwise.core.scores import Scores as Scores
     from labelwise.core.store import load as load
     from labelwise.core.store import save as save
+    from labelwise.evaluation.evaluate import evaluate as evaluate
     from labelwise.fitting.fit import fit as fit
     from labelwise.images.describe.labels import Labels as Labels
     from labelwise.images.view import View as View
+    from labelwise.reporting.page import report as report
     from labelwise.tasks.imagine import imagine as imagine
     from labelwise.train.exactness import exact as exact
     from labelwise.train.stages import Run as Run
-
-    __all__ = ["evaluate", "report"]  # renamed, so that type checkers take them for private otherwise
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from labelwise.support.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from labelwise.evaluation.episode import Episode as Episode
-    from labelwise.evaluation.episode import episodes as episodes
+    from labelwise.evaluation.episodes import Episode as Episode
+    from labelwise.evaluation.episodes import episodes as episodes
     from labelwise.images.catalogue import EMBEDDED as EMBEDDED
     from labelwise.images.catalogue import load as load
     from labelwise.images.dataset import Dataset as Dataset

@@ -135,11 +135,13 @@ def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
 
 
 def _saliency(asked: Asked) -> Analysis:
+    import torch
+
     from labelwise_papers.analyses.saliency import draw_saliency, salient_share
 
-    scores, targets = asked.evaluation.labelled()
+    scores, positions = asked.evaluation.labelled()
     assert scores.images is not None
-    images, targets = scores.images, targets.cpu()
+    images, targets = scores.images, torch.from_numpy(positions)
     figures = salient_share(asked.classifier, images, targets)
     rows = [
         ("images", str(figures["images"])),
@@ -193,10 +195,12 @@ def _answers(asked: Asked) -> Analysis:
 
 
 def _joint(asked: Asked) -> Analysis:
+    import torch
+
     from labelwise_papers.analyses.joint import draw_joint, joint_view
 
     (known, targets), (test, own) = asked.train.labelled(), asked.evaluation.labelled()
-    view = joint_view(known, targets, test[:1], projection=asked.projection)
+    view = joint_view(known, torch.from_numpy(targets), test[:1], projection=asked.projection)
     truth = asked.classifier.labels.names[int(own[0])]
     distances = [None if isnan(value) else value for value in view.distances.tolist()]
     about = f"{asked.title}: an image of {truth} among training images, in spreads of each label"

@@ -9,7 +9,7 @@ import pytest
 
 import labelwise as lw
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.pairs import evaluate_pairs
+from labelwise.evaluation.protocols import measure_verification
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -28,18 +28,38 @@ def test_evaluate_and_leak_warning(run: Any, model: Path, pictures: Path) -> Non
     assert run("evaluate", model, pictures, "--unknown", "digits", "--json")[0] == 0
 
 
-def test_evaluate_adds_pairs_where_a_similarity_was_learnt(run: Any, root: Path) -> None:
-    lw.save(trained("prototype"), root / "p.lw")
-    code, out, _ = run("evaluate", root / "p.lw", root / "pictures")
+def test_labels_confusions_and_the_interval_are_always_shown(run: Any, model: Path, pictures: Path) -> None:
+    code, out, _ = run("evaluate", model, pictures)
     assert code == 0
-    assert "pairs of 40 pictures: do they show the same label" in out
+    found = json.loads(run("evaluate", model, pictures, "--json")[1])
+    low, high = found["interval"]
+    assert f"({100 * low:.1f} % to {100 * high:.1f} %)" in " ".join(out.split())
+    assert f"right if it always answered {found['baseline']['label']} (baseline)" in out
+    assert {"(recall)", "(precision)"} <= set(out.split())
+    assert "1 blob 0" in out
+    for one in found["labels"]:
+        assert f"{100 * one['recall']:.1f} %" in out
+    assert sum(one["count"] for one in found["confusion"]) == found["images"]
+    assert not {"(EER)", "(minDCF)", "(MAP@R)"} & set(out.split())
+
+
+def test_pairs_are_measured_only_when_asked_for(run: Any, root: Path) -> None:
+    lw.save(trained("prototype"), root / "p.lw")
+    code, out, _ = run(
+        "evaluate", root / "p.lw", root / "pictures", "--protocol", "verification", "--protocol", "retrieval"
+    )
+    assert code == 0
+    assert "pairs of 40 images: the same label?" in out
     assert {"similarity", "cosine", "sum", "(EER)", "(R@16)"} <= set(out.split())
-    found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
+    found = json.loads(run("evaluate", root / "p.lw", root / "pictures", "--protocol", "verification", "--json")[1])
     split = lw.data.folder(root / "pictures", size=8).split("test")
-    expected = evaluate_pairs(Evaluation.of(trained("prototype"), split))
-    assert found["pairs"]["verification"]["sum"]["eer"] == pytest.approx(expected.verification["sum"].eer)
-    assert found["pairs"]["retrieval"]["cosine"]["recall"]["1"] == expected.retrieval["cosine"].recall[1]
-    assert "pairs" not in json.loads(run("evaluate", root / "m.lw", root / "pictures", "--json")[1])
+    expected = measure_verification(Evaluation.of(trained("prototype"), split))
+    assert found["verification"]["sum"]["eer"] == pytest.approx(expected["sum"].eer)
+    assert "retrieval" not in found
+    assert "verification" not in json.loads(run("evaluate", root / "p.lw", root / "pictures", "--json")[1])
+    code, _, err = run("evaluate", root / "p.lw", root / "pictures", "--protocol", "pairs")
+    assert code != 0
+    assert 'No protocol "pairs"' in err
 
 
 def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
@@ -49,11 +69,12 @@ def test_evaluate_on_labels_that_are_all_new(run: Any, root: Path) -> None:
     code, out, err = run("evaluate", root / "m.lw", root / "others")
     assert code == 0
     assert "knows none of these labels" in err
-    assert "4 labels, 5 pictures of each" in out
+    assert "4 labels, 5 images of each" in out
     assert " +- " in out
     assert "Estimate(" not in out
-    assert "pairs of 80 pictures" in out
+    assert "pairs of 80 images" in out
     found = json.loads(run("evaluate", root / "m.lw", root / "others", "--json")[1])
-    assert [(each["ways"], each["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]
+    assert [(each["settings"]["ways"], each["settings"]["shots"]) for each in found["episodes"]] == [(4, 1), (4, 5)]
     assert found["episodes"][1]["accuracy"]["taught"]["mean"] > 0.8
-    assert list(found["pairs"]["verification"]) == ["cosine", "whitened"]
+    assert list(found["verification"]) == ["cosine", "whitened"]
+    assert "accuracy" not in found

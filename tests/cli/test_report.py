@@ -61,7 +61,7 @@ def test_report_says_the_same_as_json(run: Any, root: Path) -> None:
     assert found["closed"]["ece"] == pytest.approx(evaluated["ece"], abs=1e-6)
     assert found["model"] == "a.lw"
     assert found["compare"][0]["model"] == found["paired"][0]["model"] == "b.lw"
-    assert "strange pictures (3)" in Page(out_html.read_text()).words
+    assert "unknown images (3)" in Page(out_html.read_text()).words
 
 
 def test_classifiers_of_one_name_are_told_apart(run: Any, root: Path) -> None:

@@ -238,7 +238,7 @@ def test_every_column_of_a_comparison_is_what_evaluate_says_of_that_model(run: A
     assert code == 0, err
     page = json.loads(out)
     for own, column in zip(alone, [page, *page["compare"]], strict=True):
-        for key in ("images", "accuracy", "class_accuracy", "ece", "answer_ece", "kept", "kept_accuracy", "leaked"):
+        for key in ("images", "accuracy", "balanced_accuracy", "ece", "answer_ece", "kept", "kept_accuracy", "leaked"):
             assert column["closed"][key] == pytest.approx(own[key], abs=1e-6), (own["model"], key)
         for key in ("auroc", "fpr95", "flagged"):
             assert column["unknown"]["figures"][key] == pytest.approx(own[f"unknown_{key}"], abs=1e-6)

@@ -198,13 +198,13 @@ def test_evaluate_prints_the_zero_shot_protocol(run: Any, by_text: Path, squares
     assert (found["seen_labels"], found["unseen_labels"], found["images"]) == (6, 2, 32)
     assert "curve" not in found
     whole = (6 * found["seen"] + 2 * found["unseen"]) / 8
-    assert whole == pytest.approx(document["class_accuracy"]), "the gap of the protocol is the classifier's"
+    assert whole == pytest.approx(document["balanced_accuracy"]), "the gap of the protocol is the classifier's"
     with Image.open(tmp_path / "new" / "curve.png") as picture:
         assert picture.size == (600, 552)
     code, out, _ = run("evaluate", by_text, squares, *split_of(squares))
     said = " ".join(out.split())
-    assert "zero-shot: 2 labels had no training pictures (unseen), 6 had (seen)" in said
-    assert f"of all, none held back {100 * found['unseen_without_gap']:.1f} %" in said
+    assert "zero-shot: 2 labels had no training images (unseen), 6 had (seen)" in said
+    assert f"of all, without {100 * found['unseen_without_gap']:.1f} %" in said
     assert f"unseen labels alone {100 * found['zero_shot']:.1f} %" in said
     assert f"at every gap (area, AUSUC): {found['area']:.3f}" in said
 

@@ -1,15 +1,19 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from labelwise.core.model import LearnsFromExamples, as_float
 from labelwise.evaluation import episodes as module
-from labelwise.evaluation.episode import episodes
 from labelwise.evaluation.episodes import (
     EpisodeSettings,
     episode_accuracies,
+    episodes,
     estimate,
     evaluate_episodes,
 )
@@ -52,7 +56,7 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
 
 
 def test_the_estimate_is_a_mean_and_a_normal_interval() -> None:
-    found = estimate(torch.tensor([0.2, 0.4, 0.6, 0.8]))
+    found = estimate([0.2, 0.4, 0.6, 0.8])
     spread = math.sqrt(sum((x - 0.5) ** 2 for x in (0.2, 0.4, 0.6, 0.8)) / 3)
     assert found.mean == pytest.approx(0.5)
     assert found.error == pytest.approx(1.96 * spread / 2)
@@ -73,9 +77,72 @@ def test_result_of_a_split() -> None:
 
 def test_errors() -> None:
     classifier = trained("softmax")
-    with pytest.raises(DataError, match="4 classes have the 6 images"):
+    with pytest.raises(DataError, match="4 labels have the 6 images"):
         evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, ways=5))
     with pytest.raises(UsageError, match="at least two episodes; given 1"):
         evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, count=1))
     with pytest.raises(DataError, match="Several labels may be true"):
         evaluate_episodes(Evaluation.of(classifier, squares(30).split("test")))
+
+
+TARGETS = st.lists(st.integers(-1, 6), min_size=30, max_size=120).map(np.array)
+
+
+@given(TARGETS, st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**31))
+@settings(max_examples=100, deadline=None)
+def test_episodes_hold_distinct_images_of_their_labels(
+    targets: NDArray[np.int64], ways: int, shots: int, queries: int, seed: int
+) -> None:
+    enough = [c for c in range(7) if targets.tolist().count(c) >= shots + queries]
+    if len(enough) < ways:
+        with pytest.raises(DataError, match=f"^{len(enough)} labels have the {shots + queries} images"):
+            episodes(targets, ways, shots, queries, 3, seed)
+        return
+    made = list(episodes(targets, ways, shots, queries, 3, seed))
+    assert len(made) == 3
+    for episode in made:
+        assert len(set(episode.labels)) == ways
+        assert set(episode.labels) <= set(enough)
+        assert episode.support.shape == (ways, shots)
+        assert episode.query.shape == (ways, queries)
+        rows = np.concatenate([episode.support, episode.query], 1)
+        assert len(set(rows.flatten().tolist())) == rows.size
+        assert targets[rows].tolist() == [[c] * (shots + queries) for c in episode.labels]
+
+
+def test_the_same_seed_gives_the_same_episodes_and_fewer_are_the_first_of_more() -> None:
+    targets = np.arange(100) % 8
+    few = list(episodes(targets, 5, 2, 3, 4, 7))
+    more = list(episodes(targets, 5, 2, 3, 9, 7))
+    for one, other in zip(few, more, strict=False):
+        assert one.labels == other.labels
+        assert np.array_equal(one.support, other.support)
+        assert np.array_equal(one.query, other.query)
+    other_seed = list(episodes(targets, 5, 2, 3, 4, 8))
+    assert [e.support.tolist() for e in few] != [e.support.tolist() for e in other_seed]
+    assert len({e.labels for e in more}) > 1
+
+
+def test_every_label_and_image_is_drawn_about_equally_often() -> None:
+    targets = np.arange(60) % 6
+    drawn = np.zeros(60)
+    for episode in episodes(targets, 3, 1, 4, 1000, 0):
+        drawn[np.concatenate([episode.support, episode.query], 1)] += 1
+    expected = 1000 * 3 * 5 / 60
+    assert bool((abs(drawn - expected) < 0.3 * expected).all())
+
+
+@pytest.mark.parametrize(
+    ("ways", "shots", "queries", "count", "message"),
+    [
+        (1, 1, 1, 1, '"ways" of episodes must be at least 2; given 1'),
+        (2, 0, 1, 1, '"shots" of episodes must be at least 1; given 0'),
+        (2, 1, 0, 1, '"queries" of episodes must be at least 1; given 0'),
+        (2, 1, 1, -1, '"count" of episodes must be at least 0; given -1'),
+    ],
+)
+def test_numbers_out_of_range_are_refused_at_once(
+    ways: int, shots: int, queries: int, count: int, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        episodes(np.arange(20) % 4, ways, shots, queries, count, 0)

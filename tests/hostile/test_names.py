@@ -23,7 +23,7 @@ from labelwise.cli.output import Terminal, plain_table, styled
 from labelwise.cli.verbs import app
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.reporting import report
+from labelwise.reporting.page import report
 from labelwise.server.running import _log
 from labelwise.server.settings import Service
 from labelwise.support.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
@@ -212,7 +212,7 @@ def test_a_report_shows_hostile_names_as_text(tmp_path: Path) -> None:
     splits = {n: Split(images=s.images, targets=s.targets) for n, s in plain.splits.items()}
     data = Dataset(name=HOSTILE[9], labels=Labels(names=names), splits=splits)
     classifier = lw.fit(data, quick("softmax", epochs=2), lw.Run(device="cpu", progress=False))
-    report(classifier, data).write(tmp_path / "page.html")
+    report(classifier, data, tmp_path / "page.html")
     page = _Tags()
     page.feed((tmp_path / "page.html").read_text())
     assert "img" not in page.tags or not page.events

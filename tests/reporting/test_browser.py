@@ -9,7 +9,7 @@ import pytest
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl
-from labelwise.reporting import ReportSettings, report
+from labelwise.reporting.page import ReportSettings, make_report
 from labelwise.train.stages import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import trained
@@ -36,12 +36,12 @@ def page_of(kind: str) -> str:
         models = [replace(trained(name), labels=data.labels) for name in ("softmax", "indicator")]
         name = "a-folder-with-a-rather-long-name-for-a-classifier.lw"
         commands = ("labelwise report " + "word " * 60,)
-        return report(models[0], data, ReportSettings(name=name, compare={"b": models[1]}, commands=commands)).html
+        return make_report(models[0], data, ReportSettings(name=name, compare={"b": models[1]}, commands=commands)).html
     if kind == "several":
         data = squares(120)
-        return report(fit(data, quick("multilabel", 3), Run(device="cpu")), data).html
+        return make_report(fit(data, quick("multilabel", 3), Run(device="cpu")), data).html
     data = by_vector()
-    return report(fit(data, Eszsl(), Run(device="cpu")), data).html
+    return make_report(fit(data, Eszsl(), Run(device="cpu")), data).html
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -95,6 +95,6 @@ def test_readable_without_a_script(browser: Any, tmp_path: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())
-    assert page.get_by_role("heading", name="Label by label").is_visible()
+    assert page.get_by_role("heading", name="Labels", exact=True).is_visible()
     assert page.locator("table.labels tbody tr").count() == 4
     context.close()

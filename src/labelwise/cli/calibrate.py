@@ -30,6 +30,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate on held-out images of your own."""
+    import torch
+
     from labelwise.core.store import check_free
     from labelwise.evaluation.evaluation import align_targets
     from labelwise.tasks.calibrate import calibrate as run
@@ -38,7 +40,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     check_free(out_folder, overwrite)
     classifier = open_model(model)
     part = _part(classifier, open_data_for(classifier, data, root, splits), split)
-    targets = align_targets(classifier, part.split, part.labels)
+    targets = torch.from_numpy(align_targets(classifier, part.split, part.labels))
     scores = classifier.scores(part.split.images)
     calibrated = run(scores, targets, keep=known_rate)
     if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):

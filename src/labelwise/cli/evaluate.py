@@ -9,23 +9,19 @@ from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
-from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, warn_leaked
-from labelwise.support.errors import UsageError, listing
+from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
-    import labelwise as lw
-    from labelwise.evaluation.evaluation import Evaluation
+    from labelwise.evaluation.figures import Figures
 
-# A key of the JSON document, its value, and the lines that say it to people.
-Figures = tuple[str, Any, list[RenderableType]]
-EACH = "average_precision"
-FEW = 500  # test images below which an accuracy is told with its 95 % interval
-MOST = 2_000  # images whose pairs are compared; where there are more, so many are drawn
-QUERIES, MOST_WAYS = 15, 5
+COUNTED = 12  # labels up to which the confusion matrix is shown as a table
+LISTED = 15  # confusions that are listed of more labels
 RULES = {"taught": "as teach does"}
-FOLDED = ("images", "groups", "accuracy", "class_accuracy", "ece", "unknown", "by_fold")
-FOLDS_HELP = "Refit its method so many times, on all labelled images but a part, and measure each image once."
+FOLDED = ("images", "groups", "accuracy", "balanced_accuracy", "ece", "unknown", "by_fold")
+FOLDS_HELP = "Cross-validate: refit its method so many times, measure each image once."
+PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
 
 
@@ -34,9 +30,8 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     data: Data,
     split: SplitName = None,
     unknown: Unknown = None,
-    curve: Annotated[
-        Path | None, Option(help="A picture to draw: accuracy on labels with and without training images.")
-    ] = None,
+    protocol: Annotated[list[str] | None, Option(help=PROTOCOL_HELP)] = None,
+    curve: Annotated[Path | None, Option(help="Draw seen over unseen accuracy to this file.")] = None,
     folds: Annotated[int | None, Option(min=2, help=FOLDS_HELP)] = None,
     splits: Splits = None,
     root: Root = None,
@@ -44,194 +39,172 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Measure a classifier on images it was not trained on."""
-    from labelwise.core.model import Compares
-    from labelwise.evaluation.closed import evaluate_closed
-    from labelwise.evaluation.multilabel import evaluate_multilabel
-    from labelwise.evaluation.outliers import evaluate_outliers
+    from labelwise.evaluation.evaluate import evaluate as run
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
         raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
     classifier = open_model(model, device)
     if folds is not None:
-        if split or unknown or curve:
+        if split or unknown or curve or protocol:
             raise UsageError(
-                "--folds measures all labelled images, each once. Leave out --split, --unknown and --curve."
+                "--folds measures all labelled images, each once. Leave out --split, --unknown, --protocol and --curve."
             )
-        _show_folds(
-            classifier, open_data_for(classifier, data, root, splits), folds, (str(model), data, device), json=json
-        )
+        dataset = open_data_for(classifier, data, root, splits)
+        _show_folds(classifier, dataset, folds, (str(model), data, device), json=json)
         return
-    part = open_part(classifier, data, split, root, splits)
+    test_set = open_part(classifier, data, split, root, splits)
     strange = None if unknown is None else open_unknown(classifier, unknown, root)
-    about: dict[str, Any] = {"model": str(model), "data": data, "split": part.name, "measured": part.figures()}
-    lines: list[RenderableType] = [one_line(part.words)]
-    evaluation = part.evaluate(classifier)
-    if _all_new(evaluation) and not (unknown or curve):
+    figures = run(classifier, test_set, unknown=strange, protocols=protocol or ())
+    if curve is not None:
+        _draw(figures, curve)
+    if figures.accuracy is None:
         note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
-        about["pairs"] = None
-        more = [_pairs(evaluation), _episodes(evaluation)]
-    else:
-        figures = asdict(evaluate_multilabel(evaluation) if evaluation.multilabel else evaluate_closed(evaluation))
-        if curve and evaluation.multilabel:
-            raise UsageError(
-                f'There is no curve of "{data}": several labels may be true of one image. Leave --curve out.'
-            )
-        more = [_zero_shot(evaluation, curve), _ordinal(evaluation)]
-        learnt = isinstance(classifier.model, Compares) and not evaluation.multilabel
-        more += [_pairs(evaluation)] if learnt else []
-        if strange is not None:
-            lines.append(one_line(f"As unknown: {strange.words}"))
-            about["measured_unknown"] = strange.figures()
-            result = evaluate_outliers(evaluation.scores, classifier.scores(strange.split.images))
-            figures |= {f"unknown_{key}": value for key, value in asdict(result).items()}
-        warn_leaked(figures["leaked"], ADVICE)
-        about |= figures
-        lines += _lines(f"{data}, {part.name}", figures)
-    for key, values, more_lines in filter(None, more):
-        about[key] = values
-        lines += more_lines
-    show(about, *lines, json=json)
+    warn_leaked(figures.leaked, ADVICE)
+    for name in protocol or ():
+        if name in figures.left_out:
+            note(f"{name}: {figures.left_out[name]}")
+    document = {"model": str(model), **figures.as_json(), "data": data}
+    show(document, *_lines(figures, f"{data}, {test_set.name}"), json=json)
 
 
-def _show_folds(
-    classifier: "lw.Classifier", data: "lw.data.Dataset", folds: int, words: tuple[str, str, str], *, json: bool
-) -> None:
-    """Show the figures of cross-validation; ``words`` are what the shell calls the classifier, the data and the device."""
+def _lines(figures: "Figures", title: str) -> list[RenderableType]:
+    """Return what is shown of figures: the main ones, those of each label, confusions, and each other protocol."""
+    lines: list[RenderableType] = [one_line(figures.test_set.words)]
+    if figures.unknown_set is not None:
+        lines.append(one_line(f"As unknown: {figures.unknown_set.words}"))
+    if figures.accuracy is not None:
+        lines += [plain_table(title, ">", rows=figures.rows()), "", *_labels(figures), *_confusions(figures)]
+    for name, render in RENDER.items():
+        if figures.results.get(name):
+            lines += ["", *render(figures.results[name])]
+    return lines
+
+
+def _labels(figures: "Figures") -> list[RenderableType]:
+    """Return the figures of each label, lowest recall first."""
+    rows, several = figures.label_rows(), "multilabel" in figures.results
+    heads = ("label", ">images", f">{FIGURES['label_recall']}", f">{FIGURES['label_precision']}")
+    last = f">{FIGURES['average_precision']}" if several else "most often mistaken for"
+    left = len(figures.labels) - len(rows)
+    return [plain_table(*heads, last, rows=rows), *([f"and {left} labels more: --json"] if left else [])]
+
+
+def _confusions(figures: "Figures") -> list[RenderableType]:
+    """Return the confusion matrix, of many labels the most frequent confusions."""
+    names, counts = figures.label_names, figures.confusion
+    if counts is None:
+        return []
+    if len(names) <= COUNTED:
+        heads = (f">{number}" for number in range(1, len(names) + 1))
+        rows = [
+            [f"{i} {name}", *map(str, row)] for i, (name, row) in enumerate(zip(names, counts.tolist(), strict=True), 1)
+        ]
+        return ["", plain_table("true label, by answer", *heads, rows=rows)]
+    confusions = figures.confusions()[:LISTED]
+    rows = [[true, answer, str(count)] for true, answer, count in confusions]
+    return ["", plain_table("true label", "answer", ">images", rows=rows)] if rows else []
+
+
+def _zero_shot(result: Any) -> list[RenderableType]:
+    """Return the figures of seen and unseen labels."""
+    had = f"{result.unseen_labels} labels had no training images (unseen), {result.seen_labels} had (seen)"
+    keys = ("unseen", "seen", "harmonic")
+    table = plain_table("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys), title=f"zero-shot: {had}")
+    table.add_row("of unseen labels alone", percent(result.zero_shot), "", "")
+    for words, end in (
+        (f"of all, with a seen penalty (gap) of {result.gap:.3f}", ""),
+        ("of all, without", "_without_gap"),
+    ):
+        table.add_row(words, *(percent(getattr(result, key + end)) for key in keys))
+    return [table, f"{FIGURES['area']}: {result.area:.3f}"]
+
+
+def _ordinal(result: Any) -> list[RenderableType]:
+    """Return the figures of ordered labels."""
+    about = f"ordered labels: {result.levels[0]} to {result.levels[-1]}"
+    table = plain_table("predicted level", ">most probable level", ">median level", title=about)
+    for key in ("accuracy", "mean_absolute_error", "kappa", "within_one"):
+        form = percent if key in ("accuracy", "within_one") else "{:.3f}".format
+        values = (getattr(one, key) for one in (result.best, result.median))
+        table.add_row(FIGURES[key], *("" if value is None else form(value) for value in values))
+    lines: list[RenderableType] = [table]
+    if result.spearman is not None:
+        lines.append(f"{FIGURES['spearman']}: {result.spearman:.3f}")
+    shares = {"wanted": percent(result.coverage), "share": percent(result.covered)}
+    return [*lines, FIGURES["covered"].format(**shares, width=result.width)]
+
+
+def _verification(results: Any) -> list[RenderableType]:
+    """Return how well pairs of one label are told from others, by each score."""
+    first = next(iter(results.values()))
+    table = plain_table(
+        "compared by", *(f">{by}" for by in results), title=f"pairs of {first.images} images: the same label?"
+    )
+    for key, form in (("eer", percent), ("min_dcf", "{:.3f}".format), ("auroc", percent)):
+        table.add_row(FIGURES[f"pair_{key}"], *(form(getattr(one, key)) for one in results.values()))
+    return [table]
+
+
+def _retrieval(results: Any) -> list[RenderableType]:
+    """Return how well images find others of their label, by each score."""
+    first = next(iter(results.values()))
+    title = f"{first.queries} images search for others of their label among {first.images}"
+    table = plain_table("compared by", *(f">{by}" for by in results), title=title)
+    for k in first.recall:
+        table.add_row(FIGURES["recall_at"].format(k=k), *(percent(one.recall[k]) for one in results.values()))
+    table.add_row(FIGURES["precision_at_r"], *(percent(one.precision_at_r) for one in results.values()))
+    return [table]
+
+
+def _episodes(results: Any) -> list[RenderableType]:
+    """Return how well new labels are learnt from one and from five images."""
+    about = "new labels, learnt from a few images (few-shot): " + FIGURES["accuracy"]
+    table = plain_table("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy), title=about)
+    for one in results:
+        words = f"{one.settings.ways} labels, {one.settings.shots} image{'s' * (one.settings.shots > 1)} of each"
+        table.add_row(words, *(str(value) for value in one.accuracy.values()))
+    return [table]
+
+
+RENDER = {
+    "zero_shot": _zero_shot,
+    "ordinal": _ordinal,
+    "verification": _verification,
+    "retrieval": _retrieval,
+    "episodes": _episodes,
+}
+
+
+def _draw(figures: "Figures", curve: Path) -> None:
+    """Draw seen over unseen accuracy, or raise an error that says why there is no curve."""
+    from labelwise.evaluation.zero_shot import draw_curve
+
+    result = figures.results.get("zero_shot")
+    if result is None:
+        raise DataError(f"There is no curve to draw. {figures.left_out.get('zero_shot', '')} Leave --curve out.")
+    curve.parent.mkdir(parents=True, exist_ok=True)
+    draw_curve(result).savefig(curve, dpi=120)
+
+
+def _show_folds(classifier: Any, data: Any, folds: int, words: tuple[str, str, str], *, json: bool) -> None:
+    """Show the figures of cross-validation; ``words`` are the classifier, the data and the device in the shell."""
     from labelwise.evaluation.folds import evaluate_folds
     from labelwise.train.stages import Run
 
     model, name, device = words
     result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)
-    told = {key: getattr(result, key) for key in FOLDED}
-    lines: list[RenderableType] = [_table(f"{name}, {folds} folds", told, (result.low, result.high))]
+    table = plain_table(f"{name}, {folds} folds", ">")
+    for key in FOLDED:
+        value = getattr(result, key)
+        text = (
+            str(value)
+            if isinstance(value, int)
+            else ", ".join(map(percent, value if isinstance(value, tuple) else (value,)))
+        )
+        if key == "accuracy":
+            text += f" ({percent(result.low)} to {percent(result.high)})"
+        table.add_row(FIGURES[key], text)
+    lines: list[RenderableType] = [table]
     if result.alone:
         lines.append(f"{result.alone} images could not be measured: no other image has their label.")
     show({"model": model, "data": name, **asdict(result)}, *lines, json=json)
-
-
-def _all_new(evaluation: "Evaluation") -> bool:
-    """Return whether the classifier knows not one label of these pictures, each of which has one."""
-    used = [] if evaluation.multilabel else [evaluation.labels.names[i] for i in evaluation.split.present]
-    known = evaluation.classifier.labels.names + evaluation.classifier.model.spec.labels.names
-    return bool(used) and not set(used) & set(known)
-
-
-def _lines(title: str, figures: dict[str, Any]) -> list[RenderableType]:
-    """Return the figures, and the average precision of each label, lowest first, where there is one."""
-    from labelwise.core.metrics import wilson
-
-    few = "accuracy" in figures and figures["images"] < FEW
-    interval = wilson(figures["accuracy"], figures["images"]) if few else None
-    table = _table(title, {key: value for key, value in figures.items() if key != EACH}, interval)
-    if EACH not in figures:
-        return [table]
-    each = plain_table("label", "", f">{FIGURES[EACH]}")
-    for name, value in sorted(figures[EACH].items(), key=lambda pair: -1 if pair[1] is None else pair[1]):
-        each.add_row(name, "" if value is None else bar(value), "no test image" if value is None else percent(value))
-    return [table, "", each]
-
-
-def _table(title: str, figures: dict[str, Any], interval: tuple[float, float] | None) -> RenderableType:
-    """Return figures in words: counts, shares, and rows of shares; the accuracy with its 95 % interval, where there is one."""
-    table = plain_table(title, ">")
-    for key, value in figures.items():
-        shares = value if isinstance(value, tuple) else (value,)
-        told = str(value) if isinstance(value, int) else ", ".join(map(percent, shares))
-        if key == "accuracy" and interval is not None:
-            told += f" ({percent(interval[0])} to {percent(interval[1])})"
-        table.add_row(FIGURES[key], told)
-    return table
-
-
-def _zero_shot(evaluation: "Evaluation", curve: Path | None) -> Figures | None:
-    """Return the figures of labels without training images, None where there are none, or an error if a curve is to be drawn."""
-    from labelwise.evaluation.zero_shot import draw_curve, evaluate_zero_shot
-
-    used = {evaluation.labels.names[i] for i in evaluation.split.present}
-    unseen = evaluation.classifier.unseen
-    if evaluation.multilabel or (curve is None and not (used & unseen and used - unseen)):
-        return None
-    result = evaluate_zero_shot(evaluation)
-    if curve is not None:
-        curve.parent.mkdir(parents=True, exist_ok=True)
-        draw_curve(result).savefig(curve, dpi=120)
-    had = f"{result.unseen_labels} labels had no training pictures (unseen), {result.seen_labels} had (seen)"
-    keys = ("unseen", "seen", "harmonic")
-    table = plain_table("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys), title=f"zero-shot: {had}")
-    table.add_row("of unseen labels alone", percent(result.zero_shot), "", "")
-    back = f"of all, seen held back (gap {result.gap:.3f})"
-    for words, end in ((back, ""), ("of all, none held back", "_without_gap")):
-        table.add_row(words, *(percent(getattr(result, key + end)) for key in keys))
-    values = {key: value for key, value in vars(result).items() if key != "curve"}
-    return "zero_shot", values, ["", table, f"{FIGURES['area']}: {result.area:.3f}"]
-
-
-def _ordinal(evaluation: "Evaluation") -> Figures | None:
-    """Return the figures of ordered labels, or None where they do not apply."""
-    from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
-
-    several = evaluation.multilabel or evaluation.classifier.calibration.multilabel
-    if several or find_order(evaluation.classifier, evaluation.labels) is None:
-        return None
-    result = evaluate_ordinal(evaluation)
-    about = f"ordered labels: {result.levels[0]} to {result.levels[-1]}"
-    table = plain_table("what is said", ">most probable level", ">median level", title=about)
-    for key in ("accuracy", "mean_absolute_error", "kappa", "within_one"):
-        form = percent if key in ("accuracy", "within_one") else "{:.3f}".format
-        values = (getattr(one, key) for one in (result.best, result.median))
-        table.add_row(FIGURES[key], *("" if value is None else form(value) for value in values))
-    lines: list[RenderableType] = ["", table]
-    if result.spearman is not None:
-        lines.append(f"{FIGURES['spearman']}: {result.spearman:.3f}")
-    shares = {"wanted": percent(result.coverage), "share": percent(result.covered)}
-    return "ordinal", asdict(result), [*lines, FIGURES["covered"].format(**shares, width=result.width)]
-
-
-def _pairs(evaluation: "Evaluation") -> Figures | None:
-    """Return how well pairs of one label are told from others, by each score; None where pairs are of one kind."""
-    import torch
-
-    from labelwise.evaluation.pairs import evaluate_pairs
-    from labelwise.tasks.verify import can_verify
-
-    if not can_verify(torch.from_numpy(evaluation.split.targets)):
-        return None
-    result = evaluate_pairs(evaluation, most=MOST)
-    about = f"pairs of {result.images} pictures: do they show the same label, by how alike they are?"
-    values: dict[str, Any] = {"images": result.images, "labels": result.labels, "verification": {}, "retrieval": {}}
-    columns = []
-    for by, telling in result.verification.items():
-        search = result.retrieval[by]
-        values["verification"][by] = {key: getattr(telling, key) for key in ("eer", "min_dcf", "auroc")}
-        values["retrieval"][by] = {key: getattr(search, key) for key in ("recall", "precision_at_r")}
-        shares = map(percent, (*search.recall.values(), search.precision_at_r))
-        columns.append([percent(telling.eer), f"{telling.min_dcf:.3f}", percent(telling.auroc), *shares])
-    recalls = (FIGURES["recall_at"].format(k=k) for k in search.recall)
-    words = [*(FIGURES[f"pair_{key}"] for key in ("eer", "min_dcf", "auroc")), *recalls, FIGURES["precision_at_r"]]
-    rows = zip(words, *columns, strict=True)
-    table = plain_table("compared by", *(f">{by}" for by in result.verification), title=about, rows=rows)
-    return "pairs", values, ["", table]
-
-
-def _episodes(evaluation: "Evaluation") -> Figures:
-    """Return how well new labels are learnt from one and from five pictures, as far as there are enough of enough labels."""
-    import torch
-
-    from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
-
-    targets = torch.from_numpy(evaluation.split.targets)
-    sizes = torch.bincount(targets[targets >= 0])
-    ways = {shots: min(MOST_WAYS, int((sizes >= shots + QUERIES).sum())) for shots in (1, 5)}
-    settings = [EpisodeSettings(ways=ways[shots], shots=shots, queries=QUERIES) for shots in ways if ways[shots] >= 2]
-    if not settings:
-        return "episodes", [], []
-    results = [evaluate_episodes(evaluation, each) for each in settings]
-    about = "new labels, learnt from a few pictures (few-shot): " + FIGURES["accuracy"]
-    table = plain_table("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy), title=about)
-    values = []
-    for one in results:
-        rules = {rule: {"mean": each.mean, "error": each.error} for rule, each in one.accuracy.items()}
-        values.append({"ways": one.settings.ways, "shots": one.settings.shots, "accuracy": rules})
-        words = f"{one.settings.ways} labels, {one.settings.shots} picture{'s' * (one.settings.shots > 1)} of each"
-        table.add_row(words, *(str(value) for value in one.accuracy.values()))
-    return "episodes", values, ["", table]

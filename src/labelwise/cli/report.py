@@ -16,7 +16,7 @@ from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
 
 if TYPE_CHECKING:
-    from labelwise.reporting import Saved
+    from labelwise.reporting.case import Saved
 
 
 def report(  # noqa: PLR0913 - the options of the verb
@@ -24,7 +24,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     data: Data,
     out_html: Annotated[Path, Option("--out", help="The page to write.")] = Path("report.html"),
     compare: Annotated[
-        list[Path] | None, Option(help="Another saved classifier to set beside it; repeat it for more.")
+        list[Path] | None, Option(help="Another saved classifier to compare; repeat it for more.")
     ] = None,
     unknown: Unknown = None,
     split: SplitName = None,
@@ -37,16 +37,15 @@ def report(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled, size_for
-    from labelwise.reporting import ReportSettings, open_saved
-    from labelwise.reporting import report as run
+    from labelwise.reporting.page import ReportSettings, make_report, open_saved
 
     if out_html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is written as .html; given {out_html}.")
     folders = [model, *(compare or [])]
     with Console(stderr=True, quiet=json).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
-        reader = cache(lambda shape: open_data(data, size_for(shape), root=root, splits=splits))
-        dataset = reader(next(iter(saved.values())).classifier.shape)
+        reader = cache(lambda one: open_data(data, size_for(one.shape), root=root, splits=splits))
+        dataset = reader(next(iter(saved.values())).classifier)
         places = _options(data_root=root, splits=splits)
         words = [word for folder in folders[1:] for word in _options(compare=folder)]
         words += _options(unknown=unknown, split=split, examples=None if examples == 6 else examples, seed=seed or None)
@@ -54,7 +53,7 @@ def report(  # noqa: PLR0913 - the options of the verb
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
-            unknown=None if unknown is None else lambda shape: load_unlabelled(unknown, shape, root),
+            unknown=None if unknown is None else lambda one: load_unlabelled(unknown, one.shape, root),
             compare=dict(others),
             name=name,
             examples=examples,
@@ -62,7 +61,7 @@ def report(  # noqa: PLR0913 - the options of the verb
             seed=seed,
             tell=lambda text: status.update(escape(visible(text))),
         )
-        page = run(first, reader, settings)
+        page = make_report(first, reader, settings)
         page.write(out_html)
     figures = page.figures
     if figures["leaked"]:
@@ -76,7 +75,7 @@ def report(  # noqa: PLR0913 - the options of the verb
 
 
 def _names(models: list[Path]) -> list[str]:
-    """Return a name for each classifier: the folder's, or its whole path where two folders have one name."""
+    """Return a name for each classifier: that of its folder, or the whole path where two folders have one name."""
     whole = [path.resolve() for path in models]
     if len(set(whole)) < len(whole):
         raise UsageError(f"A classifier is compared with others, not with itself; given {listing(map(str, models))}.")
@@ -85,7 +84,7 @@ def _names(models: list[Path]) -> list[str]:
 
 
 def _options(**values: object) -> list[str]:
-    """Return the words of options, none for those that are None."""
+    """Return options as words of a command; those that are None are left out."""
     pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None)
     return [word for pair in pairs for word in pair]
 
@@ -93,7 +92,7 @@ def _options(**values: object) -> list[str]:
 def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:
     """Return the commands that fitted the classifiers, as far as they know their settings.
 
-    ``data`` is what names them in the shell, and their own name; a classifier of other data is fitted on what it calls them.
+    ``data`` is their name in the shell, and their own name; a classifier of other data is fitted on those.
     """
     from labelwise.reporting.repeat import fit_command
 

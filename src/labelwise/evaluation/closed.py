@@ -1,4 +1,4 @@
-"""The closed protocol: test images of known labels. Accuracy, calibration and how often "unknown" is said."""
+"""The closed protocol: test images of known labels. Accuracy, calibration, and how many images are called unknown."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from labelwise.tasks.calibrate import calibration_errors
 class ClosedResult:
     """Figures on test images of known labels."""
 
-    images: int  # how many were evaluation
-    accuracy: float  # share of images whose best label is the true one, whatever the unknown threshold
-    class_accuracy: float  # the same averaged over labels
+    images: int  # how many were tested
+    accuracy: float  # share of images whose best label is the true one, even if they are called unknown
+    balanced_accuracy: float  # the same averaged over labels
     ece: float  # expected calibration error of the best label's probability
     answer_ece: float  # expected calibration error of yes/no answers over all pairs
     kept: float  # share of images not called unknown
@@ -26,13 +26,14 @@ class ClosedResult:
 def evaluate_closed(evaluation: Evaluation) -> ClosedResult:
     """Return the closed-protocol figures of test images that have one label each."""
     scores, targets = evaluation.labelled()
-    known, right = ~scores.unknown, scores.best == np.asarray(targets)
+    known, best = ~np.asarray(scores.unknown), np.asarray(scores.best)
+    right = best == targets
     return ClosedResult(
         images=len(scores),
-        accuracy=accuracy(scores.best, targets),
-        class_accuracy=per_class_accuracy(scores.best, targets),
+        accuracy=accuracy(best, targets),
+        balanced_accuracy=per_class_accuracy(best, targets),
         **calibration_errors(scores, targets),
         kept=float(known.mean()),
-        kept_accuracy=float(right[known].mean()) if bool(known.any()) else 0.0,
+        kept_accuracy=float(right[known].mean()) if known.any() else 0.0,
         leaked=evaluation.leaked,
     )

@@ -1,14 +1,12 @@
-"""Test images of a classifier, encoded once for every protocol that asks about them."""
+"""Scores of test images beside the truth: what every protocol measures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import prepared
@@ -22,20 +20,21 @@ from labelwise.support.settings import brief
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation:
-    """What every protocol works with: the scores of test images, and the truth."""
+    """The scores of test images and the truth. Images are encoded once for all protocols."""
 
     scores: Scores
-    split: Split  # the images as the model takes them, with what the data say of them
-    labels: Labels  # what its targets are about
-    leaks: Tensor  # which images the classifier was trained or calibrated on [n] (bool)
+    split: Split  # the images as the model takes them, with their targets
+    labels: Labels  # what these targets point into
+    leaks: NDArray[np.bool_]  # which images the classifier was trained or calibrated on [n]
+    outliers: Scores | None = None  # of images of none of the labels
 
     __repr__ = brief
 
     @classmethod
     def of(
-        cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: Tensor | None = None
+        cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: NDArray[np.bool_] | None = None
     ) -> Self:
-        """Return the images of a split, encoded once; without labels, its targets point into those of the classifier."""
+        """Encode the images of a split; without ``labels``, its targets point into those of the classifier."""
         split = replace(split, images=classifier.batch(split.images)) if len(split) else split
         embeddings = classifier.encode(prepared(classifier.model, split.images))
         scores = Scores(classifier, embeddings, split.images)
@@ -62,80 +61,79 @@ class Evaluation:
 
     @property
     def leaked(self) -> float:
-        """The share of the images to measure that the classifier was made from: of those with a label, where each has one at most."""
-        measured = self.leaks if self.multilabel else self.leaks[torch.from_numpy(self.split.labelled)]
-        return float(measured.double().mean()) if len(measured) else 0.0
+        """The share of measured images that the classifier was trained or calibrated on."""
+        measured = self.leaks if self.multilabel else self.leaks[np.asarray(self.split.labelled)]
+        return float(measured.mean()) if len(measured) else 0.0
 
     @cached_property
-    def targets(self) -> Tensor:
-        """The targets among the classifier's labels, on the CPU."""
+    def targets(self) -> NDArray[Any]:
+        """The targets among the classifier's labels, see ``align_targets``."""
         return align_targets(self.classifier, self.split, self.labels)
 
-    def labelled(self) -> tuple[Scores, Tensor]:
-        """Return the scores of the images that have one label, and where it stands among the classifier's ``[n]``."""
+    def labelled(self) -> tuple[Scores, NDArray[np.int64]]:
+        """Return the scores of the images with a label, and its position among the classifier's ``[n]``."""
         if self.multilabel:
             raise DataError("Several labels may be true of these images; measure them with evaluate_multilabel.")
-        rows = (self.targets >= 0).nonzero()[:, 0]
+        rows = np.flatnonzero(self.targets >= 0)
         if not len(rows):
             raise DataError("There is no labelled test image to evaluate on.")
-        scores = self.scores if len(rows) == len(self) else self.scores[rows]
-        return scores, self.targets[rows]
+        return self.scores if len(rows) == len(self) else self.scores[rows], self.targets[rows]
 
     def own_labelled(self) -> Self:
-        """Return the images that have one label, be it one that the classifier does not know."""
+        """Return the same of the images with a label, be it one that the classifier does not know."""
         if self.multilabel:
             raise DataError(
                 "Several labels may be true of these images, so two of them are neither the same nor different."
             )
-        rows = torch.from_numpy(self.split.labelled).nonzero()[:, 0]
+        rows = np.flatnonzero(np.asarray(self.split.labelled))
         return self if len(rows) == len(self) else self[rows]
 
-    def asked(self) -> tuple[Scores, Tensor]:
-        """Return the scores of the labels that classifier and data both know, and which of them are true ``[n, k]`` (bool)."""
+    def asked(self) -> tuple[Scores, NDArray[np.bool_]]:
+        """Return the scores of the labels that classifier and data both know, and which of them are true ``[n, k]``."""
         classifier, truths = asked_truths(self.classifier, self.split, self.labels)
         same = classifier.labels.names == self.classifier.labels.names
-        return self.scores if same else self.scores.of(classifier), truths.cpu()
+        return self.scores if same else self.scores.of(classifier), truths
 
 
-def leaked_rows(classifier: Classifier, images: Tensor) -> Tensor:
-    """Return which of the images the classifier was made from ``[n]`` (bool), by their bytes."""
+def leaked_rows(classifier: Classifier, images: Any) -> NDArray[np.bool_]:
+    """Return which images the classifier was trained or calibrated on ``[n]``, by their bytes."""
     hashes = classifier.origin.train_hashes
     if hashes is None or not len(images):
-        return torch.zeros(len(images), dtype=torch.bool)
-    return torch.isin(image_hashes(images), torch.from_numpy(hashes))
+        return np.zeros(len(images), bool)
+    return np.isin(np.asarray(image_hashes(images)), np.asarray(hashes))
 
 
-def align_targets(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
-    """Return the split's targets among the classifier's labels, on the CPU; several may be true only if the data say it of each."""
+def align_targets(classifier: Classifier, split: Split, labels: Labels) -> NDArray[Any]:
+    """Return the targets of a split among the classifier's labels: positions ``[n]``, or which are true ``[n, k]`` (bool)."""
     if split.multilabel:
-        return _all_truths(classifier, split, labels).cpu()
+        return _all_truths(classifier, split, labels)
     used = [labels.names[i] for i in split.present]
     _refuse_foreign(classifier, used, "leave their images out")
-    places = torch.full((len(labels) + 1,), -1)
+    places = np.full(len(labels) + 1, -1)  # the last one is where there is no label
     for name in used:
         places[labels.index(name)] = classifier.labels.index(name)
-    return places[torch.from_numpy(split.targets)]
+    positions: NDArray[Any] = places[np.asarray(split.targets)]
+    return positions
 
 
-def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[Classifier, Tensor]:
+def asked_truths(classifier: Classifier, split: Split, labels: Labels) -> tuple[Classifier, NDArray[np.bool_]]:
     """Return the classifier of the labels that the data know, too, and which of them are true ``[n, k]``."""
-    truths = torch.from_numpy(split.table(len(labels)))
-    _refuse_foreign(classifier, [labels.names[i] for i in truths.any(0).nonzero()[:, 0].tolist()], "leave them out")
+    truths = np.asarray(split.table(len(labels)))
+    _refuse_foreign(classifier, [labels.names[i] for i in np.flatnonzero(truths.any(0))], "leave them out")
     known = set(labels.names)
     names = [name for name in classifier.labels.names if name in known]
-    if not names or not bool(truths.any()):
+    if not names or not truths.any():
         raise DataError("No label is true of any of these images, so there is nothing to measure.")
-    return classifier.select(names), truths[:, torch.tensor([labels.index(name) for name in names])]
+    return classifier.select(names), truths[:, [labels.index(name) for name in names]]
 
 
-def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> Tensor:
-    """Return which of the classifier's labels are true ``[n, k]``, or raise an error where the data do not say it of all."""
+def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> NDArray[np.bool_]:
+    """Return which of the classifier's labels are true ``[n, k]``; labels that the data do not know are an error."""
     asked, truths = asked_truths(classifier, split, labels)
-    told = set(asked.labels.names)
-    silent = [name for name in classifier.labels.names if name not in told]
-    if silent:
+    missing = [name for name in classifier.labels.names if name not in set(asked.labels.names)]
+    if missing:
         raise DataError(
-            f"The data do not say where these labels are true: {listing(silent)}. Forget them first, or add them."
+            f"The data do not say where these labels are true: {listing(missing)}. Forget them first, or add them."
         )
     return truths
 

@@ -1,19 +1,20 @@
-"""Cross-validation: each image is measured once, by a classifier that was fitted without it and all that belongs to it."""
+"""Cross-validation: each image is measured once, by a classifier that was fitted without it and its group."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import accuracy, expected_calibration_error, per_class_accuracy, wilson
 from labelwise.core.model import prepared
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.test_set import ALL, TestSet, select_test_set
+from labelwise.evaluation.test_set import ALL, select_test_set
 from labelwise.fitting.choice import encoder_of
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.images.split.lookalikes import lookalike_groups
 from labelwise.images.split.make import folds_of
 from labelwise.images.view import View
@@ -27,15 +28,15 @@ class FoldsResult:
     """Figures of a method on labelled images, each measured by a classifier that did not see it."""
 
     images: int  # how many were measured
-    groups: int  # how many of them have nothing to do with each other: lookalikes, or a group of the data, count once
+    groups: int  # how many groups: lookalikes, or a group of the data, count once
     folds: int  # classifiers fitted
-    accuracy: float  # share of images whose best label is the true one, whatever the unknown threshold
+    accuracy: float  # share of images whose best label is the true one, even if they are called unknown
     low: float  # with high: the 95 % interval of the accuracy, counted over groups
     high: float
-    class_accuracy: float  # the accuracy averaged over labels
+    balanced_accuracy: float  # the accuracy averaged over labels
     ece: float  # expected calibration error of the best label's probability
     unknown: float  # share of images called unknown
-    alone: int  # images that could not be measured: no image of their label is outside their fold
+    alone: int  # images that could not be measured, since no image of their label is outside their fold
     by_fold: tuple[float, ...]  # the accuracy of each fold
 
 
@@ -46,25 +47,25 @@ def evaluate_folds(
     run: Run | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FoldsResult:
-    """Return how good a classifier's method is on all labelled images of data, whatever their split: refitted once per fold.
+    """Cross-validate a classifier's method on all labelled images of data, whatever their split.
 
-    Images that belong together (``Split.groups``, else those that look alike) are in one fold. A frozen encoder runs once over each image.
-    ``run`` has seed and device of each fit; ``tell`` is called with a line of progress before each.
+    The method is refitted once per fold. Images of a group (``Split.groups``, else those that look alike) are in one fold. A
+    frozen encoder encodes each image once. ``run`` has seed and device of each fit; ``tell`` receives lines of progress.
     """
     method = _refittable(classifier)
-    part = select_test_set(classifier, data, ALL)
-    if part.split.multilabel:
+    test_set = select_test_set(classifier, data, ALL)
+    if test_set.split.multilabel:
         raise UnsupportedError(f'Several labels may be true of one image of "{data.name}"; folds count one for each.')
-    groups = part.split.groups or lookalike_groups(part.split.images)
-    fold = torch.from_numpy(folds_of(groups, part.split.targets, folds, (run or Run()).seed))
-    method, whole = _on_features(classifier, method, replace(part.split, groups=groups))
+    groups = test_set.split.groups or lookalike_groups(test_set.split.images)
+    fold = np.asarray(folds_of(groups, test_set.split.targets, folds, (run or Run()).seed))
+    method, whole = _on_features(classifier, method, replace(test_set.split, groups=groups))
     answers = []
     for number in range(folds):
-        rows = [(fold != number).nonzero()[:, 0], (fold == number).nonzero()[:, 0]]
-        tell(f"fold {number + 1} of {folds}: {len(rows[0])} images train, {len(rows[1])} are measured")
-        train = Dataset(name=data.name, labels=part.labels, splits={"train": whole.select(rows[0].numpy())})
-        answers.append(_answers(fit(train, method, run), whole, rows[1], part))
-    return _result(answers, groups, torch.from_numpy(whole.targets))
+        train_rows, rows = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        tell(f"fold {number + 1} of {folds}: {len(train_rows)} images train, {len(rows)} are measured")
+        train = Dataset(name=data.name, labels=test_set.labels, splits={"train": whole.select(train_rows)})
+        answers.append(_answers(fit(train, method, run), whole, rows, test_set.labels))
+    return _result(answers, groups, np.asarray(whole.targets))
 
 
 def _refittable(classifier: Classifier) -> Method:
@@ -93,32 +94,35 @@ def _on_features(classifier: Classifier, method: Method, split: Split) -> tuple[
     return head, replace(split, images=features)
 
 
-Answers = tuple[Tensor, Tensor, Tensor, Tensor]  # rows, the best label of each, its probability, whether it is unknown
+@dataclass(frozen=True)
+class _Answers:
+    """The answers to the images of a fold; labels are positions in those of the data."""
+
+    rows: NDArray[np.int64]  # of the images [n]
+    best: NDArray[np.int64]  # the best label of each [n]
+    probability: NDArray[np.float64]  # of that label [n]
+    unknown: NDArray[np.bool_]  # whether it is called unknown [n]
 
 
-def _answers(classifier: Classifier, whole: Split, rows: Tensor, part: TestSet) -> Answers:
-    """Return what a classifier says of some rows, as far as it knows their labels; labels are positions in those of the data."""
-    names = classifier.labels.names
-    known = torch.tensor([i for i, name in enumerate(part.labels.names) if name in names])
-    rows = rows[torch.isin(torch.from_numpy(whole.targets)[rows], known)]
-    scores = Evaluation.of(classifier, whole.select(rows.numpy()), part.labels).scores
-    places = torch.tensor([part.labels.index(name) for name in names])
-    best = places[torch.from_numpy(scores.best)] if len(rows) else rows
-    return (
-        rows,
-        best,
-        torch.from_numpy(scores.probabilities.max(1)) if len(rows) else rows.float(),
-        torch.from_numpy(scores.unknown),
-    )
-
-
-def _result(answers: list[Answers], groups: tuple[str, ...], targets: Tensor) -> FoldsResult:
-    rows, best, sure, unknown = (torch.cat(column) for column in zip(*answers, strict=True))
+def _answers(classifier: Classifier, whole: Split, rows: NDArray[np.int64], labels: Labels) -> _Answers:
+    """Return the answers of a classifier to the images whose label it knows."""
+    places = np.array([labels.index(name) for name in classifier.labels.names])
+    rows = rows[np.isin(np.asarray(whole.targets)[rows], places)]
     if not len(rows):
-        raise DataError("No label has images in two folds, so none can be measured. Add pictures of each label.")
+        return _Answers(rows, rows, rows.astype(float), rows.astype(bool))
+    scores = Evaluation.of(classifier, whole.select(rows), labels).scores
+    sure = np.asarray(scores.probabilities).max(1)
+    return _Answers(rows, places[np.asarray(scores.best)], sure, np.asarray(scores.unknown))
+
+
+def _result(answers: list[_Answers], groups: tuple[str, ...], targets: NDArray[np.int64]) -> FoldsResult:
+    rows, best, sure, unknown = (
+        np.concatenate([getattr(one, name) for one in answers]) for name in ("rows", "best", "probability", "unknown")
+    )
+    if not len(rows):
+        raise DataError("No label has images in two folds, so none can be measured. Add images of each label.")
     truth = targets[rows]
-    share, alone = accuracy(best, truth), len(targets) - len(rows)
-    count = len({groups[row] or row for row in rows.tolist()})
+    share, count = accuracy(best, truth), len({groups[row] or row for row in rows.tolist()})
     low, high = wilson(share, count)
     return FoldsResult(
         images=len(rows),
@@ -127,9 +131,9 @@ def _result(answers: list[Answers], groups: tuple[str, ...], targets: Tensor) ->
         accuracy=share,
         low=low,
         high=high,
-        class_accuracy=per_class_accuracy(best, truth),
-        ece=expected_calibration_error(sure, (best == truth).double()),
-        unknown=float(unknown.double().mean()),
-        alone=alone,
-        by_fold=tuple(accuracy(each, targets[at]) for at, each, _, _ in answers if len(at)),
+        balanced_accuracy=per_class_accuracy(best, truth),
+        ece=expected_calibration_error(sure, best == truth),
+        unknown=float(unknown.mean()),
+        alone=len(targets) - len(rows),
+        by_fold=tuple(accuracy(one.best, targets[one.rows]) for one in answers if len(one.rows)),
     )

@@ -13,7 +13,7 @@ from labelwise.tasks.calibrate import calibration_errors
 class MultilabelResult:
     """Figures on test images of which several labels may be true. A yes is a probability of one half or more."""
 
-    images: int  # how many were evaluation
+    images: int  # how many were tested
     asked: int  # how many labels each was asked about: those that both the classifier and the data know
     mean_average_precision: float  # mean over the labels that are true of a test image; needs no threshold
     micro_f1: float  # F1 of yes answers over all pairs of image and label
@@ -28,8 +28,7 @@ class MultilabelResult:
 def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
     """Return the figures of test images of which several labels may be true."""
     scores, truths = evaluation.asked()
-    yes = scores.yes >= 0.5
-    there = np.asarray(truths.any(0))
+    yes, there = np.asarray(scores.yes) >= 0.5, np.asarray(truths.any(0))
     each = average_precisions(scores.log_odds, truths)
     micro, f1 = f1_scores(yes, truths)
     return MultilabelResult(
@@ -38,9 +37,9 @@ def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
         mean_average_precision=float(np.nanmean(each)),
         micro_f1=micro,
         macro_f1=float(f1[there].mean()),
-        exact=float((yes == np.asarray(truths)).all(1).mean()),
+        exact=float((yes == truths).all(1).mean()),
         **calibration_errors(scores, truths),
-        kept=float((~evaluation.scores.unknown).mean()),
+        kept=float(1 - np.asarray(evaluation.scores.unknown).mean()),
         leaked=evaluation.leaked,
         average_precision={
             name: value if found else None

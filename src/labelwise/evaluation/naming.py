@@ -1,19 +1,20 @@
-"""What a person needs to check names that no label was read for: facts about each cluster, and images of it."""
+"""What a person needs to check the names of clusters: facts about each cluster, and images of it."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import check_shape
 from labelwise.fitting.naming import named_model, uncertain_clusters
 from labelwise.methods.zero_label.naming import kept_together, plain
+from labelwise.support.draws import Draws
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCluster:
-    """A cluster and what can be told about its name without a label."""
+    """A cluster, and what is known about its name without a label."""
 
     cluster: int  # its number, which never changes
     label: str  # what it is called
@@ -59,25 +60,25 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     ]
 
 
-@torch.no_grad()
-def cluster_images(classifier: Classifier, images: Tensor, count: int = 8, seed: int = 0) -> list[ClusterImages]:
-    """Return what to show of each cluster, ``count`` images of either kind at most, in the order of their numbers.
+def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: int = 0) -> list[ClusterImages]:
+    """Return the images to show of each cluster, at most ``count`` of either kind, in the order of the clusters.
 
-    An image belongs to one cluster only. Images nearest to a centre flatter it; those drawn at random show what the label
-    is really given to.
+    An image belongs to one cluster. Images nearest to a centre show the cluster at its best; those drawn at random show what the
+    label is really given to.
     """
     model = named_model(classifier)
     check_shape(images, model.spec.shape)
-    embeddings = torch.from_numpy(classifier.encode(model.prepare(images))).to(model.device)
-    answers = model.score(embeddings, model.encode_labels(model.spec.labels).float()).argmax(1).cpu()
-    far = torch.cdist(embeddings, model.centres).cpu()
-    generator = torch.Generator().manual_seed(seed)
-    clusters = []
+    scores = classifier.scores_of(classifier.encode(model.prepare(images)))
+    label_of = [model.spec.labels.names.index(name) for name in classifier.labels.names]
+    answers = np.array(label_of)[np.asarray(scores.raw).argmax(1)]
+    embeddings, centres = np.asarray(scores.embeddings), np.asarray(model.centres)
+    far = np.linalg.norm(embeddings[:, None] - centres, axis=2)
+    draws, clusters = Draws(seed), []
     for cluster, label in enumerate(model.names.tolist()):
-        rows = (answers == label).nonzero()[:, 0]
-        near = rows[far[rows, cluster].argsort(stable=True)]
+        rows = np.flatnonzero(answers == label)
+        near = rows[np.argsort(far[rows, cluster], kind="stable")]
         rest = near[count:]
-        others = rest[torch.randperm(len(rest), generator=generator)[:count]]
+        others = rest[draws.permutation(len(rest))[:count]]
         clusters.append(
             ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(others.tolist()), count=len(rows))
         )

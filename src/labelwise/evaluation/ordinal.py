@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
@@ -14,7 +14,7 @@ from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns,
 
 @dataclass(frozen=True, kw_only=True)
 class LevelFigures:
-    """How good levels are that were said, one for each image."""
+    """Figures of predicted levels, one for each image."""
 
     accuracy: float  # the share that is right
     mean_absolute_error: float  # how many levels they are off on average
@@ -26,13 +26,13 @@ class LevelFigures:
 class OrdinalResult:
     """Figures on test images of ordered labels."""
 
-    images: int  # how many were evaluation
+    images: int  # how many were tested
     levels: tuple[str, ...]  # the labels from the lowest to the highest
-    best: LevelFigures  # the most probable level is said, which is best for accuracy
-    median: LevelFigures  # the median of the probabilities is said, which is best for the absolute error
+    best: LevelFigures  # of the most probable level, which is best for accuracy
+    median: LevelFigures  # of the median of the probabilities, which is best for the absolute error
     # rank correlation of the expected rank with the true level; None where either is always the same
     spearman: float | None
-    coverage: float  # the probability that intervals of levels were asked to hold
+    coverage: float  # the probability that an interval of levels should hold
     # the share of images whose true level lies in its interval; at least coverage if probabilities are right
     covered: float
     width: float  # how many levels an interval has on average
@@ -52,36 +52,36 @@ def evaluate_ordinal(
     classifier = evaluation.classifier
     columns = level_columns(classifier, order or find_order(classifier, evaluation.labels))
     scores, targets = evaluation.labelled()
-    truth = torch.tensor(columns).argsort()[targets.cpu()]
-    table = level_probabilities(scores, columns)
-    levels, ranks = torch.from_numpy(table), torch.from_numpy(expected_ranks(table))
-    first, last = map(torch.from_numpy, covering_levels(table, coverage))
+    truth = np.argsort(columns)[targets]
+    probabilities = level_probabilities(scores, columns)
+    levels, ranks = np.asarray(probabilities), np.asarray(expected_ranks(probabilities))
+    first, last = map(np.asarray, covering_levels(probabilities, coverage))
     varied = bool((truth != truth[0]).any() and (ranks != ranks[0]).any())
     return OrdinalResult(
         images=len(scores),
         levels=tuple(classifier.labels.names[column] for column in columns),
         best=level_figures(levels.argmax(1), truth, len(columns)),
-        median=level_figures(torch.from_numpy(median_levels(table)), truth, len(columns)),
+        median=level_figures(np.asarray(median_levels(probabilities)), truth, len(columns)),
         spearman=float(spearmanr(ranks, truth).statistic) if varied else None,
         coverage=coverage,
-        covered=float(((first <= truth) & (truth <= last)).double().mean()),
-        width=float((last - first + 1).double().mean()),
+        covered=float(((first <= truth) & (truth <= last)).mean()),
+        width=float((last - first + 1).mean()),
         leaked=evaluation.leaked,
     )
 
 
-def level_figures(answers: Tensor, truth: Tensor, levels: int) -> LevelFigures:
-    """Return the figures of answers ``[n]`` beside the true levels ``[n]``, both from 0."""
+def level_figures(answers: NDArray[np.int64], truth: NDArray[np.int64], levels: int) -> LevelFigures:
+    """Return the figures of predicted levels ``[n]`` and true ones ``[n]``, both from 0."""
     from sklearn.metrics import cohen_kappa_score
 
-    off = (answers - truth).abs().double()
+    off = abs(answers - truth)
     varied = bool((truth != truth[0]).any())
-    every = range(levels)  # those that nobody names count as steps, too
+    every = range(levels)  # levels that occur nowhere count as steps, too
     return LevelFigures(
-        accuracy=float((off == 0).double().mean()),
+        accuracy=float((off == 0).mean()),
         mean_absolute_error=float(off.mean()),
         kappa=float(cohen_kappa_score(answers, truth, labels=every, weights="quadratic")) if varied else None,
-        within_one=float((off <= 1).double().mean()),
+        within_one=float((off <= 1).mean()),
     )
 
 

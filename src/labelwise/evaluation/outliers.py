@@ -1,6 +1,8 @@
-"""The outlier protocol: how well are pictures of no known label told from test images?"""
+"""The outlier protocol: how well are images of no known label told from test images?"""
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from labelwise.core.familiarity import Sign
 from labelwise.core.metrics import auroc, fpr_at_tpr
@@ -9,18 +11,20 @@ from labelwise.core.scores import Scores
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierResult:
-    """Figures of telling outliers from known images."""
+    """Figures of detecting outliers among known images."""
 
-    auroc: float  # probability that an outlier looks stranger than a known image
+    auroc: float  # probability that an outlier has a larger outlier score than a known image
     fpr95: float  # share of outliers that pass as known where 95 % of the known images do
     flagged: float  # share of outliers called unknown by the classifier's own rule
 
 
-def evaluate_outliers(known: Scores, strange: Scores, *, sign: Sign = "both") -> OutlierResult:
+def evaluate_outliers(known: Scores, outliers: Scores, *, sign: Sign = "both") -> OutlierResult:
     """Return the figures from images of known labels and of none; papers rank by the sign ``confidence`` alone."""
-    inside, outside = (scores.classifier.familiarity.outlier_score(scores, sign) for scores in (known, strange))
+    inside, outside = (
+        np.asarray(scores.classifier.familiarity.outlier_score(scores, sign)) for scores in (known, outliers)
+    )
     return OutlierResult(
         auroc=auroc(outside, inside),
         fpr95=fpr_at_tpr(-inside, -outside, 0.95),
-        flagged=float(strange.unknown.mean()),
+        flagged=float(np.asarray(outliers.unknown).mean()),
     )

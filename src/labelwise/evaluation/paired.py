@@ -1,9 +1,9 @@
-"""Two classifiers on the same test images: is one better, or was it luck?"""
+"""Two classifiers on the same test images: is the difference more than chance?"""
 
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import ArrayLike
 
 DRAWS = 10_000
 
@@ -23,15 +23,15 @@ class PairedResult:
     p: float
 
 
-def compare_answers(first: Tensor, second: Tensor, *, seed: int = 0) -> PairedResult:
-    """Return how two rows of right and wrong answers ``[n]`` (bool) to the same images differ; ``seed`` draws them again.
+def compare_answers(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> PairedResult:
+    """Return how the right answers ``[n]`` of two classifiers to the same images differ.
 
-    Drawing n images again with replacement draws how many of them only one got right: a multinomial number.
+    The interval is a bootstrap: drawing n images with replacement draws a multinomial number of images that only one got right.
     """
     from scipy.stats import binomtest
 
-    n = len(first)
-    one, other = int((first & ~second).sum()), int((second & ~first).sum())
+    first, second = np.asarray(first, bool), np.asarray(second, bool)
+    n, one, other = len(first), int((first & ~second).sum()), int((second & ~first).sum())
     draws = np.random.default_rng(seed).multinomial(n, [one / n, other / n, (n - one - other) / n], DRAWS)
     low, high = np.quantile((draws[:, 1] - draws[:, 0]) / n, [0.025, 0.975])
     return PairedResult(

@@ -1,8 +1,8 @@
-"""Which images of a data set classifiers are measured on, and which are left out and why.
+"""The test set: which images of a dataset classifiers are measured on, and which are left out and why.
 
-One rule for every verb and for Python. Data that name splits are measured on their test split, data that name none are
-measured whole. Images that a classifier was trained or calibrated on (it keeps their hashes) are left out, unless a split
-is asked for that is meant to hold them (train, val, all): then they count, and it is said.
+By default the test split if there is one, otherwise every image not seen in training. A classifier keeps the hashes of the
+images that it was trained or calibrated on; these are left out, except from a split that is asked for and meant to hold them
+(train, val, all). Then they count, with a warning.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation, leaked_rows
@@ -26,27 +25,27 @@ from labelwise.support.settings import brief
 
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
-BLIND = "It keeps no hashes of what it was trained on"
-STRANGE = "It was trained on as many images under this name, and knows none of these: if they are the same, --folds 5 of evaluate"
+NO_HASHES = "It keeps no hashes of what it was trained on"
+SAME_NAME = "It was trained on as many images under this name, and knows none of these: if they are the same, --folds 5 of evaluate"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TestSet:
-    """The images of a data set that a classifier is measured on."""
+    """The images of a dataset that a classifier is measured on."""
 
     data: str  # the name of the data
     name: str  # train, val, test or all
     own_splits: bool  # whether the data name their splits
     labels: Labels  # what targets point into
     split: Split  # the images, as the model takes them
-    rows: Tensor  # where they stand among all images of that name [n]
-    leaked: Tensor  # which of them the classifier was trained or calibrated on [n] (bool)
-    trained_on: int  # how many were left out because a classifier was trained or calibrated on them
-    unlabelled: int  # how many were left out because they have no label
-    undrawn: int = 0  # how many were left out by a draw
+    rows: NDArray[np.int64]  # their positions among all images of that split [n]
+    leaked: NDArray[np.bool_]  # which of them the classifier was trained or calibrated on [n]
+    trained_on: int  # how many images are left out because a classifier was trained or calibrated on them
+    unlabelled: int  # how many are left out because they have no label
+    undrawn: int = 0  # how many are left out by ``draw``
     skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
     shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
-    doubt: str = ""  # why images of training could not be told, in words; empty where they could
+    doubt: str = ""  # why training images may be among them, in words
 
     __repr__ = brief
 
@@ -81,11 +80,11 @@ class TestSet:
         }
 
     def evaluate(self, classifier: Classifier) -> Evaluation:
-        """Return the images encoded by the classifier that they were chosen for, once for every protocol."""
+        """Encode the images by the classifier that they were selected for, once for all protocols."""
         return Evaluation.of(classifier, self.split, self.labels, self.leaked)
 
     def draw(self, most: int | None, seed: int) -> "TestSet":
-        """Return the part cut to so many images, drawn at random; all of them where there are no more, or for None."""
+        """Return at most so many of the images, drawn at random; all for None."""
         count = len(self.split)
         if most is None or most >= count:
             return self
@@ -102,10 +101,10 @@ class TestSet:
 def select_test_set(
     classifier: Classifier, data: Dataset, split: str | None = None, *, unknown: bool = False
 ) -> TestSet:
-    """Return the images that a classifier is measured on, by the rule at the top of this file, resized where needed.
+    """Return the images that a classifier is measured on, resized where needed, by the rule at the top of this file.
 
-    ``split`` is train, val, test or all; None is test where the data name splits, and all of other data. ``unknown`` images are
-    of none of the labels, so they need no label, and where there is no test split, any will do.
+    ``split`` is train, val, test or all; None is the rule. ``unknown`` images are of none of the labels, so they need no label,
+    and any split will do where there is no test split.
     """
     return select_test_sets([(classifier, data)], split, unknown=unknown)[0]
 
@@ -113,7 +112,7 @@ def select_test_set(
 def select_test_sets(
     pairs: Sequence[tuple[Classifier, Dataset]], split: str | None = None, *, unknown: bool = False
 ) -> list[TestSet]:
-    """Return the same images for several classifiers, those left out that any of them was trained or calibrated on.
+    """Return the same images for several classifiers, without those that any of them was trained or calibrated on.
 
     Each classifier comes with the same data, read as its model takes them; the rest is as in ``select_test_set``.
     """
@@ -124,17 +123,17 @@ def select_test_sets(
     divided_by_fit = name == ALL and leaves and not first.own_splits
     own = [_made_from(classifier, first) for classifier, _ in pairs]
     blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]
-    doubt = f"{BLIND}, so none could be looked for" if any(blind) else ""
+    doubt = f"{NO_HASHES}, so none could be looked for" if any(blind) else ""
     if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
-        name, names, doubt = "test", ("test",), f"{BLIND}, so those images are measured that fit holds out"
+        name, names, doubt = "test", ("test",), f"{NO_HASHES}, so those images are measured that fit holds out"
     splits = [_pooled(classifier, data, names) for classifier, data in pairs]
     leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
-        doubt = STRANGE
+        doubt = SAME_NAME
     # which images lack the label they need; where several may be true, none of them is an answer, too
-    blank = ~torch.from_numpy(splits[0].labelled) & (not splits[0].multilabel and not unknown)
-    measured = ~blank & ~torch.stack(leaks).any(0) if leaves else ~blank
-    rows, unlabelled = measured.nonzero()[:, 0], int(blank.sum())
+    blank = ~np.asarray(splits[0].labelled) & (not splits[0].multilabel and not unknown)
+    measured = ~blank & ~np.any(leaks, 0) if leaves else ~blank
+    rows, unlabelled = np.flatnonzero(measured), int(blank.sum())
     trained_on = len(measured) - unlabelled - len(rows)
     if not len(rows):
         raise DataError(_nothing_left(first, name, trained_on, unlabelled))
@@ -144,7 +143,7 @@ def select_test_sets(
             name=name,
             own_splits=data.own_splits,
             labels=data.labels,
-            split=whole.select(rows.numpy()),
+            split=whole.select(rows),
             rows=rows,
             leaked=leak[rows],
             trained_on=trained_on,
@@ -158,7 +157,7 @@ def select_test_sets(
 
 
 def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tuple[str, ...], bool]:
-    """Return what is measured of data: its name, its splits, and whether images of training are left out."""
+    """Return what is measured of data: its name, its splits, and whether training images are left out."""
     every = tuple(name for name in SPLITS if name in data.splits)
     if split is not None and split not in CHOICES:
         raise UsageError(f'Splits are {listing(CHOICES)}; given "{split}".{suggest(split, CHOICES)}')
@@ -223,7 +222,12 @@ def _check_same(data: Dataset, other: Dataset) -> None:
     """Raise an error unless two readings of one data set hold the same images in the same order."""
     for name in {*data.splits, *other.splits}:
         one, two = data.splits.get(name), other.splits.get(name)
-        if one is None or two is None or one.files != two.files or not np.array_equal(one.targets, two.targets):
+        if (
+            one is None
+            or two is None
+            or one.files != two.files
+            or not np.array_equal(np.asarray(one.targets), np.asarray(two.targets))
+        ):
             raise DataError(
                 f'Classifiers are compared on the same images, and readings of "{data.name}" at different sizes differ in '
                 f"{name}. Compare them one by one with evaluate."
@@ -231,7 +235,7 @@ def _check_same(data: Dataset, other: Dataset) -> None:
 
 
 def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) -> str:
-    """Return in words why no image is left to measure, and what to do."""
+    """Return why no image is left to measure, and what to do, in words."""
     where = f'"{data.name}", {_which(name, data.own_splits)}'
     if not trained_on:
         return f"{where}: there is no labelled image to measure. Give images with labels, or another split."
@@ -244,7 +248,7 @@ def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) ->
 
 
 def _which(name: str, own_splits: bool) -> str:
-    """Return in words which part of the data is meant."""
+    """Return which images of the data are meant, in words."""
     if own_splits:
         return "all splits" if name == ALL else f"{name} split"
     return "which names no split" if name == ALL else f"the {name} split that fit makes of data without one"

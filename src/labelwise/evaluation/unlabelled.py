@@ -22,13 +22,13 @@ def probe_neighbours(encoder: ImageEncoder, train: Split, test: Split, *, k: int
 
     if train.multilabel or test.multilabel:
         raise UnsupportedError("Neighbours vote for one label of each image; of these, several may be true.")
-    known, asked = (split.select(split.targets >= 0) for split in (train, test))
+    known, asked = (split.select(np.flatnonzero(np.asarray(split.targets) >= 0)) for split in (train, test))
     if not len(known) or not len(asked):
         raise DataError(
             f"The vote needs labelled images on both sides; {len(known)} of train and {len(asked)} of test have a label."
         )
     k = min(k, len(known))
     vote = KNeighborsClassifier(k, metric="cosine", weights=lambda far: np.exp(-far / TEMPERATURE))
-    vote.fit(encoder.features(known.images).cpu().numpy(), known.targets)
-    right = vote.score(encoder.features(asked.images).cpu().numpy(), asked.targets)
+    vote.fit(np.asarray(encoder.features(known.images)), np.asarray(known.targets))
+    right = vote.score(np.asarray(encoder.features(asked.images)), np.asarray(asked.targets))
     return {"train_images": len(known), "test_images": len(asked), "k": k, "accuracy": float(right)}

@@ -1,4 +1,4 @@
-"""Verification on a test split: how well pairs of one label are told from pairs of different labels."""
+"""Verification: how well pairs of images of one label are told from pairs of different labels."""
 
 from dataclasses import dataclass, field
 
@@ -40,17 +40,18 @@ def evaluate_verification(
 ) -> VerificationResult:
     """Return how well the classifier tells pairs of one label from others; labels may be ones it does not know.
 
-    The threshold of the classifier, if it has one, is measured as well, and its score is meant where ``by`` is None.
-    Where there are more than ``most`` pairs of a kind, so many are drawn.
+    ``by`` None is the score of the classifier's own threshold, which is then measured, too. At most ``most`` pairs of each kind
+    are drawn.
     """
     evaluation = evaluation.own_labelled()
     model, rule, targets = (
         evaluation.classifier.model,
         evaluation.classifier.verifier,
-        np.asarray(evaluation.split.targets),
+        evaluation.split.targets,
     )
     score = by or (rule.by if rule else "similarity")
-    same, different = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
+    pairs = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
+    same, different = map(np.asarray, pairs)
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None
     return VerificationResult(

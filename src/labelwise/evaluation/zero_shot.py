@@ -1,4 +1,4 @@
-"""The zero-shot protocols: unseen labels on their own, and seen and unseen labels together (generalised)."""
+"""The zero-shot protocols: unseen labels alone, and seen and unseen labels together (generalised)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +15,18 @@ from labelwise.support.errors import DataError
 class ZeroShotResult:
     """Figures on test images of seen and unseen labels; every accuracy is averaged over labels."""
 
-    images: int  # how many were evaluation
+    images: int  # how many were tested
     seen_labels: int  # how many labels of the test had training images
     unseen_labels: int  # how many had a description alone
     zero_shot: float  # accuracy on images of unseen labels where only those may be answered
     unseen: float  # accuracy on images of unseen labels where all labels may be answered (u)
     seen: float  # accuracy on images of seen labels where all labels may be answered (s)
     harmonic: float  # the harmonic mean of both (H)
-    unseen_without_gap: float  # u where seen labels are not held back
+    unseen_without_gap: float  # u without a seen penalty
     seen_without_gap: float  # s there
     harmonic_without_gap: float  # H there
     area: float  # under the curve of s over u for all gaps (AUSUC)
-    gap: float  # how far seen labels are held back, chosen without any test image
+    gap: float  # the seen penalty, chosen without any test image
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
     curve: BalanceCurve  # u and s for every gap
 
@@ -34,23 +34,22 @@ class ZeroShotResult:
 def evaluate_zero_shot(evaluation: Evaluation) -> ZeroShotResult:
     """Return the zero-shot figures of test images that have one label each."""
     scores, targets = evaluation.labelled()
-    calibration, right = scores.classifier.calibration, np.asarray(targets)
-    seen = ~calibration.unseen
-    of_seen = seen[right]
-    if not (bool(of_seen.any()) and bool((~of_seen).any())):
+    calibration = scores.classifier.calibration
+    seen, raw = ~np.asarray(calibration.unseen), np.asarray(scores.raw)
+    of_seen = seen[targets]
+    if of_seen.all() or not of_seen.any():
         raise DataError(
             f"The zero-shot protocol needs test images of labels with training images and of labels without; given "
             f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
         )
-    raw = scores.raw
-    curve = balance_curve(raw, right, seen, calibration.penalty)
-    alone = np.where(seen, -np.inf, raw).argmax(1)[~of_seen]
+    curve = balance_curve(raw, targets, seen, calibration.penalty)
+    alone = np.where(seen, -np.inf, raw[~of_seen]).argmax(1)
     (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
     return ZeroShotResult(
         images=len(scores),
-        seen_labels=len(np.unique(right[of_seen])),
-        unseen_labels=len(np.unique(right[~of_seen])),
-        zero_shot=per_class_accuracy(alone, right[~of_seen]),
+        seen_labels=len(np.unique(targets[of_seen])),
+        unseen_labels=len(np.unique(targets[~of_seen])),
+        zero_shot=per_class_accuracy(alone, targets[~of_seen]),
         unseen=unseen,
         seen=known,
         harmonic=harmonic_mean(unseen, known),

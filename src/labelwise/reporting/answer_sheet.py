@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
-
-from torch import Tensor
+from typing import Any
 
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import Picture, percent, picture, render
@@ -27,7 +26,7 @@ class Sheet:
 
     groups: dict[str, Group] = field(default_factory=dict)
 
-    def add(self, word: str, file: str, prediction: Prediction, image: Tensor) -> None:
+    def add(self, word: str, file: str, prediction: Prediction, image: Any) -> None:
         """Add a picture ``[c, h, w]`` (bytes) under its answer."""
         group = self.groups.setdefault(word, Group())
         group.count += 1
@@ -35,7 +34,7 @@ class Sheet:
         if len(group.shown) == MOST and doubt < group.shown[0][0]:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
-        entry = (doubt, -group.count, picture(thumbnail(image.cpu(), SIDE), file, "JPEG"), words)
+        entry = (doubt, -group.count, picture(thumbnail(image, SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 
     def page(self, model: str) -> str:

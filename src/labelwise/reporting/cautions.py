@@ -1,4 +1,4 @@
-"""What a reader of a report should beware of: leaks, few images, probabilities that were never fitted."""
+"""Pitfalls of a report: leaks, few images, probabilities that were never fitted."""
 
 from collections.abc import Iterator
 
@@ -12,37 +12,37 @@ KEPT = 0.8  # known images that should not be called unknown, at least
 
 
 def cautions(case: Case) -> list[str]:
-    """Return the warnings of a case in words, the gravest first."""
+    """Return the warnings of a case, the most serious first."""
     return [*_about_images(case), *_about_probabilities(case)]
 
 
 def _about_images(case: Case) -> Iterator[str]:
     n, origin = len(case), case.classifier.origin
-    if case.evaluation.leaked:
+    if case.figures.leaked:
         yield (
-            f"{round(case.evaluation.leaked * n)} of these {n} images ({percent(case.evaluation.leaked)}) were used to train "
-            "or calibrate the classifier, so the figures on this page are too good. Report on images of their own."
+            f"{round(case.figures.leaked * n)} of these {n} test images ({percent(case.figures.leaked)}) were used to train or "
+            "calibrate the classifier, so the figures on this page are too good. Test on other images."
         )
     elif origin.train_hashes is None:
-        yield "The classifier does not know which images it was made from, so leaks could not be looked for."
+        yield "The classifier keeps no hashes of its training images, so test images seen in training cannot be found."
     if n < FEW_IMAGES:
         low, high = map(percent, wilson(case.accuracy, n))
-        yield f"Only {counted(n, 'test image')}: the accuracy may as well be {low} or {high} (95 % interval)."
+        yield f"Only {counted(n, 'test image')}: the 95 % interval of the accuracy is {low} to {high}."
     missing = [one.label for one in case.each if not one.images]
     if missing:
         yield f"No test image of {counted(len(missing), 'label')}: {listing(missing, 6)}."
     rare = [one.label for one in case.each if 0 < one.images < FEW_OF_LABEL]
     if rare and n >= FEW_IMAGES:
         yield f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}."
-    if case.part.unlabelled:
-        yield f"{case.part.unlabelled} test images have no label and were left out."
-    if case.part.shape != case.classifier.shape:
+    if case.test_set.unlabelled:
+        yield f"{case.test_set.unlabelled} test images have no label and are left out."
+    if case.test_set.shape != case.classifier.shape:
         yield (
-            f"The images came as {list(case.part.shape)} and were resized to {list(case.classifier.shape)}; the same pictures, "
-            "read from their files at that size, may be answered otherwise."
+            f"The images came as {list(case.test_set.shape)} and were resized to {list(case.classifier.shape)}; the same images, "
+            "read from their files at that size, may get other answers."
         )
     if skipped := origin.summary.get("training", {}).get("skipped", 0):
-        yield f"{skipped} files could not be read when it was trained; the training log lists them."
+        yield f"{skipped} files could not be read during training; the training log lists them."
 
 
 def _about_probabilities(case: Case) -> Iterator[str]:
@@ -56,9 +56,9 @@ def _about_probabilities(case: Case) -> Iterator[str]:
             error = f"{percent(after)}, not {percent(before)}"
             yield f"The calibration error {words[kind]} is larger after calibration than before: {error}."
     if "naming" in summary:
-        yield "It was trained without a label: its probabilities say how far groupings agree, not how often it is right."
+        yield "It was trained without labels: its probabilities say how far clusterings agree, not how often an answer is right."
     if case.unknown.limit is None:
-        yield 'It has no rule for "unknown", so it names a label for every picture.'
+        yield 'It has no outlier threshold, so it never answers "unknown".'
     result = case.closed or case.several
     if result is not None and result.kept < KEPT:
-        yield f'{percent(1 - result.kept)} of these images of known labels are called "unknown".'
+        yield f'{percent(1 - result.kept)} of these test images of known labels are called "unknown".'

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
 from labelwise.evaluation.paired import compare_answers
 from labelwise.reporting.case import Case
@@ -12,20 +12,20 @@ from labelwise.reporting.pages import percent
 
 
 def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
-    """Return what the page says of classifiers, the first of which the others are measured against; curves as ``plots`` takes them.
+    """Return what the page says of the first classifier against the others; curves as ``plots`` takes them.
 
-    ``seed`` draws test images again, ``most`` is half of the images to show.
+    ``seed`` is of the bootstrap; twice ``most`` images are shown.
     """
     kind = "answer_ece" if cases[0].evaluation.multilabel else "ece"
-    right = torch.stack([case.right for case in cases])
+    right = np.stack([case.right for case in cases])
     mixed = right.any(0) & ~right.all(0)
-    sure = torch.stack([case.sure for case in cases]).double().mean(0)
-    rows = torch.where(mixed, sure, -1.0).argsort(descending=True, stable=True)[: min(int(mixed.sum()), 2 * most)]
+    sure = np.mean([case.sure for case in cases], 0, np.float64)
+    rows = np.argsort(-np.where(mixed, sure, -1.0), kind="stable")[: min(int(mixed.sum()), 2 * most)]
     errors = [percent(case.calibration.errors_after[kind]) for case in cases]
     return {
         "paired": [(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
         "reliability": [
-            (f"{case.name}: off by {error}", case.calibration.after, i)
+            (f"{case.name}: {error}", case.calibration.after, i)
             for i, (case, error) in enumerate(zip(cases, errors, strict=True))
         ],
         "det": [
@@ -33,8 +33,8 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
             for i, case in enumerate(cases)
             if case.verification
         ],
-        "mixed": int(mixed.sum()),  # how many images some answer right and others wrong
-        "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the surest of these
+        "mixed": int(mixed.sum()),  # images that some answer right and others wrong
+        "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the most confident of these
     }
 
 

@@ -1,8 +1,8 @@
-"""Pictures of a report: what the classifier is best and worst at, with heat maps; file names where there are no pictures."""
+"""Images of a report: the best and worst answers, with heat maps; file names where there are only features."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import numpy as np
 
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.case import Case
@@ -14,7 +14,7 @@ SIDE = 112  # of a picture on the page
 
 
 class Example(NamedTuple):
-    """An image and what was said of it: captions and pictures, the answer, whether it is right, the truth, the file."""
+    """An image and its answer: captions and pictures, the answer, whether it is right, the true label, the file."""
 
     pictures: list[tuple[str, Picture]]
     answer: str
@@ -24,15 +24,15 @@ class Example(NamedTuple):
 
 
 def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
-    """Return the best and the worst answers: right and sure, of as many labels as there are; wrong and sure."""
+    """Return the best and the worst answers: the most confident right ones, of many labels; the most confident wrong ones."""
     right = case.right.tolist()
-    good = [row for row in case.sure.argsort(descending=True, stable=True).tolist() if right[row]]
+    good = [row for row in np.argsort(-case.sure, kind="stable").tolist() if right[row]]
     first: dict[str, int] = {}
     for row in good:
         first.setdefault(truth(case, row), row)
     best = list(dict.fromkeys([*first.values(), *good]))
     wrong = case.sure if case.errors is None else case.errors.sum(1)
-    worst = [row for row in wrong.argsort(descending=True, stable=True).tolist() if not right[row]]
+    worst = [row for row in np.argsort(-wrong, kind="stable").tolist() if not right[row]]
     return [_example(case, row) for row in best[:most]], [_example(case, row) for row in worst[:most]]
 
 
@@ -42,7 +42,7 @@ def _example(case: Case, row: int) -> Example:
 
 
 def _asked(case: Case, row: int) -> list[str]:
-    """Return the label to draw a heat map of, the answered one, and the true one to set it against where it is another.
+    """Return the labels of a heat map: the answer, and the true label to set it against where it is another.
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
@@ -53,28 +53,26 @@ def _asked(case: Case, row: int) -> list[str]:
 
 
 def answer_words(case: Case, row: int) -> str:
-    """Return what was said of an image, in words."""
+    """Return the answer to an image, in words."""
     scores = case.evaluation.scores
     if not case.evaluation.multilabel:
         return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
-    answers = zip(case.names, scores.yes[row].tolist(), strict=True)
+    answers = zip(case.names, np.asarray(scores.yes[row]).tolist(), strict=True)
     return ", ".join(name for name, p in answers if p >= 0.5) or "none"
 
 
 def truth(case: Case, row: int) -> str:
-    """Return what is true of an image, in words."""
+    """Return the true labels of an image, in words."""
     return case.evaluation.split.select([row]).words(case.evaluation.labels.names)[0].replace(";", ", ") or "none"
 
 
-def small(image: Tensor, file: str) -> Picture | None:
+def small(image: Any, file: str) -> Picture | None:
     """Return a picture as the page shows it; None where there are features instead."""
-    return (
-        picture(thumbnail(image.cpu(), SIDE), file, "JPEG") if image.ndim == 3 and image.shape[0] in (1, 3, 4) else None
-    )
+    return picture(thumbnail(image, SIDE), file, "JPEG") if image.ndim == 3 and image.shape[0] in (1, 3, 4) else None
 
 
 def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
-    """Return the picture and a heat map of what it was taken for, and not for the truth, if the model has one; nothing of features."""
+    """Return the image and the heat map of its answer, if the model has one; nothing of features."""
     scores = case.evaluation.scores[[row]]
     plain = small(case.evaluation.split.images[row], file)
     if plain is None:
@@ -82,5 +80,5 @@ def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
     try:
         why = explain(scores, *_asked(case, row))
     except UnsupportedError:
-        return [("the picture", plain)]
-    return [("the picture", plain), (why.title, picture(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]
+        return [("image", plain)]
+    return [("image", plain), (why.title, picture(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]

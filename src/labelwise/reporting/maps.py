@@ -1,44 +1,46 @@
-"""Two plots of labels: which are taken for which (a matrix of counts), and where their embeddings lie (a map with names)."""
+"""Two plots of labels: the confusion matrix, and a map of label embeddings with names."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
-from torch import Tensor
+from numpy.typing import NDArray
 
 from labelwise.reporting.case import Case
 from labelwise.reporting.svg import COLOURS, frame, words
 
-NAMED = 40  # labels up to which the names stand beside the matrix, and each cell says what it holds
+Counts = NDArray[np.int64]
+NAMED = 40  # labels up to which the matrix has names and each cell a title
 MOST = 15  # confusions that are listed
-COUNTED = 12  # labels up to which counts stand in the cells
+COUNTED = 12  # labels up to which cells show counts
 LEVELS = 6
-MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # its size, that of many labels, and how far dots keep from its edge
-MANY, MAPPED = 60, 400  # labels from which it is large, and that are on it, at most
+MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # the size of the map, that of many labels, and its margin
+MANY, MAPPED = 60, 400  # labels from which the map is large, and that are on it, at most
 LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
 
 
 def confusions(case: Case) -> dict[str, Any] | None:
-    """Return which labels of a case are taken for which; None where several may be true.
+    """Return the confusions of a case; None where several labels may be true.
 
-    Names are in their order where they have one; ``most`` has the true label, what was said, how often, and of how many images.
+    Names are in their order where they have one; ``most`` has the true label, the answer, how often, and of how many images.
     """
     if case.confusion is None:
         return None
     names = case.names if case.ordinal is None else case.ordinal.levels
     order = [case.classifier.labels.index(name) for name in names]
     counts = case.confusion[order][:, order]
-    totals, wrong = counts.sum(1).tolist(), counts.clone().fill_diagonal_(0)
-    values, flat = (part[:MOST].tolist() for part in wrong.flatten().sort(descending=True, stable=True))
-    cells = [(*divmod(cell, len(names)), value) for value, cell in zip(values, flat, strict=True) if value]
-    most = [(names[row], names[column], value, totals[row]) for row, column, value in cells]
+    totals, wrong = counts.sum(1).tolist(), counts.copy()
+    np.fill_diagonal(wrong, 0)
+    cells = [divmod(cell, len(names)) for cell in np.argsort(-wrong, axis=None, kind="stable")[:MOST].tolist()]
+    most = [(names[i], names[j], int(wrong[i, j]), totals[i]) for i, j in cells if wrong[i, j]]
     kinds = int((wrong > 0).sum())
     return {"names": names, "counts": counts, "most": most, "kinds": kinds, "numbered": len(names) > NAMED}
 
 
-def matrix(counts: Tensor, names: Sequence[str]) -> Markup:
-    """Return counts ``[k, k]`` of true labels (rows) and what was said: the darker, the larger the share of its row."""
+def matrix(counts: Counts, names: Sequence[str]) -> Markup:
+    """Return counts ``[k, k]`` of true labels (rows) and answers: the darker, the larger the share of the row."""
     k, named = len(names), len(names) <= NAMED
     side = 30 if k <= COUNTED else 15 if named else max(2.0, 480 / k)
     left = min(150.0, 14 + 6.0 * max(map(len, names))) if named else 40.0
@@ -46,17 +48,17 @@ def matrix(counts: Tensor, names: Sequence[str]) -> Markup:
     inside = f'<rect class="sheet" x="{left:g}" y="{top:g}" width="{size:g}" height="{size:g}"/>'
     inside += (_named_cells if named else _cells)(counts, names, (left, top, side))
     inside += "".join(_names(names, (left, top, side)))
-    inside += words(left - 4, top + size + 16, "true ↓   said →", "end" if named else "start", "soft")
+    inside += words(left - 4, top + size + 16, "true ↓   answer →", "end" if named else "start", "soft")
     title = f"Confusion of {k} labels; the list beside it names the most frequent ones"
     width = left + size + 8
     return frame(inside, (width, top + size + 24), title, "plot matrix", (min(width, 620) * 0.8, width * 1.15))
 
 
-def _named_cells(counts: Tensor, names: Sequence[str], corner: tuple[float, float, float]) -> str:
-    """Return cells that say what they hold; ``corner`` is the left, the top and the side of the first."""
+def _named_cells(counts: Counts, names: Sequence[str], corner: tuple[float, float, float]) -> str:
+    """Return cells with titles; ``corner`` is the left, the top and the side of the first."""
     left, top, side = corner
     out, totals = "", counts.sum(1).tolist()
-    for row, column in counts.nonzero().tolist():
+    for row, column in np.argwhere(counts).tolist():
         count = int(counts[row, column])
         share = count / totals[row]
         x, y = left + column * side, top + row * side
@@ -70,12 +72,12 @@ def _named_cells(counts: Tensor, names: Sequence[str], corner: tuple[float, floa
     return out
 
 
-def _cells(counts: Tensor, _: Sequence[str], corner: tuple[float, float, float]) -> str:
+def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float]) -> str:
     """Return the cells of many labels, those of like shares in one path."""
     left, top, side = corner
-    levels = (counts.double() / counts.sum(1, keepdim=True).clamp_min(1) * LEVELS).ceil().long()
+    levels = np.ceil(counts / np.maximum(counts.sum(1, keepdims=True), 1) * LEVELS).astype(int)
     paths: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
-    for row, column in counts.nonzero().tolist():
+    for row, column in np.argwhere(counts).tolist():
         square = f"M{left + column * side:.1f} {top + row * side:.1f}h{side:.1f}v{side:.1f}h-{side:.1f}z"
         paths[row == column, int(levels[row, column])].append(square)
     return "".join(
@@ -85,7 +87,7 @@ def _cells(counts: Tensor, _: Sequence[str], corner: tuple[float, float, float])
 
 
 def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator[str]:
-    """Yield the names beside and above the cells; of many labels some numbers."""
+    """Yield the names beside and above the cells, of many labels some numbers."""
     left, top, side = corner
     k, most = len(names), int((left - 10) / 6.0)
     if k > NAMED:
@@ -99,11 +101,11 @@ def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator
         yield f'<text transform="translate({left + middle + 4:.1f} {top - 5:.1f}) rotate(-90)">{escape(short)}</text>'
 
 
-def label_map(points: Tensor, names: Sequence[str], unseen: Collection[str] = ()) -> tuple[Markup, int]:
-    """Return the map of the first labels at points ``[k, 2]``, unseen ones in another colour; and how many names had no room."""
+def label_map(points: NDArray[np.floating], names: Sequence[str], unseen: Collection[str] = ()) -> tuple[Markup, int]:
+    """Return the map of labels at points ``[k, 2]``, unseen ones in another colour, and how many names have no room."""
     points, names = points[:MAPPED], names[:MAPPED]
-    low, high = points.amin(0), points.amax(0)
-    share = (points - low) / (high - low).clamp_min(1e-12)
+    low, high = points.min(0), points.max(0)
+    share = (points - low) / np.maximum(high - low, 1e-12)
     width, height = LARGE_MAP if len(names) > MANY else MAP
     room = width - 2 * EDGE - 90, height - 2 * EDGE
     places = [(EDGE + 45 + x * room[0], EDGE + (1 - y) * room[1]) for x, y in share.tolist()]

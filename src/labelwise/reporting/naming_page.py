@@ -1,8 +1,7 @@
 """A page for a person who has no labels: each label with its certainty, size and pictures. One file, no script."""
 
 from collections.abc import Sequence
-
-from torch import Tensor
+from typing import Any
 
 from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.images.sheets import thumbnail
@@ -16,7 +15,7 @@ def naming_page(
     title: str,
     clusters: Sequence[NamedCluster],
     examples: Sequence[ClusterImages],
-    images: Tensor,
+    images: Any,
     files: Sequence[str],
 ) -> str:
     """Return the page as HTML, pictures ``[n, c, h, w]`` (bytes) inside it; of features ``[n, d]`` the files are listed.

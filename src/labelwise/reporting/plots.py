@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from labelwise.core.detection import DetCurve
 from labelwise.core.metrics import Reliability
 from labelwise.evaluation.zero_shot import ZeroShotResult
@@ -20,9 +22,9 @@ ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
-    """Return a reliability diagram of bins, with the name and the colour of each; ``several`` labels get a yes or no each."""
+    """Return a reliability diagram of lines, each a name, bins and a colour; ``several`` labels get a yes or no each."""
     labels = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
-    ideal = Series(points=[(0, 0), (1, 1)], name="as it should be", colour=5, dashed=True)
+    ideal = Series(points=[(0, 0), (1, 1)], name="perfect calibration", colour=5, dashed=True)
     x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in labels)
     series = [ideal, *(_bins(*line) for line in lines)]
     return draw(series, x, y, title="Reliability: how often answers of each probability are right")
@@ -34,33 +36,36 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
     points = list(zip(bins.confidence[full].tolist(), bins.accuracy[full].tolist(), strict=True))
     counts = bins.count[full].tolist()
     total = max(sum(counts), 1)
-    titles = [f"{c} answers, said {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)]
+    titles = [
+        f"{c} answers, probability {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)
+    ]
     sizes = [2.5 + 7 * (c / total) ** 0.5 for c in counts]
     return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, titles=titles)
 
 
-def strangeness(figures: UnknownFigures) -> Plot:
-    """Return the histogram of outlier scores with the limit; the last bar holds all beyond it."""
+def outlier_scores(figures: UnknownFigures) -> Plot:
+    """Return the histogram of outlier scores with the limit; the last bar includes larger scores."""
     kinds = [("test images of known labels", figures.known, 0)]
-    if figures.strange is not None:
-        kinds.append(("strange pictures", figures.strange, 1))
+    if figures.outliers is not None:
+        kinds.append(("unknown images", figures.outliers, 1))
     limit = None if figures.limit is None else (figures.limit, "unknown →")
     ordered = sorted(score for _, scores, _ in kinds for score in scores.tolist())
     usual = ordered[min(len(ordered) - 1, int(0.995 * len(ordered)))]
     low, high = range_of([ordered[0], usual, *(limit or ())[:1]])
     series = []
     for name, scores, colour in kinds:
-        shares = (scores.clamp(low, high).double().histc(BARS, low, high) / len(scores)).tolist()
+        counts = np.histogram(np.clip(scores, low, high), BARS, (low, high))[0]
+        shares = (counts / len(scores)).tolist()
         points = [(low + i * (high - low) / BARS, share) for i, share in enumerate(shares)] + [(high, 0.0)]
         series.append(Series(points=points, name=f"{name} ({len(scores)})", colour=colour, kind="steps"))
     top = max(y for one in series for _, y in one.points)
-    x = Axis(label=FIGURES["strangeness"], low=low, high=high)
+    x = Axis(label=FIGURES["outlier_score"], low=low, high=high)
     y = Axis(label="share of images", high=top * 1.12, form="percent")
     return draw(series, x, y, title="Histogram of outlier scores with the threshold", limit=limit)
 
 
 def seen_over_unseen(result: ZeroShotResult) -> Plot:
-    """Return the curve of both accuracies for every gap, and where there is none and where the chosen one is."""
+    """Return the curve of both accuracies for every gap, with no gap and the chosen gap marked."""
     curve = list(zip(result.curve.unseen.tolist(), result.curve.seen.tolist(), strict=True))
     without = (result.unseen_without_gap, result.seen_without_gap)
     chosen = f"chosen gap {result.gap:.3g}"
@@ -69,18 +74,20 @@ def seen_over_unseen(result: ZeroShotResult) -> Plot:
         Series(points=[without], name="no gap", colour=1, kind="dots", sizes=[5]),
         Series(points=[(result.unseen, result.seen)], name=chosen, colour=2, kind="dots", sizes=[5]),
     ]
-    x, y = (Axis(label=f"right on labels {FIGURES[kind]}", form="percent", ticks=SHARES) for kind in ("unseen", "seen"))
+    x, y = (
+        Axis(label=f"accuracy on labels {FIGURES[kind]}", form="percent", ticks=SHARES) for kind in ("unseen", "seen")
+    )
     return draw(series, x, y, title="Accuracy on seen labels over accuracy on unseen labels")
 
 
 def det(curves: Sequence[tuple[str, float, DetCurve, int]]) -> Plot:
-    """Return DET curves on axes of normal deviates; of each its name, its equal error rate, itself and its colour."""
+    """Return DET curves on axes of normal deviates, each a name, an equal error rate, the curve and a colour."""
     x, y = (
         Axis(label=label, low=ERRORS[0], high=ERRORS[-1], ticks=ERRORS, form="percent", probit=True)
         for label in ("different pairs called the same", "same pairs missed")
     )
     series = [one for curve in curves for one in _errors(*curve)]
-    return draw(series, x, y, title="Detection error trade-off of pairs of pictures")
+    return draw(series, x, y, title="Detection error trade-off of pairs of images")
 
 
 def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]:
@@ -97,7 +104,7 @@ def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]
 
 
 def training(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each stage in a training log its name, its loss, and its merit on validation images with the best in words, if any."""
+    """Return the name of each stage in a training log, its loss, and its validation figure if there is one."""
     stages: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for entry in log:
         if "loss" in entry and "epoch" in entry:

@@ -7,15 +7,16 @@ no known label start with ``unknown_``, those of pairs of pictures with ``pair_`
 from typing import Final
 
 FIGURES: Final[dict[str, str]] = {
-    "images": "pictures measured",
+    "images": "images measured",
     "accuracy": "right (accuracy)",
-    "class_accuracy": "right, averaged over labels (per-class accuracy)",
-    "ece": "probabilities are off by (calibration error, ECE)",
-    "answer_ece": "probabilities of a yes are off by (ECE)",
-    "kept": 'named, not called "unknown" (coverage)',
-    "kept_accuracy": "of those it named, right (selective accuracy)",
+    "balanced_accuracy": "right, averaged over labels (balanced accuracy)",
+    "baseline": "right if it always answered {label} (baseline)",
+    "ece": "calibration error of answers (ECE)",
+    "answer_ece": "calibration error of yes and no (ECE)",
+    "kept": 'not called "unknown" (coverage)',
+    "kept_accuracy": 'right among those not called "unknown" (selective accuracy)',
     "unknown": 'called "unknown"',
-    "leaked": "seen in training, should be none (leak)",
+    "leaked": "test images seen in training",
     # each label answered yes or no
     "asked": "labels asked about",
     "mean_average_precision": "true labels ranked first (mean average precision)",
@@ -25,16 +26,17 @@ FIGURES: Final[dict[str, str]] = {
     "f1": "yes where it is true, and only there (F1)",
     "exact": "every answer right (exact match)",
     # one label
-    "label_recall": "of its pictures, named so (recall)",
-    "label_precision": "of those named so, right (precision)",
+    "label_recall": "of its images, answered so (recall)",
+    "label_precision": "of those answers, right (precision)",
     # cross-validation
     "groups": "groups of pictures that count once",
     "by_fold": "right in each part (fold)",
     # pictures of none of the labels
-    "strangeness": "how strange (outlier score)",
-    "unknown_auroc": "strange pictures told from known (AUROC)",
-    "unknown_fpr95": "strange, taken for known (FPR at 95 % TPR)",
-    "unknown_flagged": 'strange pictures called "unknown"',
+    "strangeness": "outlier score",
+    "outlier_score": "outlier score",
+    "unknown_auroc": "unknown images told from known (AUROC)",
+    "unknown_fpr95": "unknown, taken for known (FPR at 95 % TPR)",
+    "unknown_flagged": 'unknown images called "unknown"',
     # labels without training pictures
     "unseen": "unseen (u)",
     "seen": "seen (s)",

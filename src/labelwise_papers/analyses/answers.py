@@ -70,8 +70,8 @@ def asked_pairs(evaluation: Evaluation, seed: int) -> tuple[Scores, Pairs]:
     """Return the scores of images to ask about, those with a label or all where several may be true, and the labels."""
     k = len(evaluation.classifier.labels)
     if not evaluation.multilabel:
-        scores, targets = evaluation.labelled()
-        targets, rows = torch.as_tensor(targets), torch.arange(len(scores))
+        scores, positions = evaluation.labelled()
+        targets, rows = torch.as_tensor(positions), torch.arange(len(scores))
         return scores, Pairs(one_hot(targets, k).bool(), (rows, targets), (rows, wrong_labels(targets, k, seed)))
     truths = torch.as_tensor(evaluation.targets)
     rng = torch.Generator().manual_seed(seed)

@@ -25,7 +25,8 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     naming there is, which labels were read to find.
     """
     model = named_model(evaluation.classifier)
-    scores, targets = evaluation.labelled()
+    scores, positions = evaluation.labelled()
+    targets = torch.as_tensor(positions)
     table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
     opinions = (linear_scores(scores.embeddings, opinion.cpu().numpy()).argmax(1) for opinion in model.opinions)
     restarts = [_share(answers, targets) for answers in opinions]
@@ -45,7 +46,8 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
     ``order`` says which of the clusters left is asked about next: the least certain, or that of the least number.
     """
     classifier, truth = test.classifier, _true_names(train)
-    scores, targets = test.labelled()
+    scores, positions = test.labelled()
+    targets = torch.as_tensor(positions)
     accuracies: list[float] = []
     now, answers = classifier, dict[int, str]()
     for _ in range(len(test.labels) + 1):
@@ -62,7 +64,8 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
 def _true_names(evaluation: Evaluation) -> Tensor:
     """Return what a person would call each cluster ``[k]``, each label once."""
     model = named_model(evaluation.classifier)
-    scores, targets = evaluation.labelled()
+    scores, positions = evaluation.labelled()
+    targets = torch.as_tensor(positions)
     table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
     return best_matching(table)[model.names.cpu()]
 

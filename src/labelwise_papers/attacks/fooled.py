@@ -17,7 +17,12 @@ SIDE = 192  # of each picture that is written, at least
 
 def write_fooled(folder: Path, evaluation: Evaluation, epsilon: float, most: int) -> list[dict[str, Any]]:
     """Write at most so many fooled pictures into a folder, and return the file, the label and the answer of each."""
-    result = attack(evaluation.classifier, evaluation.split.images, evaluation.targets, AttackSettings(epsilon=epsilon))
+    result = attack(
+        evaluation.classifier,
+        evaluation.split.images,
+        torch.as_tensor(evaluation.targets),
+        AttackSettings(epsilon=epsilon),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, row in enumerate((result.fooled & ~result.wrong).nonzero()[:most, 0].tolist()):

@@ -65,7 +65,7 @@ UNSEEN = tuple(step / 100 for step in range(101))  # unseen accuracies at which 
 def closed(subject: Subject) -> Figures:
     """Return accuracy over images and over labels, and how far probabilities of the best label are off."""
     result = evaluate_closed(subject.evaluation)
-    rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.class_accuracy}
+    rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.balanced_accuracy}
     return {**rates, "ece": result.ece, "leaked": result.leaked}
 
 
@@ -121,7 +121,7 @@ def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | N
 def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
     """Return the share of salient pixels of so many training images under their true label, of maps scaled either way."""
     train, model = subject.dataset.split("train"), subject.classifier
-    targets = align_targets(model, train, subject.dataset.labels)[:images]
+    targets = torch.from_numpy(align_targets(model, train, subject.dataset.labels))[:images]
     ways = {"saliency": False, "saliency from zero": True}
     shares = {
         name: salient_share(model, train.images[:images], targets, batch=batch, from_zero=way)

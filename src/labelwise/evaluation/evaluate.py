@@ -1,0 +1,128 @@
+"""``lw.evaluate``: every figure that applies to a classifier and data, in one call."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelwise.core.classifier import Classifier
+from labelwise.evaluation.evaluation import Evaluation
+from labelwise.evaluation.figures import Figures, confusion_of, label_figures
+from labelwise.evaluation.protocols import all_new, run_protocols
+from labelwise.evaluation.test_set import TestSet, select_test_set
+from labelwise.images.catalogue import load, load_unlabelled, size_for
+from labelwise.images.dataset import UNLABELLED, Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UsageError, listing
+
+Data = Dataset | TestSet | str | Path | tuple[Any, Any]
+
+
+def evaluate(
+    classifier: Classifier,
+    data: Data,
+    *,
+    split: str | None = None,
+    unknown: Any = None,
+    protocols: Iterable[str] = (),
+    seed: int = 0,
+) -> Figures:
+    """Measure a classifier.
+
+    Args:
+        classifier: what is measured.
+        data: a dataset, a name or path of data, or images and their labels: ``(paths, ["owl", "wren", ...])``. Without images
+            that the classifier was trained on, see ``test_set``.
+        split: train, val, test or all; None is the test split if there is one, otherwise every image not seen in training.
+        unknown: images of none of the labels, to measure how well they are detected: as data, or as images alone.
+        protocols: protocols to run beside the usual ones: verification, retrieval, episodes.
+        seed: of random draws.
+
+    >>> figures = lw.evaluate(classifier, data)
+    >>> print(figures.table())  # doctest: +ELLIPSIS
+    images measured ...
+    """
+    test_set = data if isinstance(data, TestSet) else select_test_set(classifier, read_data(classifier, data), split)
+    evaluation, outliers = test_set.evaluate(classifier), None
+    if unknown is not None:
+        given = isinstance(unknown, TestSet)
+        outliers = unknown if given else select_test_set(classifier, read_unknown(classifier, unknown), unknown=True)
+        evaluation = replace(evaluation, outliers=classifier.scores(outliers.split.images))
+    options = {name: {"seed": seed} for name in ("verification", "retrieval", "episodes")}
+    return measure(evaluation, test_set, protocols, options, unknown=outliers)
+
+
+def measure(
+    evaluation: Evaluation,
+    test_set: TestSet,
+    protocols: Iterable[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    unknown: TestSet | None = None,
+) -> Figures:
+    """Return the figures of images that were encoded before; ``options`` are options of protocols, by name."""
+    records, left_out = run_protocols(evaluation, protocols, options)
+    new = all_new(evaluation)
+    confusion = None if new or evaluation.multilabel else confusion_of(evaluation)
+    return Figures(
+        test_set=test_set,
+        label_names=evaluation.classifier.labels.names,
+        leaked=evaluation.leaked,
+        labels=() if new else label_figures(evaluation, records.get("multilabel"), confusion),
+        confusion=confusion,
+        results=records,
+        left_out=left_out,
+        unknown_set=unknown,
+    )
+
+
+def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, Any]) -> Dataset:
+    """Return data as a dataset, read at the size of the classifier's images."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str | Path):
+        return load(data, size=size_for(classifier.shape))
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise UsageError(
+            "Data are a dataset, a path, or images and their labels: evaluate(classifier, (images, labels))."
+        )
+    images, given = data
+    labels, targets = _targets(classifier, given)
+    batch = classifier.batch(images)
+    if len(batch) != len(targets):
+        raise UsageError(f"There are {len(batch)} images but {len(targets)} labels; give one for each image.")
+    return Dataset(
+        name="images", labels=labels, splits={"test": Split(images=batch, targets=targets)}, own_splits=False
+    )
+
+
+def read_unknown(classifier: Classifier, images: Any) -> Dataset:
+    """Return images of none of the labels, given as data or as images alone, as a dataset."""
+    if isinstance(images, Dataset):
+        return images
+    if isinstance(images, str | Path):
+        return load_unlabelled(images, classifier.shape)
+    batch = classifier.batch(images)
+    whole = Split(images=batch, targets=_as_targets(np.full(len(batch), -1)))
+    return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": whole}, own_splits=False)
+
+
+def _targets(classifier: Classifier, given: Any) -> tuple[Labels, Any]:
+    """Return labels, and the targets of images: from names, from positions of the classifier's labels, or yes and no to each."""
+    if all(isinstance(name, str) for name in given):
+        names = tuple(dict.fromkeys(given))
+        return Labels(names=names), _as_targets(np.array([names.index(name) for name in given]))
+    targets, own = np.asarray(given), classifier.labels
+    if targets.ndim == 2 and targets.shape[1] == len(own):
+        return own, _as_targets(targets.astype(bool))
+    if targets.ndim != 1 or targets.dtype.kind not in "iu":
+        raise UsageError(f"Labels are names, or positions among the classifier's: {listing(own.names)}.")
+    return own, _as_targets(targets.astype(np.int64))
+
+
+def _as_targets(targets: Any) -> Any:
+    import torch  # a split holds tensors
+
+    return torch.from_numpy(targets)

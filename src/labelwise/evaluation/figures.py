@@ -1,0 +1,269 @@
+"""What ``evaluate`` returns: every figure of a classifier on a test set, as attributes, as JSON, and as a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.core.metrics import confusion_matrix, wilson
+from labelwise.core.ranking import f1_scores
+from labelwise.evaluation.evaluation import Evaluation
+from labelwise.evaluation.multilabel import MultilabelResult
+from labelwise.evaluation.test_set import TestSet
+from labelwise.support.words import FIGURES
+
+LISTED = 40  # labels and confusions in a table, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFigures:
+    """Figures of one label."""
+
+    label: str
+    images: int  # test images of it
+    recall: float | None  # the share of its images with this answer; None without images
+    precision: float | None  # the share of these answers that is right; None without any
+    mistaken: tuple[str, int] | None = None  # the wrong answer that its images get most often, and how often
+    average_precision: float | None = None  # where several labels may be true
+    f1: float | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Figures:
+    """Figures of a classifier on a test set.
+
+    >>> figures = lw.evaluate(classifier, data)
+    >>> 0 <= figures.accuracy <= 1
+    True
+    >>> figures.confusion.shape == (len(figures.label_names), len(figures.label_names))
+    True
+    """
+
+    test_set: TestSet  # the images, and which were left out
+    label_names: tuple[str, ...]  # of the classifier: rows and columns of ``confusion``
+    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    labels: tuple[LabelFigures, ...]  # one for each label; empty where the classifier knows none of them
+    confusion: (
+        NDArray[np.int64] | None
+    )  # counts [k, k]: row is the true label, column the answer; None with several labels
+    results: Mapping[str, Any]  # the record of each protocol, see ``protocols.PROTOCOLS``
+    left_out: Mapping[str, str]  # why other protocols do not apply
+    unknown_set: TestSet | None = None  # the images of none of the labels
+
+    @property
+    def images(self) -> int:
+        """How many images were measured."""
+        return len(self.test_set.split)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right answers, of all answers right where several labels may be true; None for new labels."""
+        if "multilabel" in self.results:
+            return float(self.results["multilabel"].exact)
+        return float(self.results["closed"].accuracy) if "closed" in self.results else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the accuracy (Wilson's score interval)."""
+        return None if self.accuracy is None else wilson(self.accuracy, self.images)
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """The accuracy averaged over labels."""
+        return self.results["closed"].balanced_accuracy if "closed" in self.results else None
+
+    @property
+    def calibration_error(self) -> float | None:
+        """The expected calibration error (ECE) of answers, of yes and no answers where several labels may be true."""
+        if "multilabel" in self.results:
+            return float(self.results["multilabel"].answer_ece)
+        return float(self.results["closed"].ece) if "closed" in self.results else None
+
+    @cached_property
+    def baseline(self) -> tuple[str, float] | None:
+        """The most frequent label, and the accuracy of always answering it."""
+        if self.confusion is None or not self.confusion.any():
+            return None
+        counts = self.confusion.sum(1)
+        return self.label_names[int(counts.argmax())], float(counts.max() / counts.sum())
+
+    def __repr__(self) -> str:
+        share = "" if self.accuracy is None else f", accuracy {_percent(self.accuracy)}"
+        return f"<Figures: {self.images} images of {self.test_set.data}{share}; {', '.join(self.results)}>"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures as JSON can hold them."""
+        plain: dict[str, Any] = {
+            "data": self.test_set.data,
+            "split": self.test_set.name,
+            "measured": self.test_set.figures(),
+            **({"measured_unknown": self.unknown_set.figures()} if self.unknown_set else {}),
+        }
+        for name, record in self.results.items():
+            values = to_json(record)
+            if name in ("closed", "multilabel"):
+                plain |= values
+            elif name == "unknown":
+                plain |= {f"unknown_{key}": value for key, value in values.items()}
+            else:
+                plain[name] = values
+        if self.accuracy is None:
+            return plain | {"images": self.images, "leaked": self.leaked}
+        if self.baseline:
+            plain["baseline"] = {"label": self.baseline[0], "accuracy": self.baseline[1]}
+        plain |= {"interval": to_json(self.interval), "labels": to_json(self.labels)}
+        return plain if self.confusion is None else plain | {"confusion": self.confusion_list()}
+
+    def confusion_list(self) -> list[dict[str, Any]]:
+        """Return each pair of a true label and an answer that occurs, with its count."""
+        assert self.confusion is not None
+        return [
+            {
+                "true": self.label_names[row],
+                "answer": self.label_names[column],
+                "count": int(self.confusion[row, column]),
+            }
+            for row, column in zip(*self.confusion.nonzero(), strict=True)
+        ]
+
+    def confusions(self) -> list[tuple[str, str, int]]:
+        """Return the true label, the wrong answer and the count of each confusion, most frequent first."""
+        if self.confusion is None:
+            return []
+        wrong = self.confusion.copy()
+        np.fill_diagonal(wrong, 0)
+        order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
+        pairs = (divmod(int(cell), len(wrong)) for cell in order)
+        return [(self.label_names[row], self.label_names[column], int(wrong[row, column])) for row, column in pairs]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the main figures, each in words and as text."""
+        rows = [(FIGURES["images"], str(self.images))]
+        if self.accuracy is not None and self.interval is not None:
+            low, high = self.interval
+            key = "exact" if "multilabel" in self.results else "accuracy"
+            rows.append((FIGURES[key], f"{_percent(self.accuracy)} ({_percent(low)} to {_percent(high)})"))
+        if self.baseline:
+            rows.append((FIGURES["baseline"].format(label=self.baseline[0]), _percent(self.baseline[1])))
+        for name, prefix in (("closed", ""), ("multilabel", ""), ("unknown", "unknown_")):
+            values = vars(self.results[name]) if name in self.results else {}
+            for key, value in values.items():
+                if key not in ("images", "accuracy", "exact", "average_precision"):
+                    rows.append((FIGURES[prefix + key], str(value) if isinstance(value, int) else _percent(value)))
+        return rows
+
+    def label_rows(self) -> list[tuple[str, ...]]:
+        """Return label, images, recall and precision, lowest recall first, at most ``LISTED``.
+
+        Last comes the most frequent wrong answer, or the average precision where several labels may be true.
+        """
+        several = "multilabel" in self.results
+        order = sorted(self.labels, key=lambda one: (one.recall is None, one.recall))
+        return [
+            (
+                one.label,
+                str(one.images),
+                _percent(one.recall),
+                _percent(one.precision),
+                _percent(one.average_precision) if several else _mistaken(one),
+            )
+            for one in order[:LISTED]
+        ]
+
+    def table(self) -> str:
+        """Return the main figures and the figures of each label as text."""
+        last = "average precision" if "multilabel" in self.results else "mistaken for"
+        heads = ("label", "images", "recall", "precision", last)
+        labels = [_aligned([heads, *self.label_rows()])] if self.labels else []
+        return "\n\n".join([_aligned(self.rows()), *labels])
+
+
+def label_figures(
+    evaluation: Evaluation, several: MultilabelResult | None, confusion: NDArray[np.int64] | None
+) -> tuple[LabelFigures, ...]:
+    """Return the figures of each label, from the record where several labels may be true, else from the confusion ``[k, k]``."""
+    if confusion is not None:
+        return _exclusive_figures(evaluation.classifier.labels.names, confusion)
+    assert several is not None
+    scores, truths = evaluation.asked()
+    yes = np.asarray(scores.yes) >= 0.5
+    f1 = f1_scores(yes, truths)[1].tolist()
+    return tuple(
+        LabelFigures(
+            label=name,
+            images=images,
+            recall=hits / images if images else None,
+            precision=hits / answers if answers else None,
+            average_precision=several.average_precision[name],
+            f1=f1[i] if images else None,
+        )
+        for i, (name, images, answers, hits) in enumerate(
+            zip(
+                scores.classifier.labels.names,
+                truths.sum(0).tolist(),
+                yes.sum(0).tolist(),
+                (yes & truths).sum(0).tolist(),
+                strict=True,
+            )
+        )
+    )
+
+
+def _exclusive_figures(names: tuple[str, ...], counts: NDArray[np.int64]) -> tuple[LabelFigures, ...]:
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    images, answers, hits = counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist()
+    others, often = wrong.argmax(1).tolist(), wrong.max(1).tolist()
+    return tuple(
+        LabelFigures(
+            label=name,
+            images=images[i],
+            recall=hits[i] / images[i] if images[i] else None,
+            precision=hits[i] / answers[i] if answers[i] else None,
+            mistaken=(names[others[i]], often[i]) if often[i] else None,
+        )
+        for i, name in enumerate(names)
+    )
+
+
+def confusion_of(evaluation: Evaluation) -> NDArray[np.int64]:
+    """Return counts ``[k, k]`` of the images that have one label: row is the true label, column the answer."""
+    scores, targets = evaluation.labelled()
+    return np.asarray(confusion_matrix(np.asarray(scores.best), targets, len(evaluation.classifier.labels)))
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None, and curves are left out."""
+    if hasattr(value, "tolist"):
+        return to_json(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_json({name: part for name, part in vars(value).items() if name != "curve"})
+    if isinstance(value, Mapping):
+        return {str(key): to_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _mistaken(one: LabelFigures) -> str:
+    return f"{one.mistaken[0]} ({one.mistaken[1]})" if one.mistaken else ""
+
+
+def _percent(share: float | None) -> str:
+    return "—" if share is None else f"{100 * share:.1f} %"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows as lines, with the first column to the left and others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
