@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -43,7 +44,7 @@ def test_side_by_side() -> None:
     assert rows["right (accuracy)"] == [shown(one.accuracy) for one in closed]
     assert rows[FIGURES["ece"]] == [shown(one.ece) for one in closed]
     assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
-    mixed = torch.stack(list(right.values()))
+    mixed = np.stack([np.asarray(each) for each in right.values()])
     count = int((mixed.any(0) & ~mixed.all(0)).sum())
     assert count > 0
     assert f"{count} of {len(test)} images are answered right by some and wrong by others" in page.words

@@ -105,7 +105,7 @@ def read_unknown(classifier: Classifier, images: Any) -> Dataset:
     if isinstance(images, str | Path):
         return load_unlabelled(images, classifier.shape)
     batch = classifier.batch(images)
-    whole = Split(images=batch, targets=_as_targets(np.full(len(batch), -1)))
+    whole = Split(images=batch, targets=np.full(len(batch), -1))
     return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": whole}, own_splits=False)
 
 
@@ -113,16 +113,10 @@ def _targets(classifier: Classifier, given: Any) -> tuple[Labels, Any]:
     """Return labels, and the targets of images: from names, from positions of the classifier's labels, or yes and no to each."""
     if all(isinstance(name, str) for name in given):
         names = tuple(dict.fromkeys(given))
-        return Labels(names=names), _as_targets(np.array([names.index(name) for name in given]))
+        return Labels(names=names), np.array([names.index(name) for name in given])
     targets, own = np.asarray(given), classifier.labels
     if targets.ndim == 2 and targets.shape[1] == len(own):
-        return own, _as_targets(targets.astype(bool))
+        return own, targets.astype(bool)
     if targets.ndim != 1 or targets.dtype.kind not in "iu":
         raise UsageError(f"Labels are names, or positions among the classifier's: {listing(own.names)}.")
-    return own, _as_targets(targets.astype(np.int64))
-
-
-def _as_targets(targets: Any) -> Any:
-    import torch  # a split holds tensors
-
-    return torch.from_numpy(targets)
+    return own, targets.astype(np.int64)

@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-import torch
+import numpy as np
 
 from labelwise.core.metrics import accuracy
 from labelwise.evaluation.evaluation import Evaluation
@@ -23,7 +23,7 @@ def probe_embeddings(train: Evaluation, test: Evaluation, *, seed: int = 0) -> d
     if train.multilabel or test.multilabel:
         raise UnsupportedError("The regression chooses one label for each image; of these, several may be true.")
     (known, known_targets), (scores, targets) = train.labelled(), test.labelled()
-    if len(torch.unique(known_targets)) < 2:
+    if len(np.unique(known_targets)) < 2:
         raise DataError("The regression needs training images of at least two labels; all of these have the same one.")
     probe = SGDClassifier(loss="log_loss", tol=1e-5, random_state=seed)
     with warnings.catch_warnings():
