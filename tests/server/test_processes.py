@@ -40,7 +40,7 @@ def client(service: Running) -> httpx.Client:
 
 def test_changes_survive_being_killed_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "Running", Running)
-    monkeypatch.setattr("labelwise.images.finches", partial(finches, per_species=4))
+    monkeypatch.setattr("labelwise.data.finches", partial(finches, per_species=4))
     history = asyncio.run(benchmark.survive(saved(tmp_path), rounds=2, changes=12, readers=4))
     assert history.wrong == []
     assert history.kills == 2

@@ -34,7 +34,9 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
-MOMENT = 0.5  # seconds for which it goes on answering after that, and closes each connection with the answer
+MOMENT = (
+    0.5  # seconds for which it goes on accepting connections, and as long again reads requests; each answer is the last
+)
 ORPHANED = 3.0  # seconds that requests get to end when the first process is gone
 BACKLOG = 1024  # connections that wait to be accepted
 LARGEST_HEAD = 2**16  # bytes of a request before its body
@@ -126,7 +128,13 @@ async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, pa
         if guard.stopping:  # for the second time
             server.should_exit = server.force_exit = True
         guard.stopping = True
-        loop.call_later(MOMENT, setattr, server, "should_exit", True)
+        loop.call_later(MOMENT, stop_listening)
+        loop.call_later(2 * MOMENT, setattr, server, "should_exit", True)
+
+    def stop_listening() -> None:
+        """Accept no more connections; those that were accepted have a moment more to send their request."""
+        for one in server.servers:
+            one.close()
 
     def stop_soon(parent: int) -> None:
         loop.remove_reader(parent)
