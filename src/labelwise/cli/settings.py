@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from rich.console import RenderableType
-from rich.text import Text
 from typer import Argument
 
 from labelwise.cli.options import AsJson
-from labelwise.cli.output import plain_table, show
+from labelwise.cli.output import plain_table, show, styled
 from labelwise.support.settings import Setting, explain
 
 PRETRAINING = ("simclr", "moco", "patches")
@@ -42,8 +41,8 @@ def _tables(found: list[Setting]) -> Iterator[RenderableType]:
     for one in found:
         groups.setdefault(one.group, []).append(one)
     for group, rows in groups.items():
-        yield Text(group, style="bold").append(f"  {rows[0].about}", style="not bold")
-        cells = [(Text(f"  {one.key}"), Text(one.default), Text(one.words)) for one in rows]
+        yield styled((group, "bold"), f"  {rows[0].about}")
+        cells = [tuple(map(styled, (f"  {one.key}", one.default, one.words))) for one in rows]
         yield plain_table("  setting", "default", "what it is for", rows=cells)
         yield ""
-    yield Text("Give a setting as --set key=value, several as --set key=value --set key=value.")
+    yield styled("Give a setting as --set key=value, several as --set key=value --set key=value.")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -80,9 +81,14 @@ class TorchEncoder:
         self.name = type(image_encoder.backbone).__name__
         self.shape, self.fit = image_encoder.shape, image_encoder.view.fit
         self.window = image_encoder.view.window(*self.shape[1:]) if len(self.shape) == 3 else (slice(None), slice(None))
-        self.width, self.has_maps = image_encoder.width, has_maps(image_encoder)
+        self.width = image_encoder.width
         self.batch = CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
         self._half = _Replayed(image_encoder.backbone) if self.device.type == "cuda" else None
+
+    @cached_property
+    def has_maps(self) -> bool:
+        """Whether features are pooled from maps."""
+        return has_maps(self.network)
 
     @property
     def id(self) -> str:
