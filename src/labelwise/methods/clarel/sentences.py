@@ -79,11 +79,11 @@ class VectorReader(TextReader):
                 f"This model reads vectors of {size} numbers; given {vectors.shape[1]}. Describe a label as those "
                 "it was trained on were described."
             )
-        return self.project(self.dropout(self.centre(vectors) * LENGTH))  # type: ignore[no-any-return]
+        return self.project(self.dropout(self.centre(vectors.to(self.project.weight.dtype)) * LENGTH))  # type: ignore[no-any-return]
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``."""
-        return self.encode_vectors(torch.from_numpy(self.source.of(labels)).to(self.project.weight.device))
+        return self.encode_vectors(torch.from_numpy(self.source.of(labels)).to(self.project.weight))
 
     def read(self, data: TrainData) -> "VectorTexts":
         """Return the vectors of the training images' sentences, and of their labels."""
