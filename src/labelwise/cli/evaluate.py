@@ -83,8 +83,8 @@ def _lines(figures: "Figures", title: str) -> list[RenderableType]:
 def _labels(figures: "Figures") -> list[RenderableType]:
     """Return the figures of each label, lowest recall first."""
     rows, several = figures.label_rows(), "multilabel" in figures.results
-    heads = ("label", ">images", f">{FIGURES['label_recall']}", f">{FIGURES['label_precision']}")
-    last = f">{FIGURES['average_precision']}" if several else "most often mistaken for"
+    heads = ("label", ">images", ">recall", ">precision")
+    last = f">{FIGURES['average_precision']}" if several else "mistaken for"
     left = len(figures.labels) - len(rows)
     return [plain_table(*heads, last, rows=rows), *([f"and {left} labels more: --json"] if left else [])]
 
