@@ -15,7 +15,8 @@ def root_features(features: Tensor) -> Tensor:
 
 def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
     """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
-    return label_embeddings[:, -1].addmm(image_embeddings, label_embeddings[:, :-1].T)
+    rows = label_embeddings.to(image_embeddings.dtype)
+    return rows[:, -1].addmm(image_embeddings, rows[:, :-1].T)
 
 
 def mean_distances(rows: Tensor, scores: Tensor, centre: Tensor, root: Tensor, sharpness: Tensor) -> Tensor:

@@ -148,7 +148,9 @@ class Cgan(GeneratingMethod):
         """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
         vectors, features = model.vectors(data.labels), data.train.images
         start = np.zeros((len(data.labels), features.shape[1] + 1), np.float32)
-        choice = model.tensor(fit_softmax(array(features), array(data.train.targets), start, PLAIN_PENALTY))
+        choice = model.tensor(fit_softmax(array(features), array(data.train.targets), start, PLAIN_PENALTY)).to(
+            features
+        )
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             model.turn.add_(1)

@@ -51,7 +51,7 @@ class ZeroShotModel(LinearModel):
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
-        vectors = self.tensor(self.source.of(labels))
+        vectors = self.tensor(self.source.of(labels)).to(self.centre_vectors.mean.dtype)
         if vectors.shape[1] != self.vector_size:
             raise UsageError(
                 f"Labels of this model are described by vectors of {self.vector_size} numbers; given {vectors.shape[1]}."
