@@ -13,10 +13,18 @@ def average_precisions(scores: ArrayLike, truths: ArrayLike) -> NDArray[Any]:
     Images are ranked by their score for the label; the precision at each true image, averaged. Images with equal scores
     are taken together, so their order does not matter.
     """
-    from sklearn.metrics import average_precision_score
-
     columns = zip(np.asarray(truths).T, np.asarray(scores, np.float64).T, strict=True)
-    return np.array([average_precision_score(true, own) if true.any() else math.nan for true, own in columns])
+    return np.array([average_precision(own, true) for true, own in columns])
+
+
+def average_precision(scores: NDArray[Any], truths: NDArray[Any]) -> float:
+    """Return the precision at each true image, averaged, from scores and truths ``[n]``; NaN without a true image."""
+    order = np.argsort(-scores, kind="stable")
+    values, true = scores[order], truths[order].astype(bool)
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of images with equal scores
+    found = np.cumsum(true)[ends]
+    gains = np.diff(found, prepend=0)
+    return float((gains * found / (ends + 1)).sum() / found[-1]) if found[-1] else math.nan
 
 
 def f1_scores(yes: ArrayLike, truths: ArrayLike) -> tuple[float, NDArray[Any]]:

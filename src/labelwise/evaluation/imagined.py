@@ -23,16 +23,15 @@ def evaluate_imagined(
     ``real [n, f]`` are features of test images with one label each, of two labels at least, as ``imagine`` makes its gallery;
     ``targets [n]`` are positions of the classifier's labels; ``count`` features are generated for each label, 2 at least.
     """
-    from sklearn.neighbors import NearestNeighbors
-
     real = np.asarray(real, np.float64)
     columns, own = np.unique(np.asarray(targets), return_inverse=True)
     k = len(columns)
     names = [classifier.labels.names[i] for i in columns.tolist()]
     means = np.stack([real[own == label].mean(0) for label in range(k)])
     between = float(np.linalg.norm(means[:, None] - means, axis=2).sum()) / (k * (k - 1))
-    neighbours = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(real)
-    nearest = neighbours.kneighbors(return_distance=False)[:, 0]  # none is its own neighbour
+    alike = _distances(real, real)
+    np.fill_diagonal(alike, np.inf)  # none is its own neighbour
+    nearest = alike.argmin(1)
     figures = []
     for label, (name, rows) in enumerate(
         zip(names, np.asarray(generated(classifier, names, count, seed)), strict=True)
@@ -47,13 +46,19 @@ def evaluate_imagined(
                 # from the mean of generated features to that of real images; 1 is the mean distance of two labels
                 "offset": float(np.linalg.norm(rows.mean(0) - means[label])) / between if between else 0.0,
                 # the share whose nearest real image has the right label; of real images, the best to expect
-                "precision": float((own[neighbours.kneighbors(rows, return_distance=False)[:, 0]] == label).mean()),
+                "precision": float((own[_distances(rows, real).argmin(1)] == label).mean()),
                 "real_precision": float((own[nearest[mine]] == label).mean()),
                 # root mean square distance to their mean, where 1 is that of real images; None with one image
                 "spread": _spread(rows) / spread if spread else None,
             }
         )
     return figures
+
+
+def _distances(rows: Features, others: Features) -> Features:
+    """Return squared distances ``[n, m]``, each less the squares of its own row."""
+    distances: Features = (others**2).sum(1) - 2 * rows.astype(np.float64) @ others.T
+    return distances
 
 
 def _spread(rows: Features) -> float:

@@ -69,15 +69,16 @@ class Plot(NamedTuple):
 
 def round_values(low: float, high: float, most: int = 5, *, whole: bool = False) -> tuple[float, ...]:
     """Return about so many round values from low to high, which are whole numbers if asked for."""
-    from matplotlib.ticker import MaxNLocator
-
     if not high > low:
         return (low,)
+    steps = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    sizes = (step * scale for scale in (power, 10 * power) for step in steps)
+    least = 1.0 if whole else 0.0
+    size = next(each for each in sizes if each >= least and high - low <= each * most * (1 + 1e-9))
     room = 1e-9 * (high - low)
-    values = MaxNLocator(most, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10], integer=whole).tick_values(
-        low, high
-    )
-    return tuple(float(value) for value in values if low - room <= value <= high + room)
+    first, last = math.ceil((low - room) / size), math.floor((high + room) / size)
+    return tuple(float(f"{place * size:.12g}") for place in range(first, last + 1))
 
 
 def range_of(values: Sequence[float]) -> tuple[float, float]:

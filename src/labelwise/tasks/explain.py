@@ -17,6 +17,8 @@ from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
 
 FOR, AGAINST = ("orange", (255, 130, 0)), ("blue", (20, 90, 255))  # colours of two labels set against each other
+# of a heat map, from cold to hot
+HEAT = ((0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85), (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164))  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +49,23 @@ class Explanation:
 
     def overlay(self, side: int = 384) -> Image.Image:
         """Return the picture with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""
-        from matplotlib import colormaps
-
         height, width = self.heat.shape
         size = (round(side * width / max(height, width)), round(side * height / max(height, width)))
         picture = Image.fromarray(self.picture).resize(size, Image.Resampling.BICUBIC)
         mixed, level = np.asarray(picture, np.float32), _level(self.heat, size)
         if self.heat_against is None:
-            layers = [(level, colormaps["inferno"](level[..., 0])[..., :3] * 255)]
+            layers = [(level, heat_colours(level[..., 0]))]
         else:
             layers = [(level, np.array(FOR[1])), (_level(self.heat_against, size), np.array(AGAINST[1]))]
         for share, colour in layers:
             mixed = (mixed * (1 - 0.65 * share) + colour * 0.65 * share).astype(np.float32)
         return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
+
+
+def heat_colours(level: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return colours ``[h, w, 3]`` from black over purple and orange to light yellow, for levels in [0, 1]."""
+    steps = np.linspace(0, 1, len(HEAT))
+    return np.stack([np.interp(level, steps, channel) for channel in np.transpose(HEAT)], -1)
 
 
 def _level(heat: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
