@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from labelwise.images.sources.disk import decode_to_disk
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelwise.images.sources.disk import decode_to_disk
 from labelwise.train.batches import Shard, ShuffledBatches
 from labelwise.train.data import TensorSplit
 

@@ -21,7 +21,7 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.encoders.runtime import onnxruntime
-from labelwise.images.decode.readable import list_pictures
+from labelwise.images.decode.listing import list_pictures
 from labelwise.images.images import ArrayImages
 from labelwise.images.stored import FileImages
 

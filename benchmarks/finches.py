@@ -23,7 +23,7 @@ from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.fitting.fit import fit
-from labelwise.images.decode.pictures import as_batch
+from labelwise.images.as_images import as_batch
 from labelwise.methods import ImageMethod, Indicator, Multilabel, Softmax
 from labelwise.train.stages import Run
 

@@ -170,8 +170,9 @@ def cifar10(given: argparse.Namespace) -> Iterator[dict[str, object]]:
     centre = train.mean(0)
     train, test = (normalize(each - centre, dim=1) for each in (train, test))
     rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
-    parts = torch.split(data.split("train").images[rows], 500)
-    seen = torch.cat([looks(part.float() / 255) for part in parts]).double()
+    images = data.split("train").images
+    parts = [looks(np.asarray(images.select(some.numpy()).read())) for some in torch.split(rows, 500)]
+    seen = torch.from_numpy(np.concatenate(parts)).double()
     for seed in range(given.seeds):
         heads, members = clusterings(train[rows], ZeroLabel().restarts, seed)
         named = namings(train[rows], seen, members, tuple(data.labels.names), ZeroLabel().search)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
 from labelwise.fitting.patches import find_patches
-from labelwise.images.decode.pictures import Array
+from labelwise.images.images import Array
 from labelwise.images.sources.packs import pack
 from labelwise.images.split.looks import looks
 from labelwise.methods import Encoder
@@ -142,8 +142,8 @@ def read_classes(file: Path) -> dict[str, Classes]:
         made = {}
         for name in IMAGES:
             images, rows, _ = pictures(name)
-            parts = [looks(images[part].float() / 255) for part in torch.split(rows.flatten(), 500)]
-            made[name] = torch.cat(parts).view(*rows.shape, -1).numpy()
+            parts = [looks(images[part].numpy()) for part in torch.split(rows.flatten(), 500)]
+            made[name] = np.concatenate(parts).reshape(*rows.shape, -1)
         np.savez(beside, allow_pickle=False, **made)
     with np.load(file) as held, np.load(beside) as seen:
         for name in IMAGES:

@@ -15,9 +15,9 @@ import torch
 from naming_data import IMAGES
 from torch import Tensor
 
-from labelwise.images.decode.pictures import Array
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import name_vectors, packaged_vectors, split_text
+from labelwise.images.images import Array
 from labelwise.methods.zero_label.label_prior import photo_vectors
 
 THINGS = ("05", "06", "13", "17", "20")  # WordNet's files of animals, artefacts, food, objects, plants

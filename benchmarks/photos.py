@@ -176,7 +176,7 @@ def features_of(file: Path, source: str) -> Dataset:
     if not file.exists():
         encoder = Encoder(backbone=PRETRAINED, frozen=True)
         data = lw.data.load(source, size=None if is_features(source) else encoder.side())
-        if len(data.shape) == 1:
+        if data.features is not None:
             return data
         begun = time.perf_counter()
         data = encode_dataset(data, encoder)

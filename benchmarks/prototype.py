@@ -160,7 +160,7 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
 def heads(classifier: Classifier, method: ImageMethod) -> dict[str, Classifier]:
     """Return a classifier for every way in which a trained model names labels."""
     found = {name: of(classifier.model) for name, of in views(method).items()}
-    origin = Origin(train_hashes=classifier.origin.train_hashes)
+    origin = Origin(train_digests=classifier.origin.train_digests)
     return {name: replace(bind(each, classifier.labels), origin=origin) for name, each in found.items()}
 
 

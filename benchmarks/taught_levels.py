@@ -31,7 +31,7 @@ MOST_TAUGHT, MOST_TESTED, MOST_TRAINED = 10, 2000, 6000
 
 def method_for(data: Dataset, head: Head, epochs: int | None) -> Prototype:
     """Return settings by the kind of data: a projection of features, or a small network for pictures."""
-    features = len(data.shape) == 1
+    features = data.features is not None
     encoder = Encoder(code_size=256) if features else Encoder(backbone="convnet", width=16)
     return Prototype(encoder=encoder, epochs=epochs or (20 if features else 8), head=head)
 

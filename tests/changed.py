@@ -13,6 +13,7 @@ from labelwise.core.classifier import Classifier, Origin
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.scores import Scores
 from labelwise.core.store import ABOUT
+from labelwise.images.as_images import as_images
 
 PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}
 
@@ -36,7 +37,7 @@ def description(folder: Path) -> dict[str, Any]:
 
 def made_from(classifier: Classifier, images: Tensor) -> Classifier:
     """Return the classifier with these images among those it was made from."""
-    return replace(classifier, origin=classifier.origin.with_images(images))
+    return replace(classifier, origin=classifier.origin.with_images(as_images(images, classifier.shape)))
 
 
 def exact(classifier: Classifier, images: Tensor) -> Scores:

@@ -7,6 +7,7 @@ from torch import Tensor
 from labelwise.core.model import LabelModel, Spec
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from tests.pixels_of import px
 
 UNSEEN = (2, 5, 9)  # of twelve labels, in the midst of the others
 COLOURS = ("red", "green", "blue", "yellow")
@@ -45,7 +46,7 @@ def by_text(per_label: int = 12, *, own: bool = False, targets: bool = True, uns
     counts = [1 + row % 3 for row in range(len(train))]
     found = tuple(sentences(PAIRS[t])[:n] for t, n in zip(train.targets.tolist(), counts, strict=True)) if own else ()
     shown = train.targets if targets else np.full_like(train.targets, -1)
-    splits["train"] = Split(images=train.images, targets=shown, texts=found)
+    splits["train"] = Split(images=px(train), targets=shown, texts=found)
     return Dataset(name="by text", labels=labels, splits=splits)
 
 

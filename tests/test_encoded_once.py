@@ -108,7 +108,7 @@ def test_five_examples_of_a_label_are_encoded_once(method: str) -> None:
         taught = lw.teach(trained(method), "new", examples=IMAGES[:5])
     assert calls == [5]
     assert taught.familiarity.memory is not None
-    assert taught.origin.train_hashes is not None
+    assert taught.origin.train_digests is not None
 
 
 def test_a_description_encodes_no_image() -> None:

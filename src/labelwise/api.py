@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
+from labelwise.images.as_images import Pictures
 from labelwise.images.dataset import Split
-from labelwise.images.decode.pictures import Pictures
 from labelwise.images.describe.labels import label_name
 from labelwise.support.errors import UsageError
 from labelwise.tasks import ask as ask_task

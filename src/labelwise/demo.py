@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 from rich.console import Console
 from rich.text import Text
-from torch import Tensor
 
 from labelwise.api import teach
 from labelwise.core.classifier import Classifier
@@ -25,6 +24,7 @@ from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
 from labelwise.fitting.patches import find_patches
 from labelwise.fitting.pretraining import write_encoder
+from labelwise.images.images import Array
 from labelwise.images.overview import contact_sheet
 from labelwise.images.sets.finches import finches_unseen
 from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel
@@ -46,13 +46,13 @@ def run(out: Path, epochs: int | None = None) -> None:
     console.rule("[bold]2. Training a network from scratch: all species")
     known, new = without(whole, name)
     console.print(
-        f"{len(whole.labels)} species of drawn finches, {whole.shape[1]} x {whole.shape[2]} pixels. "
+        f"{len(whole.labels)} species of drawn finches, 48 x 48 pixels. "
         f"The [bold]{name}[/] is kept back: no model sees it in training."
     )
     contact_sheet(whole, out / "finches.png", images=3)
     network = fit(known, replace(Indicator(), epochs=epochs) if epochs else Indicator(), Run(progress=True))
     console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} pictures, without training")
-    taught = teach(network, name, examples=new["train"].images[:EXAMPLES])
+    taught = teach(network, name, examples=new["train"].images.select(range(EXAMPLES)))
     _print_taught(console, network, taught, whole, name)
     model, photo = out / "finches.lw", out / "inbox" / f"{name} 1.jpg"
     save(taught, model, overwrite=True)
@@ -81,7 +81,7 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
     train, test = data.split("train"), data.split("test")
     for label in [name, *[other for other in data.labels.names if other != name][:SPECIES]]:
         target = data.labels.index(label)
-        own, others = (split.images[torch.from_numpy(split.targets == target)] for split in (train, test))
+        own, others = (split.images.values[split.targets == target] for split in (train, test))
         _write_pictures(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
         _write_pictures(others[:2], inbox, f"{label} ")
     console.print(
@@ -95,11 +95,11 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
     _type(console, "evaluate", more, photos)
 
 
-def _write_pictures(images: Tensor, folder: Path, begin: str = "") -> None:
+def _write_pictures(images: Array, folder: Path, begin: str = "") -> None:
     """Write images ``[n, 3, h, w]`` as JPEG files of the size of a small photo."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, image in enumerate(images, 1):
-        picture = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        picture = Image.fromarray(image.transpose(1, 2, 0)).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
         picture.save(folder / f"{begin}{number}.jpg", quality=90)
 
 
@@ -137,7 +137,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     """Find an encoder without labels, group the pictures, name the groups by attributes, and say how far that goes."""
     started = time.perf_counter()
     file, settings = out / "patches.safetensors", Encoder(backbone="patches")
-    write_encoder(file, find_patches(data.split("train").images), settings, {})
+    write_encoder(file, find_patches(torch.from_numpy(data.split("train").images.values)), settings, {})
     method = ZeroLabel(encoder=replace(settings, weights=str(file), frozen=True))
     named = fit(data, method)
     seconds = time.perf_counter() - started

@@ -18,6 +18,7 @@ from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
 from tests.conftest import blobs, quick
+from tests.pixels_of import px
 
 WORDS = ("saliency", "probe", "neighbours", "answers", "joint", "calibration")
 
@@ -40,7 +41,7 @@ def test_figures_are_those_of_the_functions(run: Any, model: Path, pictures: Pat
     train, test, labels = data.split("train"), data.split("test"), data.labels
     found = {what: analysed(run, model, pictures, "--what", what) for what in WORDS}
     order = torch.tensor([classifier.labels.index(name) for name in labels.names])
-    share = salient_share(classifier, train.images, order[train.targets])
+    share = salient_share(classifier, px(train), order[train.targets])
     assert (found["saliency"]["share"], found["saliency"]["split"]) == (pytest.approx(share["share"]), "train")
     assert (
         found["probe"]["probe"]
@@ -57,7 +58,7 @@ def test_figures_are_those_of_the_functions(run: Any, model: Path, pictures: Pat
     )
     bins = found["calibration"]["every"]["before"]["bins"]
     assert sum(one["count"] for one in bins) == calibration["every"]["pairs"]
-    view = joint_view(classifier.scores(train.images), order[train.targets], classifier.scores(test.images[:1]))
+    view = joint_view(classifier.scores(px(train)), order[train.targets], classifier.scores(px(test)[:1]))
     assert [one["label"] for one in found["joint"]["asked"]] == list(view.names)
     assert [one["distance"] for one in found["joint"]["asked"]] == pytest.approx(view.distances.tolist())
     assert found["joint"]["label"] == labels.names[int(test.targets[0])]

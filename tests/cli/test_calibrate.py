@@ -9,6 +9,7 @@ import pytest
 import labelwise as lw
 from tests.cli.folders import write_folders, write_tall
 from tests.conftest import blobs, quick
+from tests.pixels_of import px
 
 DATA = blobs(per_label=20, seed=5)
 
@@ -56,5 +57,5 @@ def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path)
     lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
     assert run("calibrate", tmp_path / "m.lw", tmp_path / "tall.npz", "--out", tmp_path / "c.lw")[0] == 0
     part = tall.split("val")
-    expected = lw.calibrate(lw.load(tmp_path / "m.lw"), part.images, part.targets)
+    expected = lw.calibrate(lw.load(tmp_path / "m.lw"), px(part), part.targets)
     assert lw.load(tmp_path / "c.lw").calibration.temperature == pytest.approx(expected.calibration.temperature)

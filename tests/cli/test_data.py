@@ -16,6 +16,7 @@ from labelwise.images.catalogue import load
 from labelwise.support.errors import DataError
 from tests.cli.folders import write_tall
 from tests.conftest import blobs, quick
+from tests.pixels_of import px
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_encode_by_a_classifier_then_zero_shot(run: Any, birds: Path, tmp_path: 
     features = load(tmp_path / "f.npz")
     classifier, pictures = lw.load(tmp_path / "m.lw"), load(birds, size=16)
     assert features.shape == (32,)
-    torch.testing.assert_close(features.split("train").images, classifier.encode(pictures.split("train").images))
+    torch.testing.assert_close(px(features.split("train")), classifier.encode(px(pictures.split("train"))))
     made = ["--attributes", tmp_path / "attributes.csv", "--encoder", tmp_path / "m.lw", "--unseen", "bird 5"]
     code, _, err = run("data", "zero-shot", birds, *made, "--out", tmp_path / "zs")
     assert code == 0, err
@@ -153,7 +154,7 @@ def test_pictures_larger_than_memory_train_the_same(
     mapped = load(birds, size=16)
     assert list((tmp_path / "cache").glob("*.pictures")), "nothing was decoded to disk"
     for name, split in held.splits.items():
-        assert torch.equal(split.images, mapped.split(name).images)
+        assert torch.equal(px(split), px(mapped.split(name)))
         assert split.files == mapped.split(name).files
 
 
@@ -172,5 +173,5 @@ def test_pictures_that_are_not_square_are_encoded_in_their_own_shape(run: Any, t
     words = ["--encoder", tmp_path / "m.lw", "--out", tmp_path / "f.npz"]
     code, _, err = run("data", "encode", tmp_path / "tall.npz", *words)
     assert code == 0, err
-    expected = lw.load(tmp_path / "m.lw").encode(tall.split("test").images)
-    torch.testing.assert_close(load(tmp_path / "f.npz").split("test").images, expected)
+    expected = lw.load(tmp_path / "m.lw").encode(px(tall.split("test")))
+    torch.testing.assert_close(px(load(tmp_path / "f.npz").split("test")), expected)

@@ -25,6 +25,7 @@ from tests.cli.folders import write_folders, write_tall
 from tests.conftest import blobs
 from tests.described import by_vector
 from tests.generating import generating
+from tests.pixels_of import px
 
 CPU = lw.Run(device="cpu")
 VECTORS = torch.cat([torch.as_tensor(blobs().labels.vectors), torch.tensor([[1.0, 1.0, 1.0]])])
@@ -50,7 +51,7 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     (right,) = (
         one
         for one in evaluate_imagined(
-            model, image_features(model, test.images), align_targets(model, test, labels), count=20, seed=2
+            model, image_features(model, px(test)), align_targets(model, test, labels), count=20, seed=2
         )
         if one["label"] == "blob 3"
     )
@@ -58,7 +59,7 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
         assert blob[key] == right[key]
     assert (blob["offset"], blob["spread"]) == (pytest.approx(right["offset"]), pytest.approx(right["spread"]))
     places = torch.tensor([LABELS.index(name) for name in labels.names])[torch.as_tensor(test.targets)]
-    straight = imagine(model, ["blob 3", "white/blob"], test.images, targets=places, count=20, seed=2)
+    straight = imagine(model, ["blob 3", "white/blob"], px(test), targets=places, count=20, seed=2)
     assert blob["typical"] == pytest.approx(float(straight.typical[0].mean()))
     assert [(one["row"], one["distance"]) for one in blob["nearest"]] == straight.closest("blob 3")
     assert blob["nearest"][0]["image"] == test.files[blob["nearest"][0]["row"]]
@@ -125,7 +126,7 @@ def test_a_label_just_taught_by_its_vector(run: Any, tmp_path: Path) -> None:
     known = tuple(name for name in data.labels.names if name != "label 5")
     places = torch.tensor([known.index(name) if name in known else -1 for name in data.labels.names])
     splits = {
-        name: Split(images=split.images, targets=places[torch.as_tensor(split.targets)]).select(
+        name: Split(images=px(split), targets=places[torch.as_tensor(split.targets)]).select(
             (places[torch.as_tensor(split.targets)] >= 0).nonzero()[:, 0]
         )
         for name, split in data.splits.items()
@@ -139,7 +140,7 @@ def test_a_label_just_taught_by_its_vector(run: Any, tmp_path: Path) -> None:
     header = ",".join(["label", "split", *(f"f{i}" for i in range(20))])
     rows = [
         f"label {target},{'train' if row < 12 else 'test'},{','.join(map(str, image))}"
-        for row, (target, image) in enumerate(zip(test.targets.tolist(), test.images.tolist(), strict=True))
+        for row, (target, image) in enumerate(zip(test.targets.tolist(), px(test).tolist(), strict=True))
     ]
     (tmp_path / "rows.csv").write_text("\n".join([header, *rows]))
     words = (tmp_path / "all.lw", tmp_path / "rows.csv", "--label", "label 5", "--json", "--device", "cpu")
@@ -181,5 +182,5 @@ def test_pictures_that_are_not_square_keep_their_shape(
     monkeypatch.setattr(verb, "open_model", lambda *_: model)
     code, out, err = run("imagine", "model", tmp_path / "tall.npz", "--split", "test", "--count", 9, "--json")
     assert code == 0, err
-    expected = imagine(model, names, test.images, count=9).closest("blob 3")
+    expected = imagine(model, names, px(test), count=9).closest("blob 3")
     assert [(one["row"], one["distance"]) for one in json.loads(out)["labels"][0]["nearest"]] == expected

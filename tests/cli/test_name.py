@@ -24,6 +24,7 @@ from labelwise.support.errors import UsageError
 from tests.cli.folders import write_tall
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world
+from tests.pixels_of import px
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
     split = np.array(["train"] * len(train))
     np.savez(
         path,
-        features=train.images.numpy(),
+        features=px(train).numpy(),
         labels=torch.as_tensor(train.targets).numpy(),
         classes=np.array(list("abcde")),
         split=split,
@@ -52,7 +53,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of pictures that are not sorted in any way."""
     root = tmp_path_factory.mktemp("plain")
-    for i, image in enumerate(blobs(per_label=12).split("train").images):
+    for i, image in enumerate(px(blobs(per_label=12).split("train"))):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(root / f"{i:03d} <b>.png")
     return root
 
@@ -112,7 +113,7 @@ def test_answers_are_saved_and_add_up(run: Any, model: Path, tmp_path: Path) -> 
 
 def test_what_is_known_follows_the_name(model: Path) -> None:
     """An answer exchanges columns of probabilities and moves figures; temperature and outlier rule stay."""
-    before, images = load(model), world().split("test").images
+    before, images = load(model), px(world().split("test"))
     names = model_of(before).names.tolist()
     said = {cluster: "abcde"[label] for cluster, label in enumerate(names)} | swapped(model)
     after = name_clusters(before, said)
@@ -196,7 +197,7 @@ def test_features_are_listed_in_a_report(run: Any, model: Path, features: Path, 
 
 
 def test_examples_of_a_cluster_are_its_own(model: Path) -> None:
-    images = world().split("train").images
+    images = px(world().split("train"))
     found = cluster_images(load(model), images, count=3)
     every = [row for one in found for row in one.nearest + one.drawn]
     assert len(set(every)) == len(every) == 30
@@ -341,6 +342,6 @@ def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path)
     save(lw.fit(replace(tall, labels=alike), method, CPU), tmp_path / "m.lw")
     code, out, err = run("name", tmp_path / "m.lw", tmp_path / "tall.npz", "--sheets", tmp_path / "s", "--json")
     assert code == 0, err
-    expected = cluster_images(load(tmp_path / "m.lw"), tall.split("train").images, 8)
+    expected = cluster_images(load(tmp_path / "m.lw"), px(tall.split("train")), 8)
     for row in json.loads(out)["clusters"]:
         assert row["examples"] == [f"train {i}" for i in expected[row["cluster"]].nearest]

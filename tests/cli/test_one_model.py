@@ -11,6 +11,7 @@ from PIL import Image
 import labelwise as lw
 from labelwise.data import finches
 from labelwise.images.dataset import Dataset
+from tests.pixels_of import px
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def photos(birds: Dataset, tmp_path: Path) -> Path:
     for label in range(4):
         rows = np.flatnonzero(split.targets == label)[:3].tolist()
         for i, row in enumerate(rows):
-            Image.fromarray(split.images[row].permute(1, 2, 0).numpy()).save(place / f"{label}-{i}.png")
+            Image.fromarray(px(split)[row].permute(1, 2, 0).numpy()).save(place / f"{label}-{i}.png")
     return place
 
 

@@ -16,6 +16,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.files import read_tensors
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
+from tests.pixels_of import px
 
 FEW = ["--size", 8, "--device", "cpu", "--set", "epochs=2", "--set", "encoder.width=8"]
 FEW += ["--set", "hidden=16", "--set", "queue=40"]
@@ -34,7 +35,7 @@ def sorted_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plain_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures in one folder, and one file that is none."""
     root = tmp_path_factory.mktemp("plain")
-    for i, image in enumerate(blobs(per_label=10).split("train").images):
+    for i, image in enumerate(px(blobs(per_label=10).split("train"))):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(root / f"{i}.png")
     (root / "broken.jpg").write_text("not a picture")
     return root
@@ -113,9 +114,9 @@ def test_features_are_made_by_it(run: Any, sorted_pictures: Path, tmp_path: Path
     assert run("pretrain", sorted_pictures, "--out", file, *QUICK)[0] == 0
     code, _, err = run("data", "encode", sorted_pictures, "--encoder", file, "--out", features, "--device", "cpu")
     assert code == 0, err
-    pictures = load(sorted_pictures, size=8).split("train").images
+    pictures = px(load(sorted_pictures, size=8).split("train"))
     encoder = replace(read_encoder(file), frozen=True).build((3, 8, 8))
-    torch.testing.assert_close(load(features).split("train").images, encoder.features(pictures))
+    torch.testing.assert_close(px(load(features).split("train")), encoder.features(pictures))
     code, _, err = run("data", "encode", sorted_pictures, "--encoder", tmp_path / "no.safetensors", "--out", features)
     assert code == 1
     assert "no.safetensors" in "".join(err.split())

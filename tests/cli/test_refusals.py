@@ -36,7 +36,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a picture was decoded")
 
-    monkeypatch.setattr("labelwise.images.decode.readable.decode_safely", refuse)
+    monkeypatch.setattr("labelwise.images.stored.decode_safely", refuse)
 
 
 def one_line(text: str) -> str:

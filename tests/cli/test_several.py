@@ -10,6 +10,7 @@ from PIL import Image
 from labelwise.cli.output import calibration_line
 from tests.cli.test_fit import QUICK
 from tests.conftest import squares
+from tests.pixels_of import px
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root, data = tmp_path_factory.mktemp("squares"), squares(150)
     rows = ["path,labels,split"]
     for name, part in data.splits.items():
-        for i, (image, words) in enumerate(zip(part.images, part.words(data.labels.names), strict=True)):
+        for i, (image, words) in enumerate(zip(px(part), part.words(data.labels.names), strict=True)):
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(root / f"{name}{i}.png")
             rows.append(f"{name}{i}.png,{words},{name}")
     (root / "squares.csv").write_text("\n".join(rows) + "\n")

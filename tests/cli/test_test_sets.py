@@ -19,6 +19,7 @@ from labelwise.methods import Multilabel
 from labelwise_papers.attacks.pgd import Fgsm, Pgd
 from tests.cli.folders import write_tall
 from tests.conftest import blobs, quick, squares
+from tests.pixels_of import px
 
 VERBS: Mapping[str, tuple[object, ...]] = {
     "evaluate": (),
@@ -41,7 +42,7 @@ def write(root: Path, seed: int, per_label: int, side: int = 8) -> Path:
     data = blobs(per_label=per_label, side=side, seed=seed)
     row = 0
     for part in data.splits.values():
-        for image, target in zip(part.images, part.targets.tolist(), strict=True):
+        for image, target in zip(px(part), part.targets.tolist(), strict=True):
             (root / f"blob {target}").mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(root / f"blob {target}" / f"{row}.png")
             row += 1
@@ -146,8 +147,8 @@ def test_what_a_classifier_was_trained_on_is_measured_by_folds_as_the_error_says
 def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> None:
     data, classifier = lw.data.folder(root / "my birds", size=8), lw.load(root / "m.lw")
     others = load(root / "other birds", size=8)
-    strange = torch.cat([part.images for part in others.splits.values()])
-    wanted = evaluate_outliers(classifier.scores(data.split("test").images), classifier.scores(strange))
+    strange = torch.cat([px(part) for part in others.splits.values()])
+    wanted = evaluate_outliers(classifier.scores(px(data.split("test"))), classifier.scores(strange))
     words = (root / "m.lw", root / "my birds", "--unknown", root / "other birds")
     for verb in ("evaluate", "report"):
         _, out, _ = run(verb, *words, "--device", "cpu")
@@ -205,7 +206,7 @@ def test_features_of_which_several_labels_may_be_true(run: Any, tmp_path: Path) 
     rows = [
         ",".join(f"{value:.4f}" for value in mean) + f",{words},{name}"
         for name, part in data.splits.items()
-        for mean, words in zip(part.images.float().mean((2, 3)).tolist(), part.words(data.labels.names), strict=True)
+        for mean, words in zip(px(part).float().mean((2, 3)).tolist(), part.words(data.labels.names), strict=True)
     ]
     (tmp_path / "all.csv").write_text("\n".join([head, *rows]))
     (tmp_path / "late.csv").write_text("\n".join([head, *(row for row in rows if row.endswith(",test"))]))

@@ -20,6 +20,7 @@ from labelwise.methods.zero_label.method import NamedModel
 from labelwise.train.stages import Method, Run
 from tests.conftest import blobs, colour_weights, quick
 from tests.once import once
+from tests.pixels_of import px
 
 
 def roundtrip(classifier: Classifier) -> Classifier:
@@ -48,7 +49,7 @@ def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
     if not isinstance(classifier.model, NamedModel):
         return classifier
     train = data.split("train")
-    answers = torch.from_numpy(classifier.scores(train.images).best)
+    answers = torch.from_numpy(classifier.scores(px(train)).best)
     table = torch.zeros(len(data.labels), len(data.labels)).index_put_(
         (answers, torch.from_numpy(train.targets)), torch.ones(()), True
     )
@@ -68,7 +69,7 @@ def subject_of(name: str) -> Subject:
         train=lambda: fit_named(data, method, Run(seed=4, device="cpu")),
         build=build,
         roundtrip=roundtrip,
-        images=as_float(data.split("test").images[:12]),
+        images=as_float(px(data.split("test"))[:12]),
     )
 
 

@@ -19,10 +19,11 @@ from labelwise.methods.shared.linear import Encoder
 from labelwise.train.stages import Run
 from tests.conftest import blobs, colour_weights
 from tests.contract.subjects import pictures, roundtrip, trained
+from tests.pixels_of import px
 
 
 def shown(method: str) -> Tensor:
-    return pictures(method).split("test").images[:12]
+    return px(pictures(method).split("test"))[:12]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -63,7 +64,7 @@ def test_a_pickle_holds_no_features_of_training_images() -> None:
     data: Dataset = blobs(per_label=240)
     encoder = Encoder(backbone="convnet", width=8, weights=colour_weights(), frozen=True)
     classifier = fit(data, Softmax(encoder=encoder, epochs=1), Run(device="cpu"))
-    images = data.split("train").images
+    images = px(data.split("train"))
     assert prepared(classifier.model, images) is prepared(classifier.model, images)
     assert len(pickle.dumps(classifier)) < len(pickle.dumps(roundtrip(classifier))) + 10_000
     again = pickle.loads(pickle.dumps(classifier))

@@ -5,10 +5,11 @@ import doctest
 from labelwise.core import calibration, scores
 from tests.conftest import blobs
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 
 
 def test_examples_of_the_contracts_run() -> None:
-    names = {"classifier": trained("softmax"), "images": blobs().split("test").images[:3]}
+    names = {"classifier": trained("softmax"), "images": px(blobs().split("test"))[:3]}
     for module in (calibration, scores):
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted

@@ -16,6 +16,7 @@ from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
 from tests.contract.subjects import subject_of, trained
+from tests.pixels_of import px
 
 NAMES = list(METHODS)
 ROOT = Path(labelwise.__file__).parent.parent
@@ -24,7 +25,7 @@ ROOT = Path(labelwise.__file__).parent.parent
 def both(name: str) -> tuple[Any, Head, torch.Tensor, Any]:
     """The model of a method, its head, image embeddings by the model, and features for the head."""
     model: Any = trained(name).model
-    images = subject_of(name).images
+    images = px(subject_of(name))
     with torch.no_grad():
         embeddings = model.encode_images(images).float()
         features = model.prepare(images) if model.encoder.frozen else model.encoder(images)
@@ -65,7 +66,7 @@ def test_head_teaches_compares_whitens_and_generates_as_its_model(name: str) -> 
             close(head.whitened(own), model.whitened(embeddings))
         if isinstance(head, Generates):
             labels = trained(name).labels
-            close(head.comparable(features), model.features_of(subject_of(name).images))
+            close(head.comparable(features), model.features_of(px(subject_of(name))))
             close(head.generate(labels, 3, 7), model.generate(labels, 3, 7))
 
 

@@ -22,12 +22,6 @@ OPEN = {
     "labelwise.core.rebuild imports labelwise.methods.registry",
     "labelwise.core.rebuild imports labelwise.train.stages",
     "labelwise.core.store imports labelwise.train.stages",
-    "labelwise.images.catalogue imports labelwise.train.networks.encoder",
-    "labelwise.images.sources.files imports labelwise.train.networks.encoder",
-    "labelwise.images.sources.folders imports labelwise.train.networks.encoder",
-    "labelwise.images.sources.shards imports labelwise.train.networks.encoder",
-    "labelwise.images.survey imports labelwise.core.model",
-    "labelwise.images.survey imports labelwise.train.networks.image_encoder",
 }
 
 

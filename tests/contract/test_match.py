@@ -12,6 +12,7 @@ from labelwise.methods import METHODS
 from labelwise.tasks.gallery import make_gallery
 from labelwise.tasks.similarity import By, all_alike, known_scores, row_alike
 from tests.contract.subjects import pictures, trained
+from tests.pixels_of import px
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -22,16 +23,16 @@ def test_verify_and_retrieve(method: str) -> None:
     by: By = "whitened" if METHODS[method].leaves_out else "similarity"
     classifier = fit_verification(trained(method), data.split("val"), by=by)
     test = data.split("test")
-    embeddings = classifier.encode(test.images[:10])
+    embeddings = classifier.encode(px(test)[:10])
     with torch.no_grad():
         for by in known_scores(classifier.model):
             every = all_alike(classifier.model, embeddings[:5], embeddings[5:], by)
             alone = row_alike(classifier.model, embeddings[:5], embeddings[5:], by)
             torch.testing.assert_close(alone, every.diagonal(), atol=1e-5, rtol=1e-5)
     half = len(test) // 2
-    found = verify(classifier, test.images[:half], test.images[half : 2 * half].roll(1, 0))
+    found = verify(classifier, px(test)[:half], px(test)[half : 2 * half].roll(1, 0))
     same = torch.as_tensor(test.targets)[:half] == torch.as_tensor(test.targets)[half : 2 * half].roll(1)
-    found += verify(classifier, test.images[:half], test.images[half : 2 * half])
+    found += verify(classifier, px(test)[:half], px(test)[half : 2 * half])
     same = torch.cat([same, torch.as_tensor(test.targets)[:half] == torch.as_tensor(test.targets)[half : 2 * half]])
     assert same.any()
     assert not same.all()
@@ -39,8 +40,8 @@ def test_verify_and_retrieve(method: str) -> None:
     assert (torch.tensor([one.same for one in found]) == same).double().mean() > least
     assert all(0 <= one.probability <= 1 for one in found)
     names = [str(i) for i in range(len(test))]
-    gallery = make_gallery(classifier, test.images, names, test.words(data.labels.names))
-    matches = retrieve(classifier, test.images, gallery, 3, candidates=None)
+    gallery = make_gallery(classifier, px(test), names, test.words(data.labels.names))
+    matches = retrieve(classifier, px(test), gallery, 3, candidates=None)
     first = [next(m.label for m in row if m.file != name) for name, row in zip(names, matches, strict=True)]
     assert np.mean([a == b for a, b in zip(first, gallery.labels, strict=True)]) > 0.8
     assert evaluate_retrieval(Evaluation.of(classifier, test)).recall[1] > 0.8

@@ -11,6 +11,7 @@ from labelwise.methods import METHODS
 from labelwise.train.stages import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
+from tests.pixels_of import px
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -26,7 +27,7 @@ def test_method_keeps_contract_where_several_labels_are_true(method: str) -> Non
         subject_of(method),
         train=lambda: fit(data, quick(method, 5), Run(seed=4, device="cpu")),
         build=lambda: quick(method).build(training_data(data).spec),
-        images=as_float(data.split("test").images[:12]),
+        images=as_float(px(data.split("test"))[:12]),
     )
     assert subject.train().calibration.multilabel
     check_all(subject)

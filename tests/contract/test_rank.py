@@ -8,13 +8,14 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
 from labelwise.methods import METHODS
 from tests.contract.subjects import pictures, trained
+from tests.pixels_of import px
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rank(method: str) -> None:
     classifier, data = trained(method), pictures(method)
     test, names = data.split("test"), list(reversed(classifier.labels.names))
-    found = rank(classifier, test.images, order=names)
+    found = rank(classifier, px(test), order=names)
     assert sorted(one.image for one in found) == list(range(len(test)))
     assert [one.rank for one in found] == sorted(one.rank for one in found)
     truth = [names.index(data.labels.names[test.targets[one.image]]) for one in found]

@@ -13,6 +13,7 @@ from labelwise.methods import METHODS
 from labelwise.support.errors import UsageError
 from tests.conftest import blobs
 from tests.contract.subjects import fit_named, pictures, trained
+from tests.pixels_of import px
 
 every_method = pytest.mark.parametrize("method", METHODS)
 
@@ -20,7 +21,7 @@ every_method = pytest.mark.parametrize("method", METHODS)
 @every_method
 def test_classify(method: str) -> None:
     classifier, test = trained(method), pictures(method).split("test")
-    found = lw.classify(classifier, test.images, top=2)
+    found = lw.classify(classifier, px(test), top=2)
     right = [p.top[0][0] == f"blob {t}" for p, t in zip(found, test.targets.tolist(), strict=True)]
     assert np.mean(right) > 0.9
     assert all(len(p.top) == 2 and p.top[0][1] >= p.top[1][1] for p in found)
@@ -31,11 +32,11 @@ def test_classify(method: str) -> None:
 def test_ask(method: str) -> None:
     classifier, test = trained(method), pictures(method).split("test")
     targets = test.targets.tolist()
-    answers = [lw.ask(classifier, test.images, f"blob {i}") for i in range(4)]
+    answers = [lw.ask(classifier, px(test), f"blob {i}") for i in range(4)]
     right = [a.yes == (t == i) for i in range(4) for a, t in zip(answers[i], targets, strict=True)]
     assert np.mean(right) > 0.9  # always no: 0.75 of four labels, 0.83 of six
     with pytest.raises(UsageError, match=r'No label "okapi".*Known labels: blob 0.*teach'):
-        lw.ask(classifier, test.images[:1], "okapi")
+        lw.ask(classifier, px(test)[:1], "okapi")
 
 
 @every_method
@@ -48,13 +49,13 @@ def test_teach_and_forget(method: str) -> None:
 
     classifier = fit_named(known, quick(method), lw.Run(device="cpu"))
     assert classifier.labels.names == ("blob 0", "blob 1", "blob 2")
-    new = data.split("train").images[torch.as_tensor(data.split("train").targets) == 3][:5]
+    new = px(data.split("train"))[torch.as_tensor(data.split("train").targets) == 3][:5]
     taught = lw.teach(classifier, "blob 3", examples=new)
     test = data.split("test")
     torch.testing.assert_close(
-        taught.scores(test.images).log_odds[:, :3], classifier.scores(test.images).log_odds, atol=1e-5, rtol=1e-6
+        taught.scores(px(test)).log_odds[:, :3], classifier.scores(px(test)).log_odds, atol=1e-5, rtol=1e-6
     )
-    found = [p.top[0][0] for p in lw.classify(taught, test.images)]
+    found = [p.top[0][0] for p in lw.classify(taught, px(test))]
     right = np.mean([name == f"blob {t}" for name, t in zip(found, test.targets.tolist(), strict=True)])
     assert right > (0.6 if method == "clarel" else 0.85)  # three texts say little about where a text of images lies
     assert lw.forget(taught, "blob 3").labels.names == classifier.labels.names
@@ -67,8 +68,8 @@ def test_outliers(method: str) -> None:
     classifier, test = trained(method), pictures(method).split("test")
     strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
-    assert np.mean([one.flagged for one in lw.outliers(classifier, test.images)]) < 0.2
-    result = evaluate_outliers(classifier.scores(test.images), classifier.scores(strange))
+    assert np.mean([one.flagged for one in lw.outliers(classifier, px(test))]) < 0.2
+    result = evaluate_outliers(classifier.scores(px(test)), classifier.scores(strange))
     if "targets" not in METHODS[method].needs:  # its encoder was trained elsewhere, perhaps never on stripes
         return
     assert result.auroc > 0.95
@@ -76,21 +77,21 @@ def test_outliers(method: str) -> None:
         assert result.flagged == 1.0
         assert all(one.flagged for one in lw.outliers(classifier, strange))
         assert all(p.label == UNKNOWN for p in lw.classify(classifier, strange))
-    inside = evaluate_outliers(classifier.scores(test.images), classifier.scores(test.images))
+    inside = evaluate_outliers(classifier.scores(px(test)), classifier.scores(px(test)))
     assert inside.auroc == pytest.approx(0.5)
 
 
 @every_method
 def test_explain(method: str) -> None:
     classifier, test = trained(method), pictures(method).split("test")
-    found = lw.explain(classifier, test.images[:1])
+    found = lw.explain(classifier, px(test)[:1])
     assert found.label == "blob 0"
     assert float(found.heat.max()) == 1.0
     assert found.heat.shape == (8, 8)
     assert float(found.heat.min()) >= 0
     assert float(found.heat.max()) <= 1
     assert found.overlay(64).size == (64, 64)
-    other = lw.explain(classifier, test.images[:1], "blob 1")
+    other = lw.explain(classifier, px(test)[:1], "blob 1")
     assert not np.array_equal(found.heat, other.heat), "the heat map does not follow the asked label"
 
 
@@ -107,7 +108,7 @@ def test_evaluate(method: str) -> None:
 @every_method
 def test_calibrate_replaces_calibration(method: str) -> None:
     classifier, val = trained(method), pictures(method).split("val")
-    again = lw.calibrate(classifier, val.images, torch.as_tensor(val.targets), keep=0.5)
+    again = lw.calibrate(classifier, px(val), torch.as_tensor(val.targets), keep=0.5)
     assert again.familiarity.rule is not None
     assert classifier.familiarity.rule is not None
     assert again.familiarity.rule.limit < classifier.familiarity.rule.limit

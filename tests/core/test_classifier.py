@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier, Origin, bind
+from labelwise.images.as_images import as_images
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.hashes import image_hashes
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.changed import exact
 from tests.close import assert_close
@@ -100,10 +100,10 @@ def test_labels_known_from_a_description_are_named(classifier: Classifier) -> No
 def test_an_origin_gathers_images() -> None:
     images = torch.randint(0, 256, (4, 3, 2, 2), dtype=torch.uint8)
     nothing = Origin()
-    one = nothing.with_images(images[:1])
-    both = one.with_images(images[1:])
-    assert nothing.train_hashes is None
-    assert one.train_hashes is not None
-    assert len(one.train_hashes) == 1
-    assert both.train_hashes is not None
-    assert np.array_equal(both.train_hashes, image_hashes(images))
+    one = nothing.with_images(as_images(images[:1]))
+    both = one.with_images(as_images(images[1:]))
+    assert nothing.train_digests is None
+    assert one.train_digests is not None
+    assert len(one.train_digests) == 1
+    assert both.train_digests is not None
+    assert len(both.train_digests) == 4

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labelwise.core import scores as module
 from labelwise.core.scores import Scores
+from labelwise.images.as_images import as_images
 from labelwise.tasks.calibrate import calibration_errors
 from labelwise.tasks.classify import classify
 from tests.changed import changed, exact
@@ -39,7 +40,7 @@ def scores() -> Scores:
     images = torch.rand(7, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     first = exact(classifier, images)
     limited = replace(classifier, familiarity=classifier.familiarity.fit(first, 0.6))
-    return Scores(limited, first.embeddings, images)
+    return Scores(limited, first.embeddings, as_images(images, (3, 2, 2)))
 
 
 def test_what_follows_from_scores(scores: Scores) -> None:

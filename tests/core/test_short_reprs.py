@@ -8,6 +8,7 @@ from labelwise.tasks.gallery import make_gallery
 from labelwise.train.data import TensorSplit, TrainData
 from tests.conftest import blobs
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 
 MANY = lw.Labels(names=tuple(f"a label of many, number {i}" for i in range(500)), vectors=torch.ones(500, 3))
 
@@ -21,15 +22,15 @@ def test_an_object_is_shown_in_a_line_or_two() -> None:
         "split": test,
         "train data": TrainData(train=TensorSplit.of(test), val=TensorSplit.of(test), labels=MANY),
         "labels": MANY,
-        "scores": classifier.scores(test.images),
-        "prediction": lw.classify(classifier, test.images[:1])[0],
+        "scores": classifier.scores(px(test)),
+        "prediction": lw.classify(classifier, px(test)[:1])[0],
         "calibration": classifier.calibration,
         "familiarity": classifier.familiarity,
         "origin": classifier.origin,
         "verifier": classifier.verifier,
         "spec": classifier.model.spec,
-        "explanation": lw.explain(classifier, test.images[:1]),
-        "gallery": make_gallery(classifier, test.images, [f"{i}.png" for i in range(len(test))]),
+        "explanation": lw.explain(classifier, px(test)[:1]),
+        "gallery": make_gallery(classifier, px(test), [f"{i}.png" for i in range(len(test))]),
         "test set": part,
         "evaluation": part.evaluate(classifier),
     }

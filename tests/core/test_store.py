@@ -15,6 +15,7 @@ from labelwise.support.errors import StoreError, UsageError
 from tests.changed import description
 from tests.conftest import blobs
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 
 
 @pytest.fixture
@@ -25,23 +26,23 @@ def saved(tmp_path: Path) -> Path:
 
 def test_loaded_classifier_is_the_same(saved: Path) -> None:
     before, after = trained("indicator"), lw.load(saved)
-    images = blobs().split("test").images
+    images = px(blobs().split("test"))
     assert np.array_equal(before.scores(images).log_odds, after.scores(images).log_odds)
     assert after.familiarity.rule == before.familiarity.rule
     assert after.familiarity.memory is not None
     assert after.origin.summary == before.origin.summary
     assert after.origin.method == before.origin.method
-    assert after.origin.train_hashes is not None
+    assert after.origin.train_digests is not None
     assert sorted(p.name for p in saved.iterdir()) == ["classifier.json", "weights.safetensors"]
 
 
 def test_taught_classifier_is_saved_with_its_label(saved: Path, tmp_path: Path) -> None:
-    taught = lw.teach(lw.load(saved), "a new one", examples=blobs().split("test").images[:5])
+    taught = lw.teach(lw.load(saved), "a new one", examples=px(blobs().split("test"))[:5])
     lw.save(taught, tmp_path / "taught.lw")
     again = lw.load(tmp_path / "taught.lw")
     assert again.labels.names[-1] == "a new one"
-    twice = lw.teach(again, "another", examples=blobs().split("test").images[5:9])
-    images = blobs().split("test").images
+    twice = lw.teach(again, "another", examples=px(blobs().split("test"))[5:9])
+    images = px(blobs().split("test"))
     np.testing.assert_allclose(twice.scores(images).log_odds[:, :5], taught.scores(images).log_odds)
 
 

@@ -23,6 +23,7 @@ from labelwise.support.errors import DataError, UsageError
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluation.test_verification import noisy
+from tests.pixels_of import px
 
 FEW = EpisodeSettings(ways=3, shots=2, queries=4, count=6, seed=5)
 TEST = noisy(blobs().split("test"))
@@ -36,7 +37,7 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
     monkeypatch.setattr(module, "CHUNK", chunk)
     model = trained(method).model
     assert isinstance(model, LearnsFromExamples)
-    images = as_float(TEST.images)
+    images = as_float(px(TEST))
     with torch.no_grad():
         embeddings = model.encode_images(images).float()
     found = episode_accuracies(model, embeddings, torch.as_tensor(TEST.targets), FEW)

@@ -27,6 +27,7 @@ from tests.cli.conftest import run as run
 from tests.conftest import squares
 from tests.contract.subjects import trained
 from tests.fitting.test_one_choice import TinyPretrained
+from tests.pixels_of import px
 
 CPU = Run(device="cpu")
 pytestmark = pytest.mark.filterwarnings("ignore::labelwise.support.errors.LabelwiseWarning")
@@ -86,7 +87,7 @@ def test_it_is_what_a_loop_by_hand_says(name: str) -> None:
         part = Dataset(name="x", labels=data.labels, splits={"train": whole.select((fold != number).nonzero()[:, 0])})
         rows = (fold == number).nonzero()[:, 0]
         for answer, target in zip(
-            lw.classify(fit(part, method, CPU), whole.images[rows], top=1),
+            lw.classify(fit(part, method, CPU), px(whole)[rows], top=1),
             torch.as_tensor(whole.targets)[rows].tolist(),
             strict=True,
         ):
@@ -142,7 +143,7 @@ def test_features_of_a_frozen_encoder_change_nothing(counted: list[int], monkeyp
 def test_lookalikes_and_groups_count_once() -> None:
     data = features(30)
     whole = lw.data.pool(data)
-    twice = Split(images=whole.images.repeat(2, 1), targets=torch.as_tensor(whole.targets).repeat(2))
+    twice = Split(images=px(whole).repeat(2, 1), targets=torch.as_tensor(whole.targets).repeat(2))
     classifier = fit(data, METHODS["discriminant"](), CPU)
     copies = evaluate_folds(classifier, Dataset(name="x", labels=data.labels, splits={"train": twice}), 5, CPU)
     assert (copies.images, copies.groups) == (60, 30), "nobody named groups: copies are found"
@@ -159,7 +160,7 @@ def test_a_label_with_one_image_is_not_measured() -> None:
     whole = lw.data.pool(data)
     labels = Labels(names=(*data.labels.names, "rare"))
     more = Split(
-        images=torch.cat([whole.images, torch.ones(2, 8)]),
+        images=torch.cat([px(whole), torch.ones(2, 8)]),
         targets=torch.cat([torch.as_tensor(whole.targets), torch.tensor([3, -1])]),
     )
     result = evaluate_folds(
@@ -184,7 +185,7 @@ def test_the_shell_measures_by_folds(run: Any, tmp_path: Path) -> None:
     whole = lw.data.pool(features(60))
     names = np.array(["a", "b", "c"])
     file, model = tmp_path / "my pack.npz", tmp_path / "m.lw"
-    np.savez(file, features=whole.images.numpy(), labels=torch.as_tensor(whole.targets).numpy(), classes=names)
+    np.savez(file, features=px(whole).numpy(), labels=torch.as_tensor(whole.targets).numpy(), classes=names)
     assert run("fit", file, "--out", model, "--device", "cpu")[0] == 0
     code, out, err = run("evaluate", model, file, "--folds", 5)
     assert code == 0, err

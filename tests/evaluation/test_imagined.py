@@ -16,12 +16,13 @@ from labelwise.tasks.imagine import image_features, imagine
 from tests.close import assert_close
 from tests.described import UNSEEN, by_vector
 from tests.generating import generating
+from tests.pixels_of import px
 
 DATA = by_vector(noise=0.15)
 TEST = DATA.split("test")
 WAY = torch.linalg.lstsq(
     torch.as_tensor(DATA.labels.vectors),
-    torch.stack([TEST.images[torch.as_tensor(TEST.targets) == i].mean(0) for i in range(12)]),
+    torch.stack([px(TEST)[torch.as_tensor(TEST.targets) == i].mean(0) for i in range(12)]),
 )
 # Labels are described by where their features lie, so that the model can be right.
 LABELS = replace(DATA.labels, vectors=torch.as_tensor(DATA.labels.vectors) @ WAY.solution)
@@ -42,13 +43,13 @@ def slow(classifier: Classifier, name: str, count: int, seed: int) -> dict[str, 
     model = classifier.model
     assert isinstance(model, Generates)
     rows = model.generate(classifier.labels, count, seed)[classifier.labels.index(name)]
-    means = [TEST.images[torch.as_tensor(TEST.targets) == i].mean(0).tolist() for i in range(12)]
+    means = [px(TEST)[torch.as_tensor(TEST.targets) == i].mean(0).tolist() for i in range(12)]
     between = [math.dist(a, b) for i, a in enumerate(means) for b in means[:i]]
     place = classifier.labels.index(name)
-    real = TEST.images[torch.as_tensor(TEST.targets) == place]
+    real = px(TEST)[torch.as_tensor(TEST.targets) == place]
 
     def right(row: torch.Tensor, skip: int = -1) -> bool:
-        far = [(math.dist(row.tolist(), x.tolist()), i) for i, x in enumerate(TEST.images) if i != skip]
+        far = [(math.dist(row.tolist(), x.tolist()), i) for i, x in enumerate(px(TEST)) if i != skip]
         return int(torch.as_tensor(TEST.targets)[min(far)[1]]) == place
 
     own = (torch.as_tensor(TEST.targets) == place).nonzero()[:, 0].tolist()
@@ -58,14 +59,14 @@ def slow(classifier: Classifier, name: str, count: int, seed: int) -> dict[str, 
         "images": len(real),
         "offset": math.dist(rows.mean(0).tolist(), means[place]) / (sum(between) / len(between)),
         "precision": sum(right(row) for row in rows) / count,
-        "real_precision": sum(right(TEST.images[i], i) for i in own) / len(own),
+        "real_precision": sum(right(px(TEST)[i], i) for i in own) / len(own),
         "spread": root_mean_square(rows) / root_mean_square(real),
     }
 
 
 def test_figures(classifier: Classifier) -> None:
     result = evaluate_imagined(
-        classifier, image_features(classifier, TEST.images), align_targets(classifier, TEST, LABELS), count=10, seed=1
+        classifier, image_features(classifier, px(TEST)), align_targets(classifier, TEST, LABELS), count=10, seed=1
     )
     assert [one["label"] for one in result] == list(LABELS.names)
     for one in result[1:4]:
@@ -81,7 +82,7 @@ def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> N
     assert vectors is not None
     swapped = generating(replace(LABELS, vectors=np.roll(vectors, 1, 0)), (20,))
     good, bad = (
-        evaluate_imagined(one, image_features(one, TEST.images), align_targets(one, TEST, LABELS))
+        evaluate_imagined(one, image_features(one, px(TEST)), align_targets(one, TEST, LABELS))
         for one in (classifier, swapped)
     )
     assert [one["precision"] for one in good] == [1.0] * 12
@@ -94,9 +95,7 @@ def test_a_wrong_description_is_seen_in_the_figures(classifier: Classifier) -> N
 
 def test_a_single_image_has_no_spread(classifier: Classifier) -> None:
     few = TEST.select([0, 1, 12, 13, 14])
-    found = evaluate_imagined(
-        classifier, image_features(classifier, few.images), align_targets(classifier, few, LABELS)
-    )
+    found = evaluate_imagined(classifier, image_features(classifier, px(few)), align_targets(classifier, few, LABELS))
     assert [(one["label"], one["images"]) for one in found] == [("label 0", 2), ("label 1", 2), ("label 2", 1)]
     assert [one["spread"] is None for one in found] == [False, False, True]
 
@@ -110,7 +109,7 @@ def offsets(figure: Any) -> dict[str, Any]:
 def test_the_plane(classifier: Classifier, projection: str) -> None:
     names = ["label 2", "label 0"]
     few = TEST.select(range(60))
-    found = imagine(classifier, names, few.images, count=7)
+    found = imagine(classifier, names, px(few), count=7)
     targets = torch.as_tensor(few.targets).clone()
     targets[:3] = -1
     figure = draw_imagined(classifier, found, targets, projection)  # type: ignore[arg-type]
@@ -134,7 +133,7 @@ def test_the_plane(classifier: Classifier, projection: str) -> None:
 
 
 def test_pca_keeps_the_widest_directions(classifier: Classifier) -> None:
-    found = imagine(classifier, ["label 2"], TEST.images, count=5)
+    found = imagine(classifier, ["label 2"], px(TEST), count=5)
     points = np.concatenate([*offsets(draw_imagined(classifier, found, TEST.targets)).values()])
     rows = np.concatenate([found.gallery, found.features[0]])
     values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)[:2]
@@ -143,7 +142,7 @@ def test_pca_keeps_the_widest_directions(classifier: Classifier) -> None:
 
 def test_more_labels_than_colours_are_all_drawn(classifier: Classifier) -> None:
     figure = draw_imagined(
-        classifier, imagine(classifier, LABELS.names, TEST.images, count=2), torch.as_tensor(TEST.targets)
+        classifier, imagine(classifier, LABELS.names, px(TEST), count=2), torch.as_tensor(TEST.targets)
     )
     assert sum(map(len, offsets(figure).values())) == len(TEST) + 10 * 2, (
         "generated features of ten labels, and every real image"

@@ -21,6 +21,7 @@ from labelwise_papers.analyses.answers import answer_calibration, asked_pairs, y
 from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import changed, made_from
 from tests.described import Table
+from tests.pixels_of import px
 
 LABELS = Labels(names=("a", "b", "c", "d"))
 
@@ -40,8 +41,8 @@ def known_scores(n: int = 80, seed: int = 0) -> tuple[Classifier, Split, Tensor]
 
 def test_figures_equal_scikit_learn() -> None:
     classifier, split, truths = known_scores()
-    found = evaluate_multilabel(Evaluation.of(made_from(classifier, split.images[:8]), split, LABELS))
-    p = (split.images * 1.5 - 1).sigmoid().numpy()
+    found = evaluate_multilabel(Evaluation.of(made_from(classifier, px(split)[:8]), split, LABELS))
+    p = (px(split) * 1.5 - 1).sigmoid().numpy()
     y, yes = truths.numpy(), p >= 0.5
     wanted = [float(average_precision_score(y[:, j], p[:, j])) for j in range(3)]
     assert [found.average_precision[name] for name in "abc"] == pytest.approx(wanted)
@@ -60,7 +61,7 @@ def test_figures_equal_scikit_learn() -> None:
 def test_truths_follow_the_names_of_labels() -> None:
     classifier, split, truths = known_scores()
     order = [2, 0, 3, 1]
-    moved = Split(images=split.images, targets=truths[:, order])
+    moved = Split(images=px(split), targets=truths[:, order])
     names = Labels(names=tuple("cadb"))
     assert evaluate_multilabel(Evaluation.of(classifier, moved, names)) == evaluate_multilabel(
         Evaluation.of(classifier, split, LABELS)
@@ -73,7 +74,7 @@ def test_truths_follow_the_names_of_labels() -> None:
 
 def test_labels_that_only_one_side_knows() -> None:
     classifier, split, truths = known_scores()
-    fewer = Split(images=split.images, targets=truths[:, :3])
+    fewer = Split(images=px(split), targets=truths[:, :3])
     found = evaluate_multilabel(Evaluation.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
     assert found.asked == 3
     assert list(found.average_precision) == ["a", "b", "c"]
@@ -82,7 +83,7 @@ def test_labels_that_only_one_side_knows() -> None:
     with pytest.raises(DataError, match=r"does not know these labels of the data: c. Teach them"):
         evaluate_multilabel(Evaluation.of(classifier.remove("c"), split, LABELS))
     assert evaluate_multilabel(Evaluation.of(classifier.remove("d"), split, LABELS)).asked == 3  # true of no image
-    bare = Split(images=split.images, targets=torch.zeros_like(truths))
+    bare = Split(images=px(split), targets=torch.zeros_like(truths))
     with pytest.raises(DataError, match="No label is true of any of these images"):
         evaluate_multilabel(Evaluation.of(classifier, bare, LABELS))
 
@@ -105,7 +106,7 @@ def test_rates_and_calibration_equal_loops() -> None:
     classifier, split, truths = known_scores()
     _, pairs = asked_pairs(Evaluation.of(classifier, split, LABELS), seed=3)
     rates = yes_rates(Evaluation.of(classifier, split, LABELS), seed=3)
-    for scores, found in ((split.images, rates["raw"]), (split.images * 1.5 - 1, rates["calibrated"])):
+    for scores, found in ((px(split), rates["raw"]), (px(split) * 1.5 - 1, rates["calibrated"])):
         yes = (scores > 0).tolist()
         true = truths.tolist()
         every = [(yes[i][j], true[i][j]) for i in range(80) for j in range(4)]
@@ -117,8 +118,7 @@ def test_rates_and_calibration_equal_loops() -> None:
     assert result["every"]["pairs"] == 320
     assert result["balanced"]["pairs"] == len(pairs.right[0]) + len(pairs.wrong[0])
     wanted = [
-        expected_calibration_error(s.sigmoid().flatten(), truths.flatten())
-        for s in (split.images, split.images * 1.5 - 1)
+        expected_calibration_error(s.sigmoid().flatten(), truths.flatten()) for s in (px(split), px(split) * 1.5 - 1)
     ]
     assert [result["every"]["before"]["ece"], result["every"]["after"]["ece"]] == pytest.approx(wanted, abs=1e-6)
 

@@ -10,6 +10,7 @@ from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UsageError
+from tests.pixels_of import px
 from tests.tasks.levels import saying, told
 
 NAMES = ("c", "a", "d", "b")  # a is the lowest
@@ -92,15 +93,13 @@ def test_images_without_a_label_are_left_out() -> None:
     levels, truth = drawn(30)
     labels = Labels(names=NAMES, order=ORDER)
     split = as_split(levels, truth)
-    half = Split(images=split.images, targets=torch.where(torch.arange(30) < 15, torch.as_tensor(split.targets), -1))
+    half = Split(images=px(split), targets=torch.where(torch.arange(30) < 15, torch.as_tensor(split.targets), -1))
     assert evaluate_ordinal(Evaluation.of(told(labels), half, labels)) == evaluate_ordinal(
         Evaluation.of(told(labels), split.select(range(15)), labels)
     )
     with pytest.raises(DataError, match="no labelled test image"):
         evaluate_ordinal(
-            Evaluation.of(
-                told(labels), Split(images=split.images, targets=torch.as_tensor(split.targets) * 0 - 1), labels
-            )
+            Evaluation.of(told(labels), Split(images=px(split), targets=torch.as_tensor(split.targets) * 0 - 1), labels)
         )
     several = Split(images=saying([[1, 1, 1, 1]]), targets=torch.ones(1, 4).bool())
     with pytest.raises(DataError, match="evaluate_multilabel"):

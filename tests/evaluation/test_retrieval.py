@@ -13,6 +13,7 @@ from labelwise.tasks.similarity import all_alike, cosines
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluation.test_verification import noisy
+from tests.pixels_of import px
 
 
 def slow(similarity: Tensor, targets: list[int]) -> tuple[list[int], list[float]]:
@@ -59,7 +60,7 @@ def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_figures_of_a_split(method: str) -> None:
     classifier, split = trained(method), noisy(blobs().split("test"))
-    embeddings = classifier.encode(split.images)
+    embeddings = classifier.encode(px(split))
     with torch.no_grad():
         first, precision = slow(
             torch.from_numpy(all_alike(classifier.model, embeddings, embeddings, "similarity")), split.targets.tolist()

@@ -24,13 +24,14 @@ from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.described import by_vector
+from tests.pixels_of import px
 from tests.tasks.levels import told
 
 
 def plain(seed: int = 0, per_label: int = 20) -> Dataset:
     """Pictures without a split of their own, divided by shares."""
     data = blobs(per_label=per_label, seed=seed)
-    images = torch.cat([part.images for part in data.splits.values()])
+    images = torch.cat([px(part) for part in data.splits.values()])
     targets = torch.cat([torch.as_tensor(part.targets) for part in data.splits.values()])
     return arrays(images, targets, names=data.labels.names)
 
@@ -44,13 +45,13 @@ def classifier() -> Classifier:
 def test_hashes_cover_training_and_validation_images_and_no_others(method: str) -> None:
     data = pictures(method)
     for name, used in (("train", True), ("val", True), ("test", False)):
-        assert leaked_rows(trained(method), data.split(name).images).tolist() == [used] * len(data.split(name))
+        assert leaked_rows(trained(method), px(data.split(name))).tolist() == [used] * len(data.split(name))
 
 
 def test_what_fit_divided_is_measured_on_what_it_held_out(classifier: Classifier) -> None:
     data = plain()
     part, test = select_test_set(classifier, data), data.split("test")
-    assert torch.equal(part.split.images, test.images)
+    assert torch.equal(px(part.split), px(test))
     assert torch.equal(torch.as_tensor(part.split.targets), torch.as_tensor(test.targets))
     assert part.words == "16 images of arrays, which names no split; left out: 64 used to train or calibrate."
     assert (part.name, part.trained_on, part.own_splits) == ("all", 64, False)
@@ -65,7 +66,7 @@ def test_data_without_a_split_are_measured_whole(classifier: Classifier) -> None
 def test_a_split_that_the_data_name_is_kept(classifier: Classifier) -> None:
     data = blobs(per_label=30, seed=1)
     part = select_test_set(classifier, data)
-    assert part.split.images is data.split("test").images or torch.equal(part.split.images, data.split("test").images)
+    assert px(part.split) is px(data.split("test")) or torch.equal(px(part.split), px(data.split("test")))
     assert part.words == "40 images of blobs, test split; left out: none."
     assert digits().own_splits
     alone = replace(data, splits={"test": data.split("test")})
@@ -130,7 +131,7 @@ def test_images_of_which_no_label_is_true_are_measured() -> None:
 def test_features_and_labels_without_images() -> None:
     data = by_vector()
     part = select_test_set(fit(data, METHODS["eszsl"](), Run(device="cpu")), data)
-    assert torch.equal(part.split.images, data.split("test").images)
+    assert torch.equal(px(part.split), px(data.split("test")))
     assert part.trained_on == 0
 
 
@@ -145,7 +146,7 @@ def test_what_another_classifier_was_trained_on_is_left_out_for_both(classifier:
     other = fit(plain(seed=1), quick("softmax", 1), Run(device="cpu"))
     whole = plain()
     mixed = arrays(
-        torch.cat([whole.split("test").images, plain(seed=1).split("train").images, plain(seed=2).split("val").images]),
+        torch.cat([px(whole.split("test")), px(plain(seed=1).split("train")), px(plain(seed=2).split("val"))]),
         torch.cat(
             [
                 torch.as_tensor(whole.split("test").targets),
@@ -158,7 +159,7 @@ def test_what_another_classifier_was_trained_on_is_left_out_for_both(classifier:
     alone = [select_test_set(one, mixed) for one in (classifier, other)]
     assert [part.trained_on for part in alone] == [0, 56]
     first, second = select_test_sets([(classifier, mixed), (other, mixed)])
-    assert torch.equal(first.split.images, second.split.images)
+    assert torch.equal(px(first.split), px(second.split))
     assert first.trained_on == second.trained_on == 56
     assert first.rows.tolist() == alone[1].rows.tolist()
 
@@ -171,13 +172,13 @@ def test_other_readings_must_hold_the_same_images(classifier: Classifier) -> Non
 
 
 def test_a_classifier_that_cannot_tell_its_images_is_measured_on_what_fit_holds_out(classifier: Classifier) -> None:
-    part = select_test_set(changed(classifier, train_hashes=None), plain())
+    part = select_test_set(changed(classifier, train_digests=None), plain())
     assert (part.name, len(part.split)) == ("test", 16)
     assert "keeps no hashes of what it was trained on, so those images are measured that fit holds out" in part.words
-    decoded_otherwise = select_test_set(changed(classifier, train_hashes=torch.zeros(3, dtype=torch.int64)), plain())
+    decoded_otherwise = select_test_set(changed(classifier, train_digests=torch.zeros(3, dtype=torch.int64)), plain())
     assert len(decoded_otherwise.split) == 80
     assert "knows none of these: if they are the same, --folds 5 of evaluate" in decoded_otherwise.words
-    stranger = select_test_set(changed(classifier, train_hashes=None), plain(seed=1, per_label=30))
+    stranger = select_test_set(changed(classifier, train_digests=None), plain(seed=1, per_label=30))
     assert (stranger.name, len(stranger.split)) == ("all", 120)
     assert "so none could be looked for" in stranger.words
 
@@ -191,26 +192,26 @@ def test_whole_data_are_not_copied() -> None:
         name: Split(images=whole[at], targets=torch.zeros(40, dtype=torch.int64)[at]) for name, at in parts.items()
     }
     part = select_test_set(told(labels), Dataset(name="d", labels=labels, splits=splits, own_splits=False))
-    assert torch.equal(part.split.images, whole)
-    assert part.split.images.data_ptr() == whole.data_ptr()
+    assert torch.equal(px(part.split), whole)
+    assert np.shares_memory(part.split.images.values, whole.numpy())
 
 
 def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a model whose encoder was trained, too: the pass that finds what cannot be read encodes, and other splits are left alone."""
     from labelwise.images.sharding import write_shards
-    from labelwise.images.sources.shards import ShardPictures, shards
+    from labelwise.images.sources.shards import ShardImages, shards
 
     data = blobs(per_label=10, seed=7)
     write_shards(replace(data, own_splits=True), tmp_path / "shards")
     classifier, rows = trained("softmax"), list[int]()
-    real = ShardPictures.read
+    real = ShardImages.read
 
-    def counted(self: ShardPictures, some: Sequence[int], *more: Any) -> Any:
+    def counted(self: ShardImages, some: Sequence[int], *more: Any) -> Any:
         rows.extend(some)
         return real(self, some, *more)
 
     streamed = shards(tmp_path / "shards", size=classifier.shape[1])
-    monkeypatch.setattr(ShardPictures, "read", counted)
+    monkeypatch.setattr(ShardImages, "read", counted)
     part = select_test_set(classifier, streamed, "test")
     evaluation = part.evaluate(classifier)
     assert len(rows) == len(set(rows)) == len(streamed.splits["test"])

@@ -12,6 +12,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.support.errors import DataError, UnsupportedError
 from labelwise.train.networks.encoder import Encoder
 from tests.conftest import blobs, squares
+from tests.pixels_of import px
 
 
 def slow_votes(asked: Tensor, known: Tensor, targets: Tensor, k: int, temperature: float) -> list[list[float]]:
@@ -38,13 +39,13 @@ def data() -> Dataset:
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_the_probe_counts_right_votes(data: Dataset, k: int) -> None:
     torch.manual_seed(0)
-    encoder = Encoder(backbone="convnet", width=8).build(data.shape)
+    encoder = Encoder(backbone="convnet", width=8).build(data.shape or ())
     train, test = data.split("train"), data.split("test")
-    encoder.fit_normalisation(train.images)
+    encoder.fit_normalisation(px(train))
     encoder.train()
     found = probe_neighbours(encoder, train, test, k=k)
     assert encoder.training
-    features = encoder.features(train.images), encoder.features(test.images)
+    features = encoder.features(px(train)), encoder.features(px(test))
     votes = slow_votes(features[1], features[0], torch.as_tensor(train.targets), k, 0.1)
     right = [votes[i].index(max(votes[i])) == int(target) for i, target in enumerate(torch.as_tensor(test.targets))]
     assert found["accuracy"] == pytest.approx(sum(right) / len(right))
@@ -54,7 +55,7 @@ def test_the_probe_counts_right_votes(data: Dataset, k: int) -> None:
 
 def test_images_without_a_label_are_left_out(data: Dataset) -> None:
     torch.manual_seed(0)
-    encoder = Encoder(backbone="convnet", width=8).build(data.shape)
+    encoder = Encoder(backbone="convnet", width=8).build(data.shape or ())
     train, test = data.split("train"), data.split("test")
 
     def hidden(split: Split, rows: slice) -> Split:

@@ -14,12 +14,13 @@ from labelwise.support.errors import DataError
 from tests.changed import changed
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 
 
 def noisy(split: Split) -> Split:
     """Pictures under so much noise that no figure is perfect."""
     noise = 80 * torch.randn(split.images.shape, generator=torch.Generator().manual_seed(0))
-    return replace(split, images=(split.images + noise).clamp(0, 255).byte())
+    return replace(split, images=(px(split) + noise).clamp(0, 255).byte())
 
 
 TEST = noisy(blobs().split("test"))
@@ -32,7 +33,7 @@ def test_figures_are_those_of_all_pairs() -> None:
     assert rule is not None
     split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, torch.as_tensor(FEW.targets)))
     found = evaluate_verification(Evaluation.of(classifier, split))
-    embeddings, model = classifier.encode(split.images), classifier.model
+    embeddings, model = classifier.encode(px(split)), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
         one_way = model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))

@@ -16,6 +16,7 @@ from labelwise.support.errors import DataError
 from tests.changed import changed, known_by_description, made_from, with_penalty
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import Distances, Table
+from tests.pixels_of import px
 
 LABELS = Labels(names=("a", "b", "c", "d", "e", "f"))
 KINDS = {"offset": Table, "scale": Distances}
@@ -52,7 +53,7 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
     one, test = classifier(kind), split()
     labelled = torch.as_tensor(test.targets) >= 0
     scores, targets, seen, how = (
-        test.images[labelled],
+        px(test)[labelled],
         torch.as_tensor(test.targets)[labelled],
         ~one.calibration.unseen,
         one.model.penalty,
@@ -78,7 +79,7 @@ def test_figures_are_those_of_the_answers_that_users_get(kind: str) -> None:
     one, test = classifier(kind), split()
     labelled = torch.as_tensor(test.targets) >= 0
     answers = slow_accuracies(
-        torch.from_numpy(one.scores(test.images[labelled]).log_odds),
+        torch.from_numpy(one.scores(px(test)[labelled]).log_odds),
         test.targets[labelled],
         torch.from_numpy(~one.calibration.unseen),
     )
@@ -109,7 +110,7 @@ def test_calibration_and_the_order_of_labels_change_nothing() -> None:
 def test_images_the_classifier_was_made_from_are_counted() -> None:
     one, test = classifier("offset"), split()
     assert evaluate_zero_shot(Evaluation.of(one, test, LABELS)).leaked == 0
-    known = made_from(one, test.images[:7])  # the last of these has no label, so it is not tested
+    known = made_from(one, px(test)[:7])  # the last of these has no label, so it is not tested
     assert evaluate_zero_shot(Evaluation.of(known, test, LABELS)).leaked == pytest.approx(
         6 / int((torch.as_tensor(test.targets) >= 0).sum())
     )

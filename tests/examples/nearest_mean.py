@@ -13,6 +13,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.train.data import TrainData
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import segment_mean
+from tests.pixels_of import px
 
 
 class MeanModel(LabelModel):
@@ -53,6 +54,6 @@ class NearestMean(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Train nothing by gradients; one pass over the pictures gives the means."""
         assert isinstance(model, MeanModel)
-        embeddings = model.encode_images(as_float(data.train.images))
+        embeddings = model.encode_images(as_float(px(data.train)))
         model.means.copy_(model.labels_from_examples(embeddings, data.train.targets))
         yield from ()

@@ -24,6 +24,7 @@ from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run
 from labelwise.train.views import contrastive_augment
 from tests.epochs import batches_of
+from tests.pixels_of import px
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -60,7 +61,7 @@ def test_no_label_is_read(kind: str, blob_data: Dataset) -> None:
     mixed = torch.randint(0, 4, (len(data.train),), generator=made)
     other, _ = train(small(kind), replace(data, train=replace(data.train, targets=mixed)), CPU)
     assert same(whole, other)
-    encoder, _ = pretrain(data.train.images, small(kind), CPU)
+    encoder, _ = pretrain(px(data.train), small(kind), CPU)
     assert isinstance(whole, ContrastModel)
     assert same(whole.encoder, encoder)
     changed, _ = train(small(kind), data, replace(CPU, seed=4))
@@ -165,9 +166,9 @@ def test_training_tells_pictures_apart(kind: str, blob_data: Dataset) -> None:
     data, change = data_of(blob_data), Augment(flip=True, noise=0.05)
     method = replace(small(kind, epochs=20), augment=change, optimizer=Optimizer(name="adam", lr=0.01))
     fresh = built(kind, data)
-    fresh.encoder.fit_normalisation(data.train.images)
+    fresh.encoder.fit_normalisation(px(data.train))
     model, _ = train(method, data, CPU)
-    images = as_float(data.val.images)
+    images = as_float(px(data.val))
     views = [change(images, BatchRng.seeded(seed, len(images))) for seed in (1, 2)]
 
     def loss(of: torch.nn.Module) -> float:

@@ -9,12 +9,13 @@ from labelwise.fitting.encoding import write_features
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import pack
 from tests.conftest import blobs
+from tests.pixels_of import px
 
 
 def features(per_label: int) -> Dataset:
     data = blobs(per_label=per_label)
     return replace(
-        data, splits={name: replace(part, images=part.images.flatten(1).float()) for name, part in data.splits.items()}
+        data, splits={name: replace(part, images=px(part).flatten(1).float()) for name, part in data.splits.items()}
     )
 
 

@@ -23,6 +23,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.stages import Stage
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 
 
 def test_test_images_cannot_be_reached(blob_data: Dataset) -> None:
@@ -76,7 +77,7 @@ def test_labels_without_images_are_unseen(blob_data: Dataset) -> None:
     assert len(data.val) == 60
     assert torch.equal(torch.as_tensor(data.train.targets).bincount(), torch.tensor([20, 20, 20]))
     assert torch.equal(
-        data.train.images[torch.as_tensor(data.train.targets) == 1], train.images[torch.as_tensor(train.targets) == 2]
+        px(data.train)[torch.as_tensor(data.train.targets) == 1], px(train)[torch.as_tensor(train.targets) == 2]
     )
 
 
@@ -102,9 +103,9 @@ def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:
 
 def test_images_that_taught_or_calibrated_are_leaks_too(blob_data: Dataset) -> None:
     classifier, test = trained("softmax"), blob_data.split("test")
-    calibrated = lw.calibrate(classifier, test.images[:20], torch.as_tensor(test.targets)[:20])
+    calibrated = lw.calibrate(classifier, px(test)[:20], torch.as_tensor(test.targets)[:20])
     assert evaluate_closed(Evaluation.of(calibrated, test, blob_data.labels)).leaked == 20 / len(test)
-    taught = lw.teach(classifier, "a new one", examples=test.images[:8])
+    taught = lw.teach(classifier, "a new one", examples=px(test)[:8])
     assert evaluate_closed(Evaluation.of(taught, test, blob_data.labels)).leaked == 8 / len(test)
 
 
@@ -155,7 +156,7 @@ def test_missing_knowledge_names_file_and_column(blob_data: Dataset) -> None:
 @pytest.mark.parametrize("method", ["softmax", "izf"])
 def test_features_cannot_be_attacked_in_training(method: str) -> None:
     data = blobs(per_label=12)
-    flat = {name: replace(split, images=split.images.flatten(1).float()) for name, split in data.splits.items()}
+    flat = {name: replace(split, images=px(split).flatten(1).float()) for name, split in data.splits.items()}
     plain = quick(method)
     assert isinstance(plain, ImageMethod)
     attacked = replace(plain, adversarial=Adversarial())

@@ -20,6 +20,7 @@ from labelwise.images.split.make import Shares
 from labelwise.methods import METHODS
 from labelwise.train.stages import Run
 from tests.cli.conftest import run as run
+from tests.pixels_of import px
 
 CLOSED, CPU = METHODS["discriminant"](), Run(device="cpu")
 
@@ -46,8 +47,8 @@ def test_every_image_that_trained_is_known_to_evaluate() -> None:
     data = features(60)
     classifier = fit(data, CLOSED, CPU)
     assert classifier.origin.summary["leave_one_out"]["images"] == 60 - len(data.split("test"))
-    assert all(leaked_rows(classifier, data.split(name).images).all() for name in ("train", "val"))
-    assert torch.equal(select_test_set(classifier, data).split.images, data.split("test").images)
+    assert all(leaked_rows(classifier, px(data.split(name))).all() for name in ("train", "val"))
+    assert torch.equal(px(select_test_set(classifier, data).split), px(data.split("test")))
 
 
 @pytest.mark.filterwarnings("error::labelwise.support.errors.LabelwiseWarning")
@@ -64,7 +65,7 @@ def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
         assert with_idle(data, CLOSED) is data, how
         classifier = fit(data, CLOSED, CPU)
         assert classifier.origin.summary["training"]["images"] == len(data.split("train")), how
-        assert not leaked_rows(classifier, data.split("test").images).any(), how
+        assert not leaked_rows(classifier, px(data.split("test"))).any(), how
 
 
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.leaves_out])

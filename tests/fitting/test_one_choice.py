@@ -1,6 +1,5 @@
 """The shell and Python make the same classifier of the same data: one function decides what is left open."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from labelwise.images.dataset import Dataset
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.stages import Run
-from labelwise_papers.benchmarks.rotations import rotated
 from tests.changed import description
 from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares
+from tests.pixels_of import px
 
 SIDE = 16  # of the pictures that the stand-in for the pretrained network takes
 
@@ -55,7 +54,7 @@ def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def write_pictures(root: Path, data: Dataset, split: str = "train") -> list[Path]:
     """Write the pictures of a split into a folder for each label, twice as large as they are, and return where."""
     files = []
-    for i, (image, target) in enumerate(zip(data.split(split).images, data.split(split).targets.tolist(), strict=True)):
+    for i, (image, target) in enumerate(zip(px(data.split(split)), data.split(split).targets.tolist(), strict=True)):
         file = root / data.labels.names[target] / f"{i}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.permute(1, 2, 0).numpy()).resize((20, 16)).save(file)
@@ -79,7 +78,7 @@ def table_of(root: Path) -> Path:
     data = squares(60)
     words = data.split("train").words(data.labels.names)
     rows = []
-    for i, (image, labels) in enumerate(zip(data.split("train").images, words, strict=True)):
+    for i, (image, labels) in enumerate(zip(px(data.split("train")), words, strict=True)):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(root / f"{i}.png")
         rows.append(f'{i}.png,"{labels}"')
     file = root / "table.csv"
@@ -125,7 +124,7 @@ def test_an_explicit_method_is_what_is_trained(installed: bool, tmp_path: Path) 
         data, lw.methods.Softmax(epochs=1, encoder=Encoder(backbone="efficientnet_lite0")), Run(device="cpu")
     )
     assert found.model.spec.shape == (3, SIDE, SIDE), "pictures are read as the encoder takes them"
-    assert len(lw.classify(found, data.split("test").images)) == len(data.split("test"))
+    assert len(lw.classify(found, px(data.split("test")))) == len(data.split("test"))
 
 
 def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Path) -> None:
@@ -134,17 +133,6 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
     lw.save(lw.fit(lw.data.folder(source, size=10), run=Run(device="cpu")), tmp_path / "python.lw")
     assert saved(tmp_path / "shell.lw") == saved(tmp_path / "python.lw")
     assert saved(tmp_path / "shell.lw")["shape"] == [3, 10, 10]
-
-
-def test_pixels_that_were_changed_are_not_read_again(tmp_path: Path) -> None:
-    from labelwise.images.sources.files import at_side
-
-    data = lw.data.folder(folder_of(tmp_path, ""))
-    assert at_side(data, 8).shape == (3, 8, 8)
-    assert at_side(lw.data.divide(data, "stratified", None, 3), 8).split("train").files != data.split("train").files
-    dark = {name: replace(split, images=split.images // 2) for name, split in data.splits.items()}
-    assert at_side(replace(data, splits=dark), 8).shape == data.shape
-    assert at_side(rotated(data), 8).shape == data.shape
 
 
 def test_features_in_a_table_get_no_encoder(run: Any, installed: bool, tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.networks.encoder import Encoder
 from tests.conftest import blobs
 from tests.fitting.test_contrast import CPU, SMALL, built, data_of, small
+from tests.pixels_of import px
 
 
 def weights(tmp_path: Path, kind: str = "simclr") -> tuple[Path, Tensor]:
     """A file of weights, and the features of the test images that they should give."""
-    images = blobs().split("train").images
+    images = px(blobs().split("train"))
     method = small(kind)
     encoder, summary = pretrain(images, method, CPU)
     write_encoder(tmp_path / "encoder.safetensors", encoder, method.encoder, summary)
@@ -36,12 +37,12 @@ def test_a_file_of_weights_is_an_encoder_for_any_method(tmp_path: Path, blob_dat
     stored = read_encoder(path)
     assert (stored.backbone, stored.width, stored.size, stored.frozen) == ("convnet", 4, 8, False)
     loaded = stored.build((3, 8, 8))
-    images = blob_data.split("train").images
+    images = px(blob_data.split("train"))
     loaded.fit_normalisation(images)
     assert torch.equal(loaded.features(images), features)
     classifier = fit(blob_data, Softmax(encoder=replace(stored, frozen=True), epochs=10), CPU)
     test = blob_data.split("test")
-    assert (classifier.scores(test.images).best == np.asarray(test.targets)).mean() >= 0.8
+    assert (classifier.scores(px(test)).best == np.asarray(test.targets)).mean() >= 0.8
     about = read_tensors(path)[1]
     assert about["encoder"]["shape"] == [3, 8, 8]
     assert about["encoder"]["mean"] == pytest.approx(as_float(images).mean((0, 2, 3)).tolist(), abs=1e-4)
@@ -79,7 +80,7 @@ def test_training_goes_on_from_weights(tmp_path: Path) -> None:
 
 def test_what_cannot_be_trained_is_an_error(tmp_path: Path, blob_data: Dataset) -> None:
     path, _ = weights(tmp_path)
-    images = blob_data.split("train").images
+    images = px(blob_data.split("train"))
     for encoder in (replace(read_encoder(path), frozen=True), replace(SMALL, code_size=5)):
         with pytest.raises(UsageError, match=r"leave out encoder\.frozen"):
             pretrain(images, replace(small("simclr"), encoder=encoder), CPU)

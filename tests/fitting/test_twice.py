@@ -13,6 +13,7 @@ from labelwise.images.sources import known
 from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
+from tests.pixels_of import px
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_lookalikes_across_splits_read_themselves_alone(work: dict[str, int], tm
     train, drawn = blobs(3, per_label=18), torch.Generator().manual_seed(0)
     part = train.split("train")
     noise = torch.randint(0, 256, part.images.shape, generator=drawn, dtype=torch.uint8)
-    noise[:2] = part.images[:2]  # two of many are in both
+    noise[:2] = px(part)[:2]  # two of many are in both
     other = replace(train, splits={"train": replace(part, images=noise)})
     write_pictures(tmp_path / "d" / "train", train, "train")
     write_pictures(tmp_path / "d" / "test", other, "train")

@@ -31,6 +31,7 @@ from tests.close import assert_close
 from tests.conftest import blobs
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, by_vector
+from tests.pixels_of import px
 
 POISON = -777.0
 RUN = Run(device="cpu")
@@ -56,7 +57,7 @@ def traced(train: list[int], val: list[int] | None, labels: int = 7) -> Dataset:
 
 def numbers(split: Split | TensorSplit) -> set[int]:
     """The numbers of a split's images, each of them there once."""
-    found = [int(number) for number in split.images[:, 0]]
+    found = [int(number) for number in px(split)[:, 0]]
     assert len(found) == len(set(found))
     return set(found)
 
@@ -64,9 +65,9 @@ def numbers(split: Split | TensorSplit) -> set[int]:
 def check_part(data: TrainData) -> None:
     """No test image, no image twice, every target names the label its image tells; training images of seen labels."""
     for part in (data.train, data.val):
-        assert not bool((part.images == POISON).any())
+        assert not bool((px(part) == POISON).any())
         named = [data.known.names[target] for target in part.targets.tolist()]
-        assert named == [f"n{int(label)}" for label in part.images[:, 1]]
+        assert named == [f"n{int(label)}" for label in px(part)[:, 1]]
     assert not numbers(data.train) & numbers(data.val)
     assert set(data.train.targets.tolist()) == set(range(len(data.labels)))
     assert data.known.vectors is not None
@@ -119,7 +120,7 @@ def check_trial(plan: Plan, in_train: int, only_val: set[int], labelled: set[int
     assert held == {f"n{i}" for i in only_val} if given else len(held) == max(1, round(len(seen) / 3))
     assert numbers(trial.train) | numbers(trial.val) <= labelled
     assert too_many or all(number < in_train for number in numbers(trial.train))
-    images = {int(n): f"n{int(label)}" for n, label in plan.final.train.images.tolist()}
+    images = {int(n): f"n{int(label)}" for n, label in px(plan.final.train).tolist()}
     assert {n for n, name in images.items() if name in held} <= numbers(trial.val)
     lost = labelled - numbers(trial.train) - numbers(trial.val)
     assert not lost, "every labelled image is of use to the trial"
@@ -129,7 +130,7 @@ def test_held_labels_are_those_that_only_val_has() -> None:
     trial = plan_runs(traced([0, 0, 1, 1, 4, 4, 5, 5], [1, 2, 2, 6, -1]), Eszsl(), 0).trial
     assert trial is not None
     assert (trial.labels.names, names(trial.unseen)) == (("n0", "n1", "n4", "n5"), {"n2", "n6"})
-    assert trial.val.images[:, 1].tolist() == [1, 2, 2, 6], "val has images of trained labels, so none are set aside"
+    assert px(trial.val)[:, 1].tolist() == [1, 2, 2, 6], "val has images of trained labels, so none are set aside"
     assert len(trial.train) == 8
 
 
@@ -185,7 +186,7 @@ def test_labels_and_splits_are_joined() -> None:
     other = Split(images=torch.ones(1, 3), targets=torch.tensor([2]), files=("z",))
     joined = one.join(other)
     assert (joined.targets.tolist(), joined.files, joined.texts) == ([0, 1, 2], ("x", "y", "z"), ())
-    assert joined.images[:, 0].tolist() == [0, 0, 1]
+    assert px(joined)[:, 0].tolist() == [0, 0, 1]
     data = TrainData(train=TensorSplit.of(one), val=TensorSplit.of(other), labels=first, unseen=second)
     assert data.known.names == ("a", "b")
     assert replace(data, unseen=None).known is first
@@ -240,7 +241,7 @@ def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     trial = trial_of(data, METHODS[method])
     bound = tried(METHODS[method], trial)
     seen, how, targets = ~bound.calibration.unseen, bound.model.penalty, torch.as_tensor(trial.val.targets)
-    scores = exact(bound, trial.val.images).raw
+    scores = exact(bound, px(trial.val)).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(torch.from_numpy(scores), targets, torch.from_numpy(seen), how))
     about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
     unseen, known = slow_accuracies(
@@ -260,14 +261,14 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     data = by_vector(noise=1.5)
     trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
     found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
-    held = remembering(changed(bound, seen_penalty=found.origin.summary["balance"]["gap"]), trial.train.images)
-    done = calibrate(exact(held, trial.val.images), torch.as_tensor(trial.val.targets))
+    held = remembering(changed(bound, seen_penalty=found.origin.summary["balance"]["gap"]), px(trial.train))
+    done = calibrate(exact(held, px(trial.val)), torch.as_tensor(trial.val.targets))
     assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
     assert found.calibration.temperature == pytest.approx(done.calibration.temperature)
     if found.model.penalty == "scale":
         assert found.calibration.seen_penalty == held.calibration.seen_penalty
     else:
-        rows = data.split("test").images
+        rows = px(data.split("test"))
         less = [
             float((with_penalty(one, 0.0).scores(rows).log_odds - one.scores(rows).log_odds)[0, 0])
             for one in (found, done)
@@ -278,7 +279,7 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
 
 def level(classifier: Classifier, data: TrainData) -> tuple[float, float]:
     """The mean score of right labels without a gap, and the mean standard deviation over the seen labels of an image."""
-    rows = with_penalty(classifier, 0.0).scores(data.train.images).log_odds[:, : len(data.labels)].tolist()
+    rows = with_penalty(classifier, 0.0).scores(px(data.train)).log_odds[:, : len(data.labels)].tolist()
     right = [row[target] for row, target in zip(rows, data.train.targets.tolist(), strict=True)]
     return sum(right) / len(right), sum(statistics.pstdev(row) for row in rows) / len(rows)
 
@@ -290,7 +291,7 @@ def test_both_runs_keep_their_files_apart_and_can_be_resumed(tmp_path: Path) -> 
     logs = [(tmp_path / "run" / part / "log.jsonl").read_text() for part in ("", "trial")]
     assert logs[0] != logs[1]
     again = fit_zero_shot(data, method, replace(kept, resume=True))
-    assert_close(again.scores(data.split("test").images).log_odds, found.scores(data.split("test").images).log_odds)
+    assert_close(again.scores(px(data.split("test"))).log_odds, found.scores(px(data.split("test"))).log_odds)
 
 
 def test_pictures_train_an_encoder_first() -> None:

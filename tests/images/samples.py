@@ -1,15 +1,20 @@
 """Small pictures, folders of them and ways to look at a data set, for the tests of what reads pictures."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.images.dataset import Dataset
-from labelwise.images.decode.pictures import File, read_files
+from labelwise.images.as_images import as_images
+from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.decoding import File
+from labelwise.images.images import read_all, read_readable
+from labelwise.images.skipped import check_read
+from labelwise.images.view import Fit
 
 
 def noise(height: int, width: int, channels: int = 3) -> np.ndarray:
@@ -24,6 +29,15 @@ def encoded(image: Image.Image, kind: str = "PNG", **settings: object) -> bytes:
 
 def png(value: int, side: int = 5) -> bytes:
     return encoded(Image.new("L", (side + 1, side), value))
+
+
+def read_files(
+    files: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False
+) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+    """The images of files that can be read, which these are, and the others."""
+    values, rows, skipped = read_readable(as_images(files), shape, fit)
+    check_read(skipped, len(files), strict=strict)
+    return torch.from_numpy(values), rows, skipped
 
 
 def read_picture(file: File, size: int, channels: int = 3) -> Tensor:
@@ -46,5 +60,5 @@ def sizes(data: Dataset) -> dict[str, int]:
 def check_values(data: Dataset, order: list[str]) -> None:
     """Every picture of class i in ``order`` has a value in 40 * i .. 40 * i + 39."""
     for split in data.splits.values():
-        for image, target in zip(split.images, split.targets, strict=True):
+        for image, target in zip(read_all(split.images, (3, 8, 8)), split.targets, strict=True):
             assert order[int(image[0, 0, 0]) // 40] == data.labels.names[int(target)]

@@ -22,6 +22,7 @@ from labelwise.images.sets.finches import MARKS, SPECIES, finches_marks
 from labelwise.images.split.leaks import check_leaks
 from labelwise.support.errors import DataError, LabelwiseError, UsageError
 from tests.conftest import blobs, squares
+from tests.pixels_of import px
 
 TRUTHS = torch.tensor([[0, 1, 1], [0, 0, 0], [1, 0, 1], [0, 0, 1]]).bool()
 
@@ -44,7 +45,7 @@ def test_targets_follow_their_images() -> None:
     assert truths_of(whole).dtype == torch.bool
     assert whole.words(("x", "y", "z")) == ["y;z", "", "x;z", "z"]
     assert whole.table(3) is whole.targets
-    plain = Split(images=whole.images, targets=torch.tensor([1, -1, 0, 2]))
+    plain = Split(images=px(whole), targets=torch.tensor([1, -1, 0, 2]))
     assert plain.words(("x", "y", "z")) == ["y", "", "x", "z"]
     assert plain.table(3).astype(int).tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
     with pytest.raises(DataError, match="cannot be joined"):
@@ -117,7 +118,7 @@ def test_features_in_a_table_have_several_labels(tmp_path: Path) -> None:
     data = table(tmp_path / "x.csv")
     whole = pool(data)
     wanted = {float(i): ["a;b", "b", ""][i % 3] for i in range(20)}
-    assert dict(zip(whole.images[:, 0].tolist(), whole.words(data.labels.names), strict=True)) == wanted
+    assert dict(zip(px(whole)[:, 0].tolist(), whole.words(data.labels.names), strict=True)) == wanted
 
 
 def test_a_parquet_table_names_several_labels(tmp_path: Path) -> None:
@@ -126,22 +127,8 @@ def test_a_parquet_table_names_several_labels(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
     data = table(tmp_path / "x.parquet")
     whole = pool(data)
-    named = dict(zip(whole.images[:, 0].tolist(), whole.words(data.labels.names), strict=True))
+    named = dict(zip(px(whole)[:, 0].tolist(), whole.words(data.labels.names), strict=True))
     assert [named[i] for i in range(8)] == ["a;b", "", "b", "", "a", "a;b", "b", ""]
-
-
-def test_large_tables_are_divided_on_disk_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, wanted = written(tmp_path)
-    in_memory = load(file, size=4)
-    monkeypatch.setattr("labelwise.images.sources.files.fits_in_memory", lambda *_: False)
-    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
-    on_disk = load(file, size=4)
-    for name, part in in_memory.splits.items():
-        other = on_disk.split(name)
-        assert sorted(part.files) == sorted(other.files)
-        assert [set(w.split(";")) - {""} for w in other.words(on_disk.labels.names)] == [
-            wanted[Path(f).name] for f in other.files
-        ]
 
 
 def test_arrays_of_yes_and_no() -> None:
@@ -151,7 +138,7 @@ def test_arrays_of_yes_and_no() -> None:
     data = arrays(x, truths, names=["a", "b", "c"])
     whole = pool(data)
     rows = {tuple(row): yes.tolist() for row, yes in zip(x.astype(np.float32).tolist(), truths, strict=True)}
-    assert [rows[tuple(row)] for row in whole.images.tolist()] == truths_of(whole).tolist()
+    assert [rows[tuple(row)] for row in px(whole).tolist()] == truths_of(whole).tolist()
     ready = arrays(
         {"train": x[:40], "test": x[40:]}, {"train": truths[:40], "test": truths[40:]}, names=["a", "b", "c"]
     )
@@ -173,12 +160,12 @@ def test_arrays_of_yes_and_no() -> None:
 def test_yes_and_no_that_do_not_fit_are_refused(truths: object, names: list[str] | None, message: str) -> None:
     x = np.zeros((4, 2), np.float32)
     with pytest.raises(LabelwiseError, match=message):
-        arrays({"train": x[:2], "test": x[2:]} if isinstance(truths, dict) else x, truths, names=names)  # type: ignore[arg-type]
+        arrays({"train": x[:2], "test": x[2:]} if isinstance(truths, dict) else x, truths, names=names)
 
 
 def test_features_are_written_and_read_with_all_labels(tmp_path: Path) -> None:
     data = squares(60)
-    splits = {name: replace(part, images=part.images.flatten(1).float()) for name, part in data.splits.items()}
+    splits = {name: replace(part, images=px(part).flatten(1).float()) for name, part in data.splits.items()}
     write_features(replace(data, splits=splits), tmp_path / "x.npz")
     back = pack(tmp_path / "x.npz")
     assert back.labels.names == data.labels.names

@@ -18,21 +18,22 @@ from labelwise.core.store import load, save
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.encoding import encode_with
 from labelwise.fitting.fit import fit
+from labelwise.images.as_images import as_images
 from labelwise.images.describe.labels import Labels
-from labelwise.images.sources.disk import decode_to_disk
-from labelwise.images.sources.files import at_side
 from labelwise.images.view import WHOLE, View
 from labelwise.methods import Encoder, Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
-from labelwise.support.errors import DataError, UsageError
+from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.train.augment import Augment
 from labelwise.train.export import export
 from labelwise.train.networks.encoder import side_for
+from labelwise.train.pixels import pixels
 from labelwise.train.stages import Run
 from labelwise_papers.attacks.attack import attack
 from tests.cli.conftest import run as run
 from tests.conftest import blobs
+from tests.pixels_of import px
 from tests.server.asking import serving
 
 SMALL = Encoder(backbone="convnet", width=4)
@@ -57,7 +58,7 @@ def seen(classifier: Classifier, pictures: object) -> list[Tensor]:
     taken: list[Tensor] = []
     assert isinstance(classifier.model, SoftmaxModel)
     hook = classifier.model.encoder.backbone.register_forward_pre_hook(lambda _, given: taken.append(given[0]))
-    classifier.scores(pictures)  # type: ignore[arg-type]
+    classifier.scores(pictures)
     hook.remove()
     return [255 * each[0].permute(1, 2, 0) for each in taken]
 
@@ -119,7 +120,7 @@ def test_training_crops_are_taken_as_they_are_and_pictures_by_their_centre() -> 
     assert isinstance(classifier.model, SoftmaxModel)
     encoder = classifier.model.encoder
     encoder.backbone.register_forward_pre_hook(lambda _, given: sizes.add(tuple(given[0].shape[1:])))
-    images = data.split("test").images
+    images = px(data.split("test"))
     whole = classifier.scores(images).raw
     classifier.encode(torch.rand(2, 3, 8, 8))
     assert sizes == {(3, 8, 8)}
@@ -133,7 +134,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder of wide pictures, and a classifier fitted on it, with no field of its view the usual one."""
     root = tmp_path_factory.mktemp("view")
     data = blobs(labels=2, per_label=30, side=12)
-    for i, (image, target) in enumerate(zip(data.split("train").images, data.split("train").targets, strict=True)):
+    for i, (image, target) in enumerate(zip(px(data.split("train")), data.split("train").targets, strict=True)):
         file = root / "pictures" / data.labels.names[target] / f"{i}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.permute(1, 2, 0).numpy()).resize((40, 24)).save(file)
@@ -175,26 +176,13 @@ def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
     data = lw.data.load(pictures, size=16)
     own = select_test_set(classifier, data, "all").split
     order = [files.index(file) for file in own.files]
-    assert np.allclose(classifier.encode(own.images), wanted[order], atol=1e-6)
-    assert not torch.equal(own.images, torch.cat([data.split(name).images for name in data.splits]))
-    features = encode_with(at_side(data, fit="squash"), classifier).split("train")
+    assert np.allclose(classifier.encode(px(own)), wanted[order], atol=1e-6)
+    features = encode_with(data, classifier).split("train")
     rows = [files.index(file) for file in features.files]
-    assert np.allclose(features.images, wanted[rows], atol=1e-6)
-    dark = {name: replace(split, images=split.images // 2) for name, split in data.splits.items()}
-    with pytest.raises(DataError, match="not what their files hold"):
-        at_side(replace(data, splits=dark), fit="squash")
-    squashed = decode_to_disk([Path(file) for file in files], (3, 16, 16), fit="squash", workers=1)[0]
-    assert torch.equal(squashed, classifier.batch(files))
-
-
-def test_pictures_on_disk_are_kept_apart_by_how_they_were_fitted(tmp_path: Path) -> None:
-    picture(32, 16).save(tmp_path / "wide.png")
-    images = [
-        decode_to_disk([tmp_path / "wide.png"], (3, 8, 8), fit=fit, folder=tmp_path / "cache", workers=1)[0]
-        for fit in ("cut", "squash", "cut")
-    ]
-    assert torch.equal(images[0], images[2])
-    assert not torch.equal(images[0], images[1])
+    assert np.allclose(features.images.values, wanted[rows], atol=1e-6)
+    read = pixels(as_images(files), (3, 16, 16), "squash")
+    assert torch.equal(read, classifier.batch(files))
+    assert not torch.equal(read, pixels(as_images(files), (3, 16, 16)))
 
 
 def test_the_exported_graph_sees_the_same(odd: tuple[Path, Path], tmp_path: Path) -> None:
@@ -259,7 +247,7 @@ def test_what_cannot_be_seen_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"16 numbers each. Leave out view.crop=0.5, view.mirror=True"):
         Spec(shape=(16,), labels=labels, view=View(crop=0.5, mirror=True))
     data = blobs(per_label=12)
-    numbers = {name: replace(split, images=split.images.flatten(1).float()) for name, split in data.splits.items()}
+    numbers = {name: replace(split, images=px(split).flatten(1).float()) for name, split in data.splits.items()}
     with pytest.raises(UsageError, match="how pictures are brought to a network"):
         fit(replace(data, splits=numbers), Softmax(epochs=1, view=View(fit="squash")), Run(device="cpu"))
     with pytest.raises(UsageError, match=r"more than there is of pictures \[3, 8, 8\]"):

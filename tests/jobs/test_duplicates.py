@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from labelwise.images.stored import FileImages
 from labelwise.jobs import duplicates
 from labelwise.jobs.duplicates import CELLS, LOOKS, Pairs
 from labelwise.jobs.job import Job
@@ -51,7 +52,7 @@ def found(job: Pairs) -> dict[Pair, float]:
 def job_of(photos: Path, out: Path, likeness: float = 0.97) -> Pairs:
     """A job whose looks are known."""
     files = tuple(sorted(map(str, photos.iterdir())))
-    looks = Job(question="looks", files=files, out=str(out / LOOKS), size=16)
+    looks = Job(question="looks", images=FileImages(files), out=str(out / LOOKS), size=16)
     job = Pairs(out=str(out), looks=looks, likeness=likeness)
     job.begin()
     looks.begin()

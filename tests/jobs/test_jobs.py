@@ -21,6 +21,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode import readable
 from labelwise.images.decode.workers import decode_safely
 from labelwise.images.describe.labels import Labels
+from labelwise.images.stored import FileImages
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.jobs.parts import ABOUT
@@ -48,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job_of(place: Path, out: Path, question: Any = "classify", *, size: int = 4, **more: Any) -> Job:
     files = tuple(sorted(str(file) for file in (place / "pictures").iterdir()))
-    job = Job(question=question, model=str(place / "m.lw"), files=files, out=str(out), size=size, **more)
+    job = Job(question=question, model=str(place / "m.lw"), images=FileImages(files), out=str(out), size=size, **more)
     job.begin()
     return job
 

@@ -26,6 +26,7 @@ from labelwise.train.stages import Run, Stage
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
 from tests.once import once
+from tests.pixels_of import px
 
 RUN = Run(device="cpu")
 SMALL = Clarel(epochs=25, code_size=24, dropout=0.0)
@@ -46,7 +47,7 @@ def built(method: Clarel, data: Dataset) -> tuple[ClarelModel, TrainData, Stage]
 def batch_of(data: TrainData, n: int = 10, seed: int = 0) -> Batch:
     rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(1))[:n]
     part = data.train.select(rows)
-    return Batch(images=part.images, targets=torch.as_tensor(part.targets), rows=rows, rng=BatchRng.seeded(seed, n))
+    return Batch(images=px(part), targets=torch.as_tensor(part.targets), rows=rows, rng=BatchRng.seeded(seed, n))
 
 
 @once
@@ -56,7 +57,7 @@ def fitted(reader: str) -> Classifier:
 
 def accuracy(classifier: Classifier, data: Dataset) -> float:
     test = data.split("test")
-    return float((classifier.scores(test.images).best == torch.as_tensor(test.targets)).double().mean())
+    return float((classifier.scores(px(test)).best == torch.as_tensor(test.targets)).double().mean())
 
 
 def slow_terms(images: Tensor, read: Tensor, right: list[list[bool]], sharpness: float) -> tuple[float, float]:
@@ -125,8 +126,8 @@ def test_images_with_sentences_and_no_label_are_enough() -> None:
     assert found.calibration.seen_penalty == 0
     held = found.origin.summary["calibration"]["images"]
     assert held + found.origin.summary["training"]["images"] == len(data.split("train"))
-    assert found.origin.train_hashes is not None
-    assert len(found.origin.train_hashes) == len(data.split("train"))
+    assert found.origin.train_digests is not None
+    assert len(found.origin.train_digests) == len(data.split("train"))
 
 
 def test_without_labels_and_without_sentences_nothing_is_trained() -> None:
@@ -145,7 +146,7 @@ def test_saved_and_loaded_it_scores_the_same(reader: str, tmp_path: Path) -> Non
     found, test = fitted(reader), by_text().split("test")
     lw.save(found, tmp_path / "clarel.lw")
     loaded = lw.load(tmp_path / "clarel.lw")
-    assert np.array_equal(loaded.scores(test.images).log_odds, found.scores(test.images).log_odds)
+    assert np.array_equal(loaded.scores(px(test)).log_odds, found.scores(px(test)).log_odds)
     again = bind(loaded.model, found.labels)
     torch.testing.assert_close(again.label_embeddings, found.label_embeddings)
     assert isinstance(loaded.model, ClarelModel)
@@ -173,10 +174,10 @@ def test_unseen_pairs_of_known_words_are_found() -> None:
 def test_a_label_from_examples_wins_its_own_images(name: str, count: int) -> None:
     """It takes most of its images and few of the others, however many examples it was taught from."""
     taken = by_text().split("train")
-    examples = taken.images[torch.as_tensor(taken.targets) == PAIRS.index(name)][:count]
+    examples = px(taken)[torch.as_tensor(taken.targets) == PAIRS.index(name)][:count]
     taught = lw.teach(fitted("vectors").remove(name), name, examples=examples)
     test = by_text(per_label=40).split("test")
-    called = [taught.labels.names[i] == name for i in taught.scores(test.images).best.tolist()]
+    called = [taught.labels.names[i] == name for i in taught.scores(px(test)).best.tolist()]
     own = [PAIRS[target] == name for target in test.targets.tolist()]
     assert sum(a and b for a, b in zip(called, own, strict=True)) > 0.4 * sum(own)
     assert sum(a and not b for a, b in zip(called, own, strict=True)) < 0.05 * (len(own) - sum(own))
@@ -187,15 +188,15 @@ def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> No
     assert isinstance(model, ClarelModel)
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():
-        embeddings, trained = model.encode_images(test.images), model.encode_labels(model.spec.labels)
-        learnt = model.labels_from_examples(model.encode_images(train.images), torch.as_tensor(train.targets))
+        embeddings, trained = model.encode_images(px(test)), model.encode_labels(model.spec.labels)
+        learnt = model.labels_from_examples(model.encode_images(px(train)), torch.as_tensor(train.targets))
         known = {name: row for row, name in enumerate(model.spec.labels.names)}
         rows = [i for i, t in enumerate(test.targets.tolist()) if PAIRS[t] in known]
         texts = torch.stack([trained[known[PAIRS[torch.as_tensor(test.targets)[i]]]] for i in rows])
         by_texts = (embeddings[rows] - texts).norm(dim=1).mean()
         by_examples = (embeddings - learnt[torch.as_tensor(test.targets)]).norm(dim=1).mean()
         means = torch.stack(
-            [model.encode_images(train.images[torch.as_tensor(train.targets) == i]).mean(0) for i in range(len(PAIRS))]
+            [model.encode_images(px(train)[torch.as_tensor(train.targets) == i]).mean(0) for i in range(len(PAIRS))]
         )
         by_means = (embeddings - means[torch.as_tensor(test.targets)]).norm(dim=1).mean()
     assert float(by_examples / by_texts) == pytest.approx(1, abs=0.15)

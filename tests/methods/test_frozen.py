@@ -28,6 +28,7 @@ from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.networks.networks import ConvNet
 from labelwise.train.stages import Run
+from tests.pixels_of import px
 
 CPU = Run(device="cpu")
 
@@ -85,7 +86,7 @@ def test_only_what_follows_is_trained(weights: str, blob_data: Dataset) -> None:
 
 def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights, 6).build((3, 8, 8)).train()
-    images = blob_data.split("train").images
+    images = px(blob_data.split("train"))
     method, data = Softmax(encoder=frozen(weights), augment=Augment(flip=True)), training_data(blob_data)
     with pytest.raises(UsageError, match="nothing to augment"):
         method.encoded(method.build(data.spec), data)
@@ -107,7 +108,7 @@ def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Da
 
 def test_embeddings_have_the_same_length_whatever_their_size(weights: str, blob_data: Dataset) -> None:
     encoder = frozen(weights).build((3, 8, 8))
-    images = blob_data.split("train").images
+    images = px(blob_data.split("train"))
     encoder.fit_features(encoder.features(images))
     varies = encoder.features(images).std(0) > 0
     wanted = LENGTH * float(varies.double().mean()) ** 0.5
@@ -145,15 +146,15 @@ def test_a_saved_classifier_opens_without_the_file_of_weights(
     save_file(build_backbone("convnet", (3, 8, 8), 8).state_dict(), path)
     classifier = fit(blob_data, kind(encoder=frozen(str(path))), CPU)
     test = blob_data.split("test")
-    scores = classifier.scores(test.images).log_odds
+    scores = classifier.scores(px(test)).log_odds
     assert (scores.argmax(1) == torch.as_tensor(test.targets)).double().mean() > 0.8
     save(classifier, tmp_path / "model.lw")
     path.unlink()
     again = load(tmp_path / "model.lw")
-    torch.testing.assert_close(again.scores(test.images).log_odds, scores)
-    assert explain(again, test.images[:1]).heat.shape == (8, 8)
-    assert len(teach(again, "another", examples=test.images[:5]).labels) == 5
-    images = as_float(test.images[:2]).requires_grad_()
+    torch.testing.assert_close(again.scores(px(test)).log_odds, scores)
+    assert explain(again, px(test)[:1]).heat.shape == (8, 8)
+    assert len(teach(again, "another", examples=px(test)[:5]).labels) == 5
+    images = as_float(px(test)[:2]).requires_grad_()
     again.model.encode_images(images).sum().backward()  # type: ignore[no-untyped-call]
     assert images.grad is not None
     assert images.grad.abs().sum() > 0
@@ -198,10 +199,10 @@ def test_defaults_are_as_good_as_logistic_regression(per_label: int) -> None:
         labels=Labels(names=tuple("abcdefghijkl")),
         splits={"train": known, "val": clusters(2, size, 2)},
     )
-    rival = LogisticRegression(max_iter=1000).fit(known.images.numpy(), torch.as_tensor(known.targets).numpy())
-    wanted = rival.score(test.images.numpy(), torch.as_tensor(test.targets).numpy())
+    rival = LogisticRegression(max_iter=1000).fit(px(known).numpy(), torch.as_tensor(known.targets).numpy())
+    wanted = rival.score(px(test).numpy(), torch.as_tensor(test.targets).numpy())
     for method in (Softmax(), Multilabel()):
-        right = fit(data, method, CPU).scores(test.images).best == torch.as_tensor(test.targets)
+        right = fit(data, method, CPU).scores(px(test)).best == torch.as_tensor(test.targets)
         assert float(right.double().mean()) > wanted - 0.015, method.name  # a standard error of 1,200 answers
 
 
@@ -210,13 +211,13 @@ def test_encoded_data_are_read_back(weights: str, tmp_path: Path, blob_data: Dat
     encoded = encode_dataset(blob_data, settings, "cpu")
     assert encoded.shape == (64,)
     direct = ImageEncoder(backbone_of(weights), (3, 8, 8)).eval()
-    images = as_float(blob_data.split("test").images)
-    torch.testing.assert_close(encoded.split("test").images, direct.trunk(images))
+    images = as_float(px(blob_data.split("test")))
+    torch.testing.assert_close(px(encoded.split("test")), direct.trunk(images))
     write_features(encoded, tmp_path / "sub" / "blobs.npz")
     again = pack(tmp_path / "sub" / "blobs.npz")
     assert again.labels.names == blob_data.labels.names
     for name, split in encoded.splits.items():
-        assert torch.equal(again.split(name).images, split.images)
+        assert torch.equal(px(again.split(name)), px(split))
         assert torch.equal(torch.as_tensor(again.split(name).targets), torch.as_tensor(split.targets))
     assert [file.name for file in (tmp_path / "sub").iterdir()] == ["blobs.npz"]
 

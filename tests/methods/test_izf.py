@@ -34,6 +34,7 @@ from labelwise.train.stages import Run
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import DIAGONAL, by_text, by_vector
 from tests.epochs import batches_of
+from tests.pixels_of import px
 
 RUN = Run(device="cpu")
 SET: dict[str, Any] = {"shrink": 2.0, "width": 0.5, "penalty": 0.2, "own": 0.3, "vector_power": 0.7, "flat": 0.2}
@@ -133,11 +134,11 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     data = final()
     model = trained(Izf(epochs=0, **SET), data)
     assert model.flow is None
-    embeddings = model.encode_features(data.train.images).double()
+    embeddings = model.encode_features(px(data.train)).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
     others = every[len(vectors) :]
     wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), Choice(**SET))
-    scores = bind(model, data.known).scores(data.train.images[:9]).log_odds
+    scores = bind(model, data.known).scores(px(data.train)[:9]).log_odds
     torch.testing.assert_close(torch.from_numpy(scores).diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
 
@@ -146,7 +147,7 @@ def test_scores_are_densities_of_the_flow_and_the_way_back_is_exact(start: Any) 
     data = final()
     model = trained(Izf(start=start, epochs=4, **SMALL), data)
     assert isinstance(model, IzfModel)
-    features = model.encode_features(data.train.images[:7])
+    features = model.encode_features(px(data.train)[:7])
     with torch.no_grad():
         embeddings, labels = model.embed(features), model.encode_labels(data.known)
     given = model.latents(features)[0].detach()
@@ -171,7 +172,7 @@ def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
     model = method.build(data.spec)
     stage = next(method.stages(model, data))
     plain = trained(Izf(epochs=0, **SET), data)
-    torch.testing.assert_close(model.latents(data.train.images), plain.latents(data.train.images))
+    torch.testing.assert_close(model.latents(px(data.train)), plain.latents(px(data.train)))
     batch = next(iter(batches_of(stage.batches, 0)))
     parameters = list(stage.parameters)
     before = stage.loss(batch)
@@ -188,7 +189,7 @@ def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
 
 def merit(model: FlowModel, data: TrainData) -> float:
     bound = bind(model, data.known)
-    scores = model.score(torch.from_numpy(bound.encode(data.val.images)), torch.from_numpy(bound.label_embeddings))
+    scores = model.score(torch.from_numpy(bound.encode(px(data.val))), torch.from_numpy(bound.label_embeddings))
     seen = torch.arange(len(data.known)) < len(data.labels)
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
 
@@ -246,7 +247,7 @@ def test_the_gap_is_the_best_over_all_folds() -> None:
     fitted = fit_zero_shot(made, Izf(epochs=0), RUN)
     gap = fitted.origin.summary["balance"]["gap"]
     bound = bind(model, data.known)
-    own = bound.scores(data.val.images).raw[:, : len(data.labels)]
+    own = bound.scores(px(data.val)).raw[:, : len(data.labels)]
     unit = float(own.std(1).mean())
 
     def mean_harmonic(penalty: float) -> float:
@@ -257,7 +258,7 @@ def test_the_gap_is_the_best_over_all_folds() -> None:
     assert mean_harmonic(gap / unit) >= tried - 1e-9
     assert mean_harmonic(gap / unit + 1) < tried - 0.01
     seen = torch.arange(len(data.known)) < len(data.labels)
-    first = balance_curve(bound.scores(data.val.images).raw / unit, data.val.targets, seen)
+    first = balance_curve(bound.scores(px(data.val)).raw / unit, data.val.targets, seen)
     for penalty in (-0.5, 0.0, 0.5):
         assert model.held_out[0].at(penalty) == pytest.approx(first.at(penalty), abs=0.02)
 
@@ -276,7 +277,7 @@ def test_labels_may_lie_where_the_closed_form_puts_them_while_the_flow_begins_at
     closed, random = (trained(Izf(start=start, epochs=1, **SMALL), data) for start in ("closed", "labels"))
     for part in ("semantic_part", "taken_off"):
         torch.testing.assert_close(getattr(closed, part)(data.known), getattr(random, part)(data.known))
-    features = random.encode_features(data.train.images)
+    features = random.encode_features(px(data.train))
     low, high = (getattr(random.front(features), end)(0) for end in ("amin", "amax"))
     torch.testing.assert_close(low, torch.zeros_like(low), atol=1e-5, rtol=0)
     torch.testing.assert_close(high, torch.ones_like(high), atol=1e-5, rtol=0)
@@ -286,7 +287,7 @@ def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
     data = plan_runs(by_text(own=True, unseen=DIAGONAL), Izf(), 0).final
     model, plain = (trained(Izf(**{**SET, "flat": 0.0}), each) for each in (data, without_texts(data)))
     assert isinstance(model, FlowModel)
-    features = model.encode_features(data.train.images)
+    features = model.encode_features(px(data.train))
     found = model.telling(replace(data, train=replace(data.train, images=features)))
     assert found is not None
     assert plain.telling(without_texts(data)) is None
@@ -318,9 +319,9 @@ def test_each_label_is_held_out_once_with_all_of_its_images(without: int, count:
         assert images == len(data.train) + len(data.val)
         assert set(fold.val.targets.tolist()) == set(range(len(fold.known)))
         for split in (fold.train, fold.val):  # targets moved with their images
-            for image, target in list(zip(split.images, split.targets.tolist(), strict=True))[::7]:
+            for image, target in list(zip(px(split), split.targets.tolist(), strict=True))[::7]:
                 whole = data.train.join(data.val)
-                (row,) = (whole.images == image).all(1).nonzero()[:, 0].tolist()
+                (row,) = (px(whole) == image).all(1).nonzero()[:, 0].tolist()
                 assert data.known.names[int(whole.targets[row])] == fold.known.names[target]
 
 
@@ -347,7 +348,7 @@ def test_generated_features_follow_the_label_and_nothing_else() -> None:
     alone = model.generate(data.known.select([data.known.names[3]]), 400, 0)
     torch.testing.assert_close(alone[0], made[3])
     assert not torch.equal(model.generate(data.known, 400, 1), made)
-    features, targets = model.encode_features(data.train.images), data.train.targets
+    features, targets = model.encode_features(px(data.train)), data.train.targets
     for label in range(len(data.labels)):
         real = features[targets == label].mean(0)
         nearest = (made.mean(1) - real).norm(dim=1).argmin()
@@ -366,12 +367,12 @@ def test_a_label_is_taught_by_its_vector(head: Any) -> None:
     test = data.split("test")
     rows = test.targets == 5
     assert again.labels.names[-1] == name
-    right = again.scores(test.images[rows]).best == len(again.labels) - 1
+    right = again.scores(px(test)[rows]).best == len(again.labels) - 1
     assert float(right.mean()) > 0.8
     kept = [other for other in data.labels.names if other != name]
     torch.testing.assert_close(
-        again.select(kept).scores(test.images).log_odds,
-        found.select(kept).scores(test.images).log_odds,
+        again.select(kept).scores(px(test)).log_odds,
+        found.select(kept).scores(px(test)).log_odds,
         rtol=1e-5,
         atol=1e-4,
     )
@@ -394,7 +395,7 @@ def test_softmax_layer_sees_real_and_generated_features_only() -> None:
     model = trained(Izf(epochs=0, head="softmax", **SET), data)
     assert isinstance(model, GeneratedSoftmax)
     kept = model.real[model.real_targets >= 0].float()
-    train_features = model.encode_features(data.train.images)
+    train_features = model.encode_features(px(data.train))
     assert float(torch.cdist(kept, train_features).amin(1).max()) < 1e-2
     assert set(model.real_targets.tolist()) == {-1, *range(len(data.labels))}
 
@@ -438,10 +439,10 @@ PACK = Path(os.environ.get("LABELWISE_DATA", "missing")) / "cub_res50.npz"
 def test_the_way_back_is_exact_on_real_features() -> None:
     data = plan_runs(load("cub"), Izf(), 0).final
     some = data.train.select(torch.arange(0, len(data.train), 12))
-    few = replace(data, train=replace(some, images=some.images[:, :512]))
+    few = replace(data, train=replace(some, images=px(some)[:, :512]))
     method = Izf(epochs=2, hidden=64, batch=64, shrink=3.0, width=0.25, penalty=0.03)
     model = trained(method, few)
-    features = model.encode_features(few.train.images)
+    features = model.encode_features(px(few.train))
     with torch.no_grad():
         z, _ = model.latents(features)
         assert float((model.features_from(z) - features).abs().max()) < 1e-3

@@ -26,6 +26,7 @@ from labelwise.train.stages import Run
 from tests.close import assert_close
 from tests.conftest import quick
 from tests.epochs import batches_of
+from tests.pixels_of import px
 
 ROOT = Path(__file__).parent.parent.parent
 CPU = Run(device="cpu", seed=3)
@@ -51,7 +52,7 @@ def a_batch(data: Dataset, rows: list[int]) -> Batch:
     chosen = torch.tensor(rows)
     rng = BatchRng.seeded(2, len(rows))
     return Batch(
-        images=as_float(train.images[chosen]), targets=torch.as_tensor(train.targets)[chosen], rows=chosen, rng=rng
+        images=as_float(px(train)[chosen]), targets=torch.as_tensor(train.targets)[chosen], rows=chosen, rng=rng
     )
 
 
@@ -168,7 +169,7 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
     data = training_data(blob_data)
     model, _ = train(replace(SMALL, margin=margin, lifted=False), data, CPU)
     assert isinstance(model, PrototypeModel)
-    images, groups = as_float(data.train.images[:7]), torch.tensor([1, 0, 0, 1, 1, 0, 1])
+    images, groups = as_float(px(data.train)[:7]), torch.tensor([1, 0, 0, 1, 1, 0, 1])
     embeddings = model.encode_images(images)
     with torch.no_grad():
         means = torch.stack([embeddings[groups == group].mean(0) for group in (0, 1)])
@@ -187,9 +188,9 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
     data = training_data(blob_data)
     model, _ = train(SMALL, data, CPU)
     assert isinstance(model, PrototypeModel)
-    images, groups = as_float(data.train.images[:6]), torch.tensor([1, 0, 0, 1, 1, 2])
+    images, groups = as_float(px(data.train)[:6]), torch.tensor([1, 0, 0, 1, 1, 2])
     with torch.no_grad():
-        embeddings, every = model.encode_images(images), model.encode_images(as_float(data.train.images))
+        embeddings, every = model.encode_images(images), model.encode_images(as_float(px(data.train)))
         level = [
             model.compare(model.prototypes[y : y + 1], every[torch.as_tensor(data.train.targets) == y].mean(0)[None])
             for y in range(4)
@@ -212,7 +213,7 @@ def test_similarity_of_images(blob_data: Dataset) -> None:
     assert_close(all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
-    embeddings = found.encode(test.images)
+    embeddings = found.encode(px(test))
     assert isinstance(found.model, Compares)
     alike = found.model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))
     assert not alike.requires_grad
@@ -240,17 +241,17 @@ def test_variants_learn(changed: dict[str, Any], blob_data: Dataset) -> None:
     assert isinstance(method, Prototype)
     changed = {"head": "sim", **changed}
     found, test = fit(blob_data, replace(method, **changed), CPU), blob_data.split("test")
-    right = found.scores(test.images).best == torch.as_tensor(test.targets)
+    right = found.scores(px(test)).best == torch.as_tensor(test.targets)
     assert float(right.double().mean()) > 0.9
 
 
 def test_features_are_trained_on(blob_data: Dataset) -> None:
     def of(split: Split) -> Split:
-        return replace(split, images=as_float(split.images).mean((2, 3)))
+        return replace(split, images=as_float(px(split)).mean((2, 3)))
 
     data = replace(blob_data, splits={name: of(split) for name, split in blob_data.splits.items()})
     found, test = fit(data, Prototype(epochs=30), CPU), data.split("test")
-    assert float((found.scores(test.images).best == torch.as_tensor(test.targets)).double().mean()) > 0.9
+    assert float((found.scores(px(test)).best == torch.as_tensor(test.targets)).double().mean()) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ DATA = blobs()
 def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
     """A method's model with random weights and a made-up calibration; scores of a linear one lie about zero."""
     torch.manual_seed(seed)
-    model = quick(name).build(Spec(shape=data.shape, labels=data.labels))
+    model = quick(name).build(Spec(shape=data.shape or (), labels=data.labels))
     if isinstance(model, IndicatorModel):
         with torch.no_grad():
             model.predictor.bias.add_(0.06)

@@ -62,7 +62,7 @@ def arrays(classifier: Classifier) -> dict[str, Any]:
         "offset": calibration.offset,
         "unseen": calibration.unseen,
         "memory": familiarity.memory,
-        "hashes": classifier.origin.train_hashes,
+        "hashes": classifier.origin.train_digests,
     }
 
 

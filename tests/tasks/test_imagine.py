@@ -15,6 +15,7 @@ from tests.close import assert_close
 from tests.conftest import blobs
 from tests.described import Table
 from tests.generating import generating
+from tests.pixels_of import px
 
 DATA = blobs(5, 12)
 TEST = DATA.split("test")
@@ -28,7 +29,7 @@ def slow_distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 @pytest.fixture(scope="module")
 def found() -> Imagined:
-    return imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.as_tensor(TEST.targets), count=20, seed=3)
+    return imagine(CLASSIFIER, NAMES, px(TEST), targets=torch.as_tensor(TEST.targets), count=20, seed=3)
 
 
 def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
@@ -36,7 +37,7 @@ def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
     model = CLASSIFIER.model
     assert isinstance(model, Generates)
     assert np.array_equal(found.features, model.generate(DATA.labels.select(NAMES), 20, 3))
-    real = model.features_of(TEST.images.float() / 255)
+    real = model.features_of(px(TEST).float() / 255)
     assert_close(found.gallery, real)
     for label in range(2):
         for row in range(20):
@@ -60,10 +61,10 @@ def test_typical_is_a_rank_among_real_images_of_the_label(found: Imagined) -> No
 def test_features_far_from_every_image_are_not_typical() -> None:
     far = generating(Labels(names=("blob 0", "far"), vectors=torch.tensor([[1.0, 0, 0], [50.0, 0, 0]])), (3, 8, 8))
     targets = torch.where(torch.as_tensor(TEST.targets) == 0, 1, -1)
-    found = imagine(far, ["far", "blob 0"], TEST.images, targets=targets, count=4)
+    found = imagine(far, ["far", "blob 0"], px(TEST), targets=targets, count=4)
     assert found.typical[0].tolist() == [0.0] * 4
     assert np.isnan(found.typical[1]).all(), "no image of it is known"
-    assert np.isnan(imagine(far, ["far"], TEST.images, count=4).typical).all()
+    assert np.isnan(imagine(far, ["far"], px(TEST), count=4).typical).all()
 
 
 def test_closest_images_come_once_by_votes_and_then_by_distance() -> None:
@@ -84,7 +85,7 @@ def test_closest_images_come_once_by_votes_and_then_by_distance() -> None:
 
 
 def test_a_label_is_imagined_by_its_own_images() -> None:
-    found = imagine(CLASSIFIER, DATA.labels.names, TEST.images, count=30)
+    found = imagine(CLASSIFIER, DATA.labels.names, px(TEST), count=30)
     for place, name in enumerate(DATA.labels.names):
         right = (torch.as_tensor(TEST.targets)[found.nearest[place]] == place).float().mean()
         assert right > 0.8, name
@@ -92,20 +93,20 @@ def test_a_label_is_imagined_by_its_own_images() -> None:
 
 
 def test_the_seed_decides() -> None:
-    first, again, other = (imagine(CLASSIFIER, NAMES, TEST.images, count=3, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (imagine(CLASSIFIER, NAMES, px(TEST), count=3, seed=seed) for seed in (0, 0, 1))
     assert np.array_equal(first.features, again.features)
     assert not np.array_equal(first.features, other.features)
 
 
 def test_wrong_requests_say_what_is_wrong() -> None:
     with pytest.raises(UsageError, match='No label "blob 9"'):
-        imagine(CLASSIFIER, ["blob 9"], TEST.images)
+        imagine(CLASSIFIER, ["blob 9"], px(TEST))
     with pytest.raises(UsageError, match="0 labels and a count of 50"):
-        imagine(CLASSIFIER, [], TEST.images)
+        imagine(CLASSIFIER, [], px(TEST))
     with pytest.raises(UsageError, match="a count of 0"):
-        imagine(CLASSIFIER, NAMES, TEST.images, count=0)
+        imagine(CLASSIFIER, NAMES, px(TEST), count=0)
     with pytest.raises(UsageError, match="20 images but 3 targets"):
-        imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.zeros(3))
+        imagine(CLASSIFIER, NAMES, px(TEST), targets=torch.zeros(3))
     table = bind(Table(DATA.labels), DATA.labels)
     with pytest.raises(UnsupportedError, match="Table cannot generate features of a label from its description"):
         imagine(table, NAMES, torch.zeros(2, 5))

@@ -17,13 +17,14 @@ from labelwise.tasks.retrieve import search
 from labelwise.tasks.similarity import all_alike
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
+from tests.pixels_of import px
 
 TEST = blobs().split("test")
 NAMES = tuple(f"{i}.png" for i in range(len(TEST)))
 
 
 def gallery(method: str = "softmax", rows: slice = slice(None)) -> Gallery:
-    return make_gallery(trained(method), TEST.images[rows], NAMES[rows])
+    return make_gallery(trained(method), px(TEST)[rows], NAMES[rows])
 
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
@@ -31,7 +32,7 @@ def gallery(method: str = "softmax", rows: slice = slice(None)) -> Gallery:
 def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     model = trained(method).model
-    embeddings = np.asarray(trained(method).encode(TEST.images))
+    embeddings = np.asarray(trained(method).encode(px(TEST)))
     with torch.no_grad():
         every = np.asarray(
             all_alike(
@@ -48,7 +49,7 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
 @pytest.mark.parametrize("chunk", [1, 2**24])
 def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
-    model, embeddings = trained("prototype").model, np.asarray(trained("prototype").encode(TEST.images))
+    model, embeddings = trained("prototype").model, np.asarray(trained("prototype").encode(px(TEST)))
     assert isinstance(model, Compares)
     scores, places = search(model, embeddings[:6], embeddings, 3, candidates=10)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
@@ -68,12 +69,12 @@ def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, m
 def test_matches_have_names_and_labels() -> None:
     classifier = trained("softmax")
     labelled = replace(gallery(), labels=tuple(TEST.words(classifier.labels.names)))
-    found = retrieve(classifier, TEST.images[:5], labelled, 3)
+    found = retrieve(classifier, px(TEST)[:5], labelled, 3)
     assert [row[0].file for row in found] == list(NAMES[:5])
     assert [row[0].label for row in found] == TEST.words(classifier.labels.names)[:5]
     assert all(row[0].score >= row[1].score >= row[2].score for row in found)
-    assert retrieve(classifier, TEST.images[0], gallery(rows=slice(3)), 10)[0][2].label is None
-    assert len(retrieve(classifier, TEST.images[0], gallery(rows=slice(3)), 10)[0]) == 3
+    assert retrieve(classifier, px(TEST)[0], gallery(rows=slice(3)), 10)[0][2].label is None
+    assert len(retrieve(classifier, px(TEST)[0], gallery(rows=slice(3)), 10)[0]) == 3
 
 
 def test_joined_and_left_over_are_as_if_built_at_once() -> None:
@@ -95,8 +96,8 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     again = load_gallery(tmp_path / "g.safetensors")
     assert (again.files, again.labels) == (labelled.files, labelled.labels)
     assert np.array_equal(again.embeddings, labelled.embeddings)
-    assert retrieve(roundtrip(trained("softmax")), TEST.images[:2], again) == retrieve(
-        trained("softmax"), TEST.images[:2], labelled
+    assert retrieve(roundtrip(trained("softmax")), px(TEST)[:2], again) == retrieve(
+        trained("softmax"), px(TEST)[:2], labelled
     )
     (tmp_path / "bad").write_bytes(b"not a gallery")
     with pytest.raises(StoreError, match="Cannot read bad"):
@@ -110,17 +111,17 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_another_model_is_noticed() -> None:
     with pytest.raises(UsageError, match="made by another model"):
-        retrieve(trained("indicator"), TEST.images[0], gallery("softmax"))
+        retrieve(trained("indicator"), px(TEST)[0], gallery("softmax"))
     with pytest.raises(UsageError, match="made by another model"):
         gallery("indicator", slice(2)).join(gallery("softmax", slice(2, 4)))
-    taught = lw.teach(trained("indicator"), "new", examples=TEST.images[:3])
-    assert retrieve(taught, TEST.images[0], gallery("indicator"), 1)[0][0].file == NAMES[0]
+    taught = lw.teach(trained("indicator"), "new", examples=px(TEST)[:3])
+    assert retrieve(taught, px(TEST)[0], gallery("indicator"), 1)[0][0].file == NAMES[0]
 
 
 def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labelwise.tasks.gallery_files.READ", 3)
     files = [tmp_path / name for name in NAMES[:8]]
-    for file, image in zip(files, TEST.images, strict=False):
+    for file, image in zip(files, px(TEST), strict=False):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(file)
     for i in (1, 3, 4, 5):  # the whole second part
         files[i].write_text("no picture")
@@ -134,8 +135,8 @@ def test_files_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="k = 0"):
-        retrieve(trained("softmax"), TEST.images[0], gallery(), 0)
+        retrieve(trained("softmax"), px(TEST)[0], gallery(), 0)
     with pytest.raises(UsageError, match="given 0 images"):
-        retrieve(trained("softmax"), TEST.images[0], gallery().remove(NAMES))
+        retrieve(trained("softmax"), px(TEST)[0], gallery().remove(NAMES))
     with pytest.raises(UsageError, match="given 2 embeddings, 1 names"):
-        make_gallery(trained("softmax"), TEST.images[:2], ["a"])
+        make_gallery(trained("softmax"), px(TEST)[:2], ["a"])

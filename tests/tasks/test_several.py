@@ -24,6 +24,7 @@ from tests.close import assert_close
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs
 from tests.once import once
+from tests.pixels_of import px
 
 
 @once
@@ -43,8 +44,8 @@ def truths(split: Split | TensorSplit) -> torch.Tensor:
 @pytest.mark.parametrize("method", ["indicator", "multilabel"])
 def test_classify_gives_each_label_that_is_answered_yes(method: str) -> None:
     classifier, test = trained(method), part_to_test()
-    found = lw.classify(classifier, test.images, top=1)
-    answers = classifier.scores(test.images).yes
+    found = lw.classify(classifier, px(test), top=1)
+    answers = classifier.scores(px(test)).yes
     for p, row in zip(found, answers, strict=True):
         order = np.argsort(-row).tolist()
         yes = tuple(classifier.labels.names[i] for i in order if row[i] >= 0.5)
@@ -67,14 +68,14 @@ def test_classify_gives_each_label_that_is_answered_yes(method: str) -> None:
 def test_ask_answers_each_label_on_its_own() -> None:
     classifier, test = trained(), part_to_test()
     for i, name in enumerate(classifier.labels.names):
-        said = [answer.yes for answer in lw.ask(classifier, test.images, name)]
+        said = [answer.yes for answer in lw.ask(classifier, px(test), name)]
         assert np.mean(np.array(said) == truths(test)[:, i].numpy()) > 0.9
 
 
 def test_one_label_each_is_classified_as_before() -> None:
     classifier, test = trained_on_blobs("indicator"), blobs().split("test")
     assert not classifier.calibration.multilabel
-    for p in lw.classify(classifier, test.images):
+    for p in lw.classify(classifier, px(test)):
         assert p.labels == ((p.label,) if p.label != UNKNOWN else ())
         assert p.known == (p.label != UNKNOWN)
 
@@ -85,7 +86,7 @@ def test_images_without_a_true_label_are_trained_on() -> None:
     assert (len(seen.train), len(seen.val)) == (20, 20)
     assert not bool(seen.train.targets.any(1).all())
     none = torch.tensor([[False] * 3] * 10 + [[True, False, True]] * 5 + [[True, True, False]] * 5)
-    part = Split(images=data.split("train").images, targets=none)
+    part = Split(images=px(data.split("train")), targets=none)
     seen = training_data(replace(data, splits={"train": part}))
     assert len(seen.train) + len(seen.val) == 20
     assert int((~seen.val.targets.any(1)).sum()) == 1
@@ -114,7 +115,7 @@ def test_calibration_is_of_each_label_and_needs_yes_and_no() -> None:
     assert classifier.calibration.multilabel
     assert len(set(classifier.calibration.scale.tolist())) == (3 if figures["applied"]["answer_ece"] else 1)
     assert classifier.calibration.temperature == 1.0
-    again = lw.calibrate(classifier, val.images, truths(val), keep=0.5)
+    again = lw.calibrate(classifier, px(val), truths(val), keep=0.5)
     assert_close(again.calibration.scale, classifier.calibration.scale, rtol=1e-3, atol=1e-4)
     assert again.familiarity.rule is not None
     assert classifier.familiarity.rule is not None
@@ -122,9 +123,9 @@ def test_calibration_is_of_each_label_and_needs_yes_and_no() -> None:
     assert figures["answer_ece_after"] < figures["answer_ece_before"] + 0.02
     assert "ece_after" not in figures
     with pytest.raises(DataError, match=r"yes or no \(bool\) to each of its 3 labels .* given targets int64 \[80\]"):
-        lw.calibrate(classifier, val.images, torch.zeros(80).long())
+        lw.calibrate(classifier, px(val), torch.zeros(80).long())
     with pytest.raises(DataError, match=r"takes one label for each image; given targets bool"):
-        lw.calibrate(trained_on_blobs("indicator"), val.images, truths(val))
+        lw.calibrate(trained_on_blobs("indicator"), px(val), truths(val))
 
 
 @pytest.mark.parametrize("method", ["indicator", "multilabel"])
@@ -133,11 +134,11 @@ def test_a_label_is_taught_from_examples(method: str) -> None:
     classifier, data = trained(method), squares()
     train, test = data.split("train"), data.split("test")
     mixed = truths(train)[:, :2].all(1).nonzero()[:8, 0]
-    taught = lw.teach(classifier, "mixed", examples=train.images[mixed])
+    taught = lw.teach(classifier, "mixed", examples=px(train)[mixed])
     assert taught.calibration.multilabel
-    found = taught.scores(test.images)
+    found = taught.scores(px(test))
     scores = found.log_odds
-    assert_close(scores[:, :3], classifier.scores(test.images).log_odds, atol=1e-5, rtol=1e-6)
+    assert_close(scores[:, :3], classifier.scores(px(test)).log_odds, atol=1e-5, rtol=1e-6)
     right = truths(test)[:, :2].all(1, keepdim=True)
     assert float(average_precisions(scores[:, 3:], right)[0]) > float(right.double().mean()) + 0.4
     yes = found.yes[:, 3] >= 0.5
@@ -149,8 +150,8 @@ def test_outliers_are_told() -> None:
     classifier, test = trained(), part_to_test()
     strange = torch.full((20, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
-    assert np.mean([one.flagged for one in lw.outliers(classifier, test.images)]) < 0.2
-    assert evaluate_outliers(classifier.scores(test.images), classifier.scores(strange)).auroc > 0.9
+    assert np.mean([one.flagged for one in lw.outliers(classifier, px(test))]) < 0.2
+    assert evaluate_outliers(classifier.scores(px(test)), classifier.scores(strange)).auroc > 0.9
     assert all(p.label == UNKNOWN and p.labels == () for p in lw.classify(classifier, strange))
 
 
@@ -158,7 +159,7 @@ def test_a_saved_classifier_remembers_that_several_may_be_true(tmp_path: Path) -
     lw.save(trained(), tmp_path / "model.lw")
     loaded = lw.load(tmp_path / "model.lw")
     assert loaded.calibration.multilabel
-    images = part_to_test().images
+    images = px(part_to_test())
     assert lw.classify(loaded, images) == lw.classify(trained(), images)
     data = squares()
     assert evaluate_multilabel(Evaluation.of(loaded, data.split("test"), data.labels)).mean_average_precision > 0.9
@@ -171,7 +172,7 @@ def test_a_saved_classifier_remembers_that_several_may_be_true(tmp_path: Path) -
 def test_a_heat_map_is_drawn_of_any_label() -> None:
     test = part_to_test()
     row = int(truths(test).all(1).nonzero()[0])
-    red, blue = (lw.explain(trained(), test.images[row : row + 1], name).heat for name in ("red", "blue"))
+    red, blue = (lw.explain(trained(), px(test)[row : row + 1], name).heat for name in ("red", "blue"))
     assert not np.array_equal(red, blue)
 
 

@@ -16,6 +16,7 @@ from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError
 from labelwise.train.optimizers import Optimizer
 from tests.close import assert_close
 from tests.once import once
+from tests.pixels_of import px
 
 COLOURS = ("red", "green", "blue", "yellow", "white")
 SHAPES = ("square", "circle", "star", "cross", "spiral")
@@ -71,7 +72,7 @@ def test_a_label_taught_is_as_one_described_from_the_start(kind: str) -> None:
     again = lw.teach(without, name, **described(kind, name))  # type: ignore[arg-type]
     assert again.unseen == classifier.unseen
     assert again.labels.names == (*without.labels.names, name)
-    assert_close(again.scores(test.images).log_odds, classifier.select(again.labels.names).scores(test.images).log_odds)
+    assert_close(again.scores(px(test)).log_odds, classifier.select(again.labels.names).scores(px(test)).log_odds)
     assert np.array_equal(again.label_embeddings[:-1], without.label_embeddings)
     for piece in ("scale", "offset"):
         assert np.array_equal(getattr(again.calibration, piece)[:-1], getattr(without.calibration, piece))
@@ -86,7 +87,7 @@ def test_a_taught_label_is_recognised(kind: str) -> None:
         classifier = lw.forget(classifier, name)
     for name in UNSEEN:
         classifier = lw.teach(classifier, name, **described(kind, name))  # type: ignore[arg-type]
-    best = classifier.scores(test.images).best.tolist()
+    best = classifier.scores(px(test)).best.tolist()
     pairs = list(zip([classifier.labels.names[i] for i in best], [NAMES[t] for t in test.targets], strict=True))
     assert np.mean([found == name for found, name in pairs if name in UNSEEN]) > 0.5
     assert np.mean([found == name for found, name in pairs if name not in UNSEEN]) > 0.5
@@ -115,18 +116,18 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
     lw.save(first, tmp_path / "first.lw")
     second = lw.teach(lw.load(tmp_path / "first.lw"), "black star", texts=["a black star"])
     direct = lw.teach(first, "black star", texts=["a black star"])
-    assert_close(second.scores(test.images).log_odds, direct.scores(test.images).log_odds)
+    assert_close(second.scores(px(test)).log_odds, direct.scores(px(test)).log_odds)
     assert second.labels.texts is not None
     assert second.labels.texts[-2:] == (("a black house",), ("a black star",))
     assert (second.labels.vectors is not None) == (kind != "clarel words"), (
         "sentence vectors are kept where they are read"
     )
-    pictured = lw.teach(second, "by pictures", examples=test.images[:3])  # drops what it lacks: texts, vectors
+    pictured = lw.teach(second, "by pictures", examples=px(test)[:3])  # drops what it lacks: texts, vectors
     lw.save(pictured, tmp_path / "third.lw")
     third = lw.teach(lw.load(tmp_path / "third.lw"), "black cross", texts="a black cross")
     assert third.unseen == {*UNSEEN, "black house", "black star", "black cross"}
-    assert {p.top[0][0] for p in lw.classify(third, test.images)} <= set(third.labels.names)
-    assert_close(third.scores(test.images).log_odds[:, : len(second.labels)], second.scores(test.images).log_odds)
+    assert {p.top[0][0] for p in lw.classify(third, px(test))} <= set(third.labels.names)
+    assert_close(third.scores(px(test)).log_odds[:, : len(second.labels)], second.scores(px(test)).log_odds)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.changed import changed, description
 from tests.close import assert_close
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import roundtrip, trained
+from tests.pixels_of import px
 
 VAL, TEST = blobs().split("val"), blobs().split("test")
 
@@ -25,11 +26,11 @@ VAL, TEST = blobs().split("val"), blobs().split("test")
 def test_learned_score_does_not_depend_on_the_order() -> None:
     classifier = trained("prototype")
     there, back = (
-        verify(classifier, TEST.images[:9], TEST.images[9:18]),
-        verify(classifier, TEST.images[9:18], TEST.images[:9]),
+        verify(classifier, px(TEST)[:9], px(TEST)[9:18]),
+        verify(classifier, px(TEST)[9:18], px(TEST)[:9]),
     )
     assert [one.score for one in there] == pytest.approx([one.score for one in back], abs=1e-5)
-    embeddings, model = classifier.encode(TEST.images[:18]), classifier.model
+    embeddings, model = classifier.encode(px(TEST)[:18]), classifier.model
     assert isinstance(model, Compares)
     with torch.no_grad():
         one_way = model.similarity(torch.from_numpy(embeddings[:9]), torch.from_numpy(embeddings[9:])).diagonal()
@@ -40,7 +41,7 @@ def test_learned_score_does_not_depend_on_the_order() -> None:
 
 def test_scores() -> None:
     classifier = trained("prototype")
-    a, b = classifier.encode(TEST.images[:7]), classifier.encode(TEST.images[7:14])
+    a, b = classifier.encode(px(TEST)[:7]), classifier.encode(px(TEST)[7:14])
     learned, cosine, both = (pair_scores(classifier.model, a, b, by) for by in ("similarity", "cosine", "sum"))
     assert_close(cosine, torch.cosine_similarity(torch.from_numpy(a), torch.from_numpy(b)))
     assert_close(both, learned + cosine)
@@ -50,13 +51,13 @@ def test_scores() -> None:
 
 def test_one_picture_is_compared_with_each() -> None:
     classifier = trained("softmax")
-    found = verify(classifier, TEST.images[0], TEST.images[:6])
-    alone = [verify(classifier, TEST.images[0], image)[0].score for image in TEST.images[:6]]
+    found = verify(classifier, px(TEST)[0], px(TEST)[:6])
+    alone = [verify(classifier, px(TEST)[0], image)[0].score for image in px(TEST)[:6]]
     assert [one.score for one in found] == pytest.approx(alone, abs=1e-5)
     assert found[0].score == pytest.approx(1, abs=1e-5)
     assert found[0].same
     with pytest.raises(UsageError, match=r"given \[2, 3\]"):
-        verify(classifier, TEST.images[:2], TEST.images[:3])
+        verify(classifier, px(TEST)[:2], px(TEST)[:3])
 
 
 def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
@@ -64,7 +65,7 @@ def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
     by: By
     for by in ("similarity", "cosine", "sum"):
         same, different = scored_pairs(
-            classifier.model, classifier.encode(VAL.images), torch.as_tensor(VAL.targets), by, (10**6, 0)
+            classifier.model, classifier.encode(px(VAL)), torch.as_tensor(VAL.targets), by, (10**6, 0)
         )
         rule = fit_verification(classifier, VAL, by=by).verifier
         assert rule is not None
@@ -81,13 +82,13 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
     """Held-out pairs, 3 in 4 of them different: weighted as if both kinds were equally frequent, chances sum up."""
     noise = torch.Generator().manual_seed(0)
     noisy = replace(
-        VAL, images=(VAL.images.double() + 90 * torch.randn(VAL.images.shape, generator=noise)).clamp(0, 255).byte()
+        VAL, images=(px(VAL).double() + 90 * torch.randn(VAL.images.shape, generator=noise)).clamp(0, 255).byte()
     )
     classifier = fit_verification(trained("softmax"), noisy)
     rule = classifier.verifier
     assert rule is not None
     assert rule.eer > 0.02
-    embeddings = classifier.encode(noisy.images)
+    embeddings = classifier.encode(px(noisy))
     same, different = scored_pairs(classifier.model, embeddings, noisy.targets, "similarity", (10**6, 0))
     chances = [expit(scores * rule.scale + rule.offset).mean() for scores in (same, different)]
     assert float(chances[0] + chances[1]) == pytest.approx(1, abs=0.1)
@@ -100,7 +101,7 @@ def test_rule_is_fitted_with_the_classifier_and_saved() -> None:
     again = roundtrip(strict)
     assert again.verifier == strict.verifier
     assert roundtrip(changed(classifier, verifier=None)).verifier is None
-    taught = lw.teach(strict, "new", examples=TEST.images[:3])
+    taught = lw.teach(strict, "new", examples=px(TEST)[:3])
     assert taught.verifier == strict.verifier  # embeddings of images stay the same
 
 
@@ -113,9 +114,9 @@ def test_many_validation_images_are_left_for_later(monkeypatch: pytest.MonkeyPat
 def test_what_is_missing_is_said() -> None:
     classifier = trained("softmax")
     with pytest.raises(UsageError, match=r"no threshold.*fit_verification.*labelwise calibrate"):
-        verify(changed(classifier, verifier=None), TEST.images[0], TEST.images[1])
+        verify(changed(classifier, verifier=None), px(TEST)[0], px(TEST)[1])
     with pytest.raises(UsageError, match=r'fitted for the score "similarity"; given by="sum"'):
-        verify(classifier, TEST.images[0], TEST.images[1], by="sum")
+        verify(classifier, px(TEST)[0], px(TEST)[1], by="sum")
     with pytest.raises(DataError, match="two images of one label"):
         fit_verification(classifier, VAL.select((torch.as_tensor(VAL.targets) == 0).nonzero()[:, 0]))
     with pytest.raises(DataError, match="Several labels"):
@@ -128,7 +129,7 @@ def test_what_is_missing_is_said() -> None:
 
 @pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
 def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, embeddings = trained("prototype").model, trained("prototype").encode(VAL.images)
+    model, embeddings = trained("prototype").model, trained("prototype").encode(px(VAL))
     looked_up = scored_pairs(model, embeddings, torch.as_tensor(VAL.targets), by, (1_000, 0))
     monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
     for found, slow in zip(looked_up, scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0)), strict=True):

@@ -79,9 +79,9 @@ def fits(source: Path, out: Path, kill: bool = False) -> None:
             run = Run(seed=5, device="cpu", folder=out / f"{name}.run", checkpoint_seconds=0, accumulate=2)
             classifier = fit(data, method, run)
         if is_main_process():
-            assert classifier.origin.train_hashes is not None
+            assert classifier.origin.train_digests is not None
             tensors = {
-                "hashes": torch.from_numpy(np.sort(classifier.origin.train_hashes)),
+                "hashes": torch.from_numpy(np.sort(classifier.origin.train_digests, axis=0)),
                 **state_tensors("model", classifier.model),
             }
             write_tensors(out / name, tensors, {})

@@ -29,6 +29,7 @@ from labelwise_papers.baselines.supcon import Supcon
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 from tests.epochs import batches_of
+from tests.pixels_of import px
 
 CPU = Run(device="cpu", seed=2)
 HARD = Adversarial(epsilon=0.1, steps=4)
@@ -38,7 +39,7 @@ every_method = pytest.mark.parametrize("method", [n for n, kind in METHODS.items
 def batch_of(data: Dataset, n: int = 16, seed: int = 5) -> Batch:
     part = data.split("train")
     return Batch(
-        images=as_float(part.images[:n]),
+        images=as_float(px(part)[:n]),
         targets=torch.as_tensor(part.targets)[:n],
         rows=torch.arange(n),
         rng=BatchRng.seeded(seed, n),
@@ -209,8 +210,8 @@ def test_scores_can_be_attacked_instead_of_the_loss(blob_data: Dataset) -> None:
     seen: list[Tensor] = []
 
     def loss(part: Batch) -> Mapping[str, Tensor]:
-        seen.append(part.images)
-        return {"none": model.encode_images(part.images).sum() * 0}
+        seen.append(px(part))
+        return {"none": model.encode_images(px(part)).sum() * 0}
 
     replace(HARD, loss="scores").around(loss, model, data)(batch)
     (found,) = seen  # the loss of the stage is asked once, the scores at every step

@@ -12,6 +12,7 @@ from PIL import Image
 import labelwise as lw
 from labelwise.fitting.pretraining import Pretrain, pretrain
 from tests.conftest import blobs, quick
+from tests.pixels_of import px
 
 SHELL = """import sys
 from labelwise.cli import main
@@ -34,7 +35,7 @@ def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
         for row, target in enumerate(part.targets.tolist()):
             folder = tmp_path / "data" / split / f"blob {target}"
             folder.mkdir(parents=True, exist_ok=True)
-            large = Image.fromarray(part.images[row].permute(1, 2, 0).numpy()).resize((48, 48))
+            large = Image.fromarray(px(part)[row].permute(1, 2, 0).numpy()).resize((48, 48))
             large.save(folder / f"{row}.png")
     picture = next((tmp_path / "data" / "test").rglob("*.png"))
     answers: dict[str, list[bytes]] = {}

@@ -21,6 +21,7 @@ from labelwise.train.export import TOLERANCE, export
 from labelwise.train.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
+from tests.pixels_of import px
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
@@ -38,7 +39,7 @@ KINDS = ("indicator", "prototype", "clarel", "eszsl", "izf", "zero_label")
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_model_gives_its_own_scores(name: str, tmp_path: Path) -> None:
     classifier = trained(name)
-    images = pictures(name).split("test").images[:9]
+    images = px(pictures(name).split("test"))[:9]
     made = export(classifier, tmp_path / "model.onnx")
     scores, probabilities, answers = run(made.file, images)
     found = classifier.scores(images)
@@ -57,7 +58,7 @@ def test_a_taught_classifier_through_the_shell_has_labels_and_preparation_inside
     from labelwise.cli.verbs import app
 
     classifier = fit(blob_data, quick("softmax", epochs=2), Run(device="cpu"))
-    taught = teach(classifier, "ölig", examples=blob_data.split("test").images[:5])
+    taught = teach(classifier, "ölig", examples=px(blob_data.split("test"))[:5])
     save(taught, tmp_path / "m.lw")
     words = ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx")]
     done = CliRunner().invoke(app, [*words, "--json"])
@@ -80,16 +81,16 @@ def test_several_labels_and_grey_pictures(tmp_path: Path) -> None:
     classifier = fit(data, quick("multilabel", epochs=2), Run(device="cpu"))
     assert export(classifier, tmp_path / "several.onnx").difference <= TOLERANCE
     grey = blobs()
-    splits = {name: replace(split, images=split.images[:, :1].contiguous()) for name, split in grey.splits.items()}
+    splits = {name: replace(split, images=px(split)[:, :1].contiguous()) for name, split in grey.splits.items()}
     classifier = fit(replace(grey, splits=splits), quick("softmax", epochs=2), Run(device="cpu"))
     assert export(classifier, tmp_path / "grey.onnx").difference <= TOLERANCE
 
 
 def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> None:
-    flat = {name: replace(s, images=s.images.flatten(1).float() / 255) for name, s in blob_data.splits.items()}
+    flat = {name: replace(s, images=px(s).flatten(1).float() / 255) for name, s in blob_data.splits.items()}
     classifier = fit(replace(blob_data, splits=flat), Softmax(epochs=2), Run(device="cpu"))
     made = export(classifier, tmp_path / "features.onnx")
-    images = flat["test"].images[:4]
+    images = px(flat["test"])[:4]
     assert np.allclose(run(made.file, images)[0], classifier.scores(images).log_odds, atol=1e-4)
 
 

@@ -19,7 +19,6 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel, Spec
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
-from labelwise.images.streams import ahead
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.support.files import read_tensors, write_atomically, write_tensors
@@ -31,11 +30,13 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.sharing import ahead
 from labelwise.train.stages import Run, Stage
 from tests.conftest import blobs, quick
 from tests.epochs import batches_of
 from tests.forks import Fork
 from tests.once import once
+from tests.pixels_of import px
 
 
 def wait_for_log(path: Path, lines: int, process: Fork) -> None:
@@ -220,14 +221,14 @@ def test_gradient_clipping_is_applied(blob_data: Dataset) -> None:
     frozen = replace(quick("softmax", 1), clip=1e-12, optimizer=Optimizer(lr=0.1, weight_decay=0))  # type: ignore[call-arg]
     model, _ = train(frozen, training_data(blob_data), Run(device="cpu", seed=2))
     torch.manual_seed(2)
-    start = frozen.build(Spec(shape=blob_data.shape, labels=blob_data.labels))
+    start = frozen.build(Spec(shape=blob_data.shape or (), labels=blob_data.labels))
     torch.testing.assert_close(dict(model.named_parameters()), dict(start.named_parameters()), atol=1e-9, rtol=0)
 
 
 def test_gradients_of_two_batches_make_the_step_of_one_twice_as_large() -> None:
     """Where rows do not meet in a batch norm, that is: on features."""
     data = blobs(per_label=120)
-    flat = {name: replace(part, images=part.images.flatten(1).float() / 255) for name, part in data.splits.items()}
+    flat = {name: replace(part, images=px(part).flatten(1).float() / 255) for name, part in data.splits.items()}
     part = training_data(replace(data, splits=flat))
     plain = Softmax(epochs=3, batch=16, schedule=Schedule(name="constant"), clip=0.5, closed_form=False, average=0.5)
     large, added, small = (

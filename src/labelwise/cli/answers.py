@@ -20,7 +20,7 @@ from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
-    from labelwise.cli.inputs import File
+    from labelwise.images.images import Images
     from labelwise.tasks.classify import Prediction
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
@@ -64,14 +64,16 @@ class Writing:
         for target in filter(None, (self.csv_file, self.sheet_file, self.sort_into and self.sort_into / "unsure")):
             check_writable(target)
 
-    def unsorted(self, files: "list[File]") -> "list[File]":
+    def unsorted(self, files: "Images") -> "Images":
         """Return the files that are not yet in the folder that pictures are sorted into."""
+        from labelwise.images.stored import FileImages
+
         if self.sort_into is None:
             return files
-        if not all(isinstance(file, Path) for file in files):
+        if not isinstance(files, FileImages):
             raise UsageError("--sort-into copies picture files, and these lie in shards. Use --csv FILE.")
         own = self.sort_into.resolve()
-        return [file for file in files if isinstance(file, Path) and not file.resolve().is_relative_to(own)]
+        return files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
 
 
 @dataclass(frozen=True)

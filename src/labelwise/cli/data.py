@@ -19,7 +19,6 @@ app = typer.Typer(name="data", help="Find, check, split, shard and encode data."
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
     app.command()(with_groups(verb))
 
-SMALL = 32  # pixels that suffice to tell whether a picture can be read, and what it looks like
 Data = Annotated[str, Argument(help="A folder, table, pack, features, or the name of a set.")]
 
 
@@ -99,12 +98,11 @@ def shard(
     json: AsJson = False,
 ) -> None:
     """Write images as WebDataset shards, to stream them."""
-    from labelwise.images.catalogue import names_own_files
     from labelwise.images.sharding import check_new, write_shards
     from labelwise.images.survey import readable
 
     check_new(out_folder)
-    dataset = readable(lw.data.load(data, size=SMALL if names_own_files(data) else None, root=root))
+    dataset = readable(lw.data.load(data, root=root))
     tell_skipped(dataset.skipped)
     shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=seed)
     words = f": {shards.pictures} pictures in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
@@ -140,7 +138,7 @@ def encode(  # noqa: PLR0913 - the options of the verb
     features = read_features(data, encoder, size, root, device)
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
-    out().print(styled((str(out_npz), "bold"), f": {images} images, {features.shape[0]} numbers each"))
+    out().print(styled((str(out_npz), "bold"), f": {images} images, {features.features} numbers each"))
 
 
 @app.command()
@@ -170,7 +168,7 @@ def read_features(data: str, encoder: str, size: int | None, root: Path | None, 
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.fitting.encoding import encode_dataset, encode_with
     from labelwise.fitting.pretraining import read_encoder
-    from labelwise.images.catalogue import side_to_read
+    from labelwise.fitting.reading import size_for
     from labelwise.train.networks.encoder import Encoder
 
     if Path(encoder).is_dir():
@@ -183,7 +181,7 @@ def read_features(data: str, encoder: str, size: int | None, root: Path | None, 
         return encode_with(open_data_for(classifier, data, root), classifier)
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
-    side = side_to_read(data, replace(settings, size=settings.side() or 224))
+    side = size_for(data, replace(settings, size=settings.side() or 224))
     dataset = open_data(data, side, size=size, root=root)
-    asked = len(dataset.shape) == 3 or encoder != "auto"  # features stay as they are, unless an encoder is named
+    asked = not dataset.features or encoder != "auto"  # features stay as they are, unless an encoder is named
     return encode_dataset(dataset, settings, device) if asked else dataset

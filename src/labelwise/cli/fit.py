@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,8 +75,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
         else:
-            dataset = unsorted_data(Path(data), _read_names(names), size or side, strict)
-        dataset = replace(dataset, side_open=dataset.own_pictures and size is None)
+            dataset = unsorted_data(Path(data), _read_names(names), size, strict)
         dataset, chosen = _method(dataset, options)
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
@@ -129,7 +127,8 @@ def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
     """
     from labelwise.fitting.choice import encoder_of, possible_method
     from labelwise.fitting.enough import check_enough
-    from labelwise.images.catalogue import count_pictures, names_own_files, side_to_read
+    from labelwise.fitting.reading import size_for
+    from labelwise.images.catalogue import count_pictures, names_own_files
     from labelwise.train.networks.encoder import side_for
 
     own = names_own_files(data)
@@ -137,12 +136,13 @@ def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
     if own:
         encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
         check_enough(count_pictures(data), method, data)
-    return None if size else side_to_read(data, encoder_of(method), method.view)
+    return None if size else size_for(data, encoder_of(method), method.view)
 
 
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
+    from labelwise.fitting.reading import shape_for
     from labelwise.fitting.steps import with_idle
     from labelwise.train.distribution import is_main_process
 
@@ -152,7 +152,7 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
         for reason in decision.reasons:
             note(reason)
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
-        about = f"{len(data.labels)} labels, images {counts}, shape {list(data.shape)}; method {decision.method.name}"
+        about = f"{len(data.labels)} labels, images {counts}, shape {list(shape_for(decision.method, data))}; method {decision.method.name}"
         note(f"{data.name}: {about}")
         tell_groups(data)
         tell_skipped(data.skipped)

@@ -137,24 +137,26 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> list[str]:
     """Draw a sheet for each label and return where; none without pictures."""
-    import torch
+    import numpy as np
 
+    from labelwise.images.images import read_all
     from labelwise.images.sheets import draw_sheet
+    from labelwise.images.split.lookalikes import SHAPE
 
-    if part.split.images.ndim != 4:
+    if len(part.split.shape or SHAPE) != 3:
         note(
             f"These data are features, so there are no pictures to draw; {folder / 'imagined.csv'} lists the nearest rows."
         )
         return []
-    pictures = dict(zip(part.rows.tolist(), part.split.images.cpu(), strict=True))
+    pictures = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))
     files = []
     for number, row in enumerate(rows, 1):
         files.append(str(folder / f"{number:02d}-{as_file_name(row['label'])}.png"))
-        strips: dict[str, list[Tensor]] = {}
+        strips: dict[str, list[Any]] = {}
         for one in row["nearest"]:
             strips.setdefault(one["label"] or "no label", []).append(pictures[one["row"]])
         known = "from its description alone" if row["described"] else "trained on images"
         title = f"{row['label']}, {known}: the real pictures nearest to what was generated, by their labels"
-        stacked = {label: torch.stack(some) for label, some in strips.items()}
+        stacked = {label: np.stack(some) for label, some in strips.items()}
         draw_sheet(title, stacked, max(8, *map(len, strips.values()))).save(files[-1])
     return files

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from labelwise.core.quick import QuickClassifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
-    from labelwise.images.sources.shards import Packed
+    from labelwise.images.images import Images
     from labelwise.images.split.grouping import Grouping
-
-    File = Path | Packed
 
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
@@ -45,9 +43,9 @@ def open_data(  # noqa: PLR0913 - what may be said of data
     The side of pictures is ``side`` (None leaves it to where they come from), unless the user asks for another ``size``.
     """
     dataset = lw.data.load(data, size=size or side, strict=strict, root=root, group=group)
-    if size is not None and len(dataset.shape) != 3:
+    if size is not None and dataset.features:
         raise UsageError(
-            f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.shape[0]} numbers for each image. '
+            f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.features} numbers for each image. '
             "Leave it out."
         )
     return lw.data.apply_split(dataset, splits) if splits else dataset
@@ -71,11 +69,10 @@ def open_data_for(
     strict: bool = False,
 ) -> "lw.data.Dataset":
     """Return the same with pictures as the model of a classifier takes them."""
-    from labelwise.images.catalogue import size_for
-    from labelwise.images.sources.files import at_side
+    from labelwise.images.catalogue import names_own_files
 
-    dataset = open_data(data, size_for(classifier.shape), root=root, splits=splits, strict=strict)
-    return at_side(dataset, fit=classifier.view.fit)
+    side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
+    return open_data(data, None if names_own_files(data) else side, root=root, splits=splits, strict=strict)
 
 
 def open_part(
@@ -99,25 +96,30 @@ def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
-    return select_test_set(classifier, load_unlabelled(unknown, classifier.shape, root), unknown=True)
+    return select_test_set(classifier, load_unlabelled(unknown, root), unknown=True)
 
 
-def list_files(paths: Sequence[Path]) -> "list[File]":
-    """Return the picture files that paths name: files as they are, those in folders and below, and pictures in shards."""
-    from labelwise.images.decode.readable import list_pictures
+def list_files(paths: Sequence[Path]) -> "Images":
+    """Return the images that paths name: files as they are, those in folders and below, and images in shards."""
+    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.images import join
     from labelwise.images.sources.addresses import may_name_shards
+    from labelwise.images.stored import FileImages
 
-    files: list[File] = []
+    parts: list[Images] = []
+    files: list[Path] = []
     for path in paths:
         if may_name_shards(path):
-            from labelwise.images.sources.shards import packed_pictures
+            from labelwise.images.sources.shards import shard_images
 
-            files += packed_pictures(path)
+            parts += [FileImages(files), shard_images(path)] if files else [shard_images(path)]
+            files = []
         else:
             files += list_pictures(path) if path.is_dir() else [path]
-    if not files:
+    images = join([*parts, FileImages(files)] if files or not parts else parts)
+    if not len(images):
         raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
-    return files
+    return images
 
 
 def open_pictures(
@@ -131,46 +133,29 @@ def open_pictures(
 
 def read_pieces(
     classifier: "lw.Classifier | QuickClassifier",
-    files: "Sequence[File]",
+    files: "Images",
     *,
     strict: bool = False,
     piece: int | None = None,
-) -> Iterator[tuple["Tensor", list[str], list[dict[str, str]]]]:
+) -> Iterator[tuple[Any, list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
-    from labelwise.images.decode.readable import check_read
+    from labelwise.core.quick import QuickClassifier
+    from labelwise.images.images import read_readable
+    from labelwise.images.skipped import check_read
 
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
     unread: list[Skipped] = []
     piece = piece or PIECE
     for start in range(0, len(files), piece):
-        some = files[start : start + piece]
-        images, rows, skipped = _read(some, classifier, strict)
+        some = files.select(range(start, min(start + piece, len(files))))
+        images, rows, skipped = read_readable(some, classifier.shape, classifier.view.fit)
         unread += skipped
         check_read(unread, len(files), strict=strict)
-        yield images, [str(some[i]) for i in rows], [asdict(one) for one in skipped]
+        names = [some.ids[row] for row in rows]
+        batch = images if isinstance(classifier, QuickClassifier) else classifier.batch(images)
+        yield batch, names, [asdict(one) for one in skipped]
     tell_skipped(unread)
-
-
-def _read(
-    files: "Sequence[File]", classifier: "lw.Classifier | QuickClassifier", strict: bool
-) -> tuple[Any, list[int], tuple["Skipped", ...]]:
-    """Return pictures as a classifier takes them, which of the files they are, and those that could not be read."""
-    from labelwise.core.quick import QuickClassifier
-
-    shape, fit = classifier.shape, classifier.view.fit
-    paths = [file for file in files if isinstance(file, Path)]
-    if len(paths) < len(files):
-        from labelwise.images.sources.shards import read_packed
-
-        return read_packed(files, shape, fit)
-    if isinstance(classifier, QuickClassifier):
-        from labelwise.images.decode.readable import read_pixels
-
-        return read_pixels(paths, shape, fit, progress=False)
-    from labelwise.images.sources.known import read_known
-
-    return read_known(paths, shape, fit=fit, strict=strict, none=True)
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:

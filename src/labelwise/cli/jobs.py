@@ -20,7 +20,7 @@ from labelwise.support.writable import sole_writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labelwise.images.sources.shards import Packed
+    from labelwise.images.images import Images
     from labelwise.jobs.job import Job, Question
     from labelwise.jobs.parts import Done, Parts
 
@@ -78,7 +78,7 @@ def make_job(question: "Question", model: Path | None, out: Path, device: str, t
 def run_job(job: "Job", paths: Sequence[Path], engine: Engine, *, json: bool) -> None:
     """Answer what is missing of a job about all pictures of files, folders and shards, and say what was written."""
     with engine.started() as run:
-        job = replace(job, files=_files(paths))
+        job = replace(job, images=_files(paths))
         with sole_writer(Path(job.out)):
             job.begin()
             before = _run(job, run, "Pictures")
@@ -99,7 +99,7 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, eng
 
     looks, likeness = make_job("looks", None, out, "cpu"), LIKENESS if likeness is None else likeness
     with engine.started() as run:
-        looks = replace(looks, out=str(Path(looks.out) / LOOKS), files=_files(paths))
+        looks = replace(looks, out=str(Path(looks.out) / LOOKS), images=_files(paths))
         job = Pairs(out=str(out.absolute()), looks=looks, likeness=likeness)
         with sole_writer(out.absolute()):
             job.begin()
@@ -117,13 +117,11 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, eng
     show(document, styled((job.out, "bold"), words), *_unread(unread), json=json)
 
 
-def _files(paths: Sequence[Path]) -> "tuple[str | Packed, ...]":
-    """Return the pictures that paths name, those in files by their whole path."""
-    here = os.path.join(os.path.abspath(os.curdir), "")
-    names = ((str(file), file) for file in list_files(paths))
-    return tuple(
-        (name if os.path.isabs(name) else here + name) if isinstance(file, Path) else file for name, file in names
-    )
+def _files(paths: Sequence[Path]) -> "Images":
+    """Return the images that paths name, those in files by their whole path."""
+    from labelwise.images.sources.addresses import may_name_shards
+
+    return list_files([path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths])
 
 
 def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:

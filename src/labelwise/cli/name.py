@@ -51,7 +51,7 @@ class Pictures:
         for one in named:
             own = self.clusters[one.cluster]
             rows = {"nearest to the centre": own.nearest, "drawn at random from the rest": own.drawn}
-            strips = {caption: self.images[list(few)] for caption, few in rows.items()}
+            strips = {caption: self.images[list(few)].numpy() for caption, few in rows.items()}
             sure = "a person said so" if one.answered else f"{percent(one.certainty)} sure"
             file = folder / f"cluster-{one.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
             wide = max(6, len(own.nearest))  # room for the title
@@ -176,7 +176,7 @@ def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifie
 def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
-    from labelwise.images.decode.pictures import list_pictures
+    from labelwise.images.decode.listing import list_pictures
 
     path = Path(data)
     if len(classifier.shape) == 3 and path.is_dir() and list_pictures(path):

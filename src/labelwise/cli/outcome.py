@@ -61,7 +61,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
     ``data`` are those it was trained on; ``source`` names them in the shell, with options, None where there is nothing to test by.
     """
     commands = []
-    if len(data.shape) == 3:
+    if not data.features:
         files = [file for name in ("test", "val", "train") if name in data.splits for file in data.splits[name].files]
         commands.append(["classify", str(folder), files[0] if files and data.own_pictures else "PICTURE.jpg"])
     if source is not None and len(data.splits.get("test", ())):

@@ -127,26 +127,32 @@ def _read(
 ) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
-    from labelwise.images.catalogue import side_to_read
-    from labelwise.images.decode.pictures import list_pictures
-    from labelwise.images.sources.files import at_side, read_paths
+    from labelwise.fitting.reading import size_for
+    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.images import Images
+    from labelwise.images.skipped import check_read
     from labelwise.images.sources.folders import plain_folder
+    from labelwise.images.stored import FileImages
     from labelwise.images.survey import readable
     from labelwise.images.view import WHOLE
     from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
+    from labelwise.train.pixels import readable_pixels
 
     (root, splits), folder = where, plain_folder(Path(data))
     encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
-    side = None if size else side_to_read(data, encoder, view)
+    side = encoder.side(view) or view.side(DEFAULT_SIDE)
+    dataset = None
     if folder is not None and splits is None:
-        whole = size or side or DEFAULT_SIDE
-        images, _, skipped = read_paths(list_pictures(folder), (3, whole, whole), strict=strict, fit=view.fit)
-        tell_skipped(skipped)
-        return images, None
-    dataset = at_side(open_data(data, side, size=size, root=root, splits=splits, strict=strict), fit=view.fit)
-    dataset = readable(dataset, ("train",))
-    tell_skipped(dataset.skipped)
-    return dataset.split("train").images, dataset
+        images: Images = FileImages(list_pictures(folder), None if size is None else (3, size, size))
+    else:
+        dataset = open_data(data, size_for(data, encoder, view), size=size, root=root, splits=splits, strict=strict)
+        dataset = readable(dataset, ("train",), (3, side, side))
+        tell_skipped(dataset.skipped)
+        images = dataset.split("train").images
+    pixels, skipped = readable_pixels(images, images.shape or (3, side, side), view.fit)
+    check_read(list(skipped.values()), len(images), strict=strict)
+    tell_skipped(list(skipped.values()))
+    return pixels, dataset
 
 
 def _train(

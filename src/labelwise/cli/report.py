@@ -36,7 +36,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
-    from labelwise.images.catalogue import load_unlabelled, size_for
+    from labelwise.images.catalogue import load_unlabelled
     from labelwise.reporting.page import ReportSettings, make_report, open_saved
 
     if out_html.suffix.lower() not in (".html", ".htm"):
@@ -44,7 +44,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     folders = [model, *(compare or [])]
     with Console(stderr=True, quiet=json).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
-        reader = cache(lambda one: open_data(data, size_for(one.shape), root=root, splits=splits))
+        reader = cache(lambda _: open_data(data, None, root=root, splits=splits))
         dataset = reader(next(iter(saved.values())).classifier)
         places = _options(data_root=root, splits=splits)
         words = [word for folder in folders[1:] for word in _options(compare=folder)]
@@ -53,7 +53,7 @@ def report(  # noqa: PLR0913 - the options of the verb
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
-            unknown=None if unknown is None else lambda one: load_unlabelled(unknown, one.shape, root),
+            unknown=None if unknown is None else lambda _: load_unlabelled(unknown, root),
             compare=dict(others),
             name=name,
             examples=examples,

@@ -139,7 +139,7 @@ def _gallery_on_disk(
 
 def _files(source: Path) -> list[str]:
     """Return the pictures of a folder."""
-    from labelwise.images.decode.pictures import list_pictures
+    from labelwise.images.decode.listing import list_pictures
 
     files = [os.path.realpath(file) for file in list_pictures(source)]
     if not files:

@@ -13,18 +13,15 @@ from torch import Tensor
 from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration
 from labelwise.core.familiarity import Familiarity
-from labelwise.core.model import LabelModel, SensesFamiliarity, as_float, check_shape, in_numpy, prepared, state_digest
+from labelwise.core.model import LabelModel, SensesFamiliarity, as_float, in_numpy, prepared
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
-from labelwise.images.decode.pictures import Pictures, as_batch
+from labelwise.images.as_images import Pictures, as_batch, as_images
 from labelwise.images.describe.labels import Labels
-from labelwise.images.lazy import LazyImages
-from labelwise.images.split.hashes import image_hashes
-from labelwise.images.streams import map_own_rows, on_device, stream_of
+from labelwise.images.images import Images, digest_rows
 from labelwise.images.view import View
 from labelwise.support.errors import UnsupportedError, UsageError, listing
-from labelwise.support.processes import current_group
 from labelwise.support.rows import append_rows
 
 PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
@@ -48,20 +45,23 @@ class Origin:
 
     method: object | None = None  # the settings whose build(model.spec) makes its model, so that it can be saved
     summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
-    train_hashes: Array | None = None  # of the images it was trained and calibrated on, so that a leak can be found
+    train_digests: Array | None = (
+        None  # [m, 16] of the images it was trained and calibrated on, so that a leak can be found
+    )
 
     def __repr__(self) -> str:
-        hashes = 0 if self.train_hashes is None else len(self.train_hashes)
+        hashes = 0 if self.train_digests is None else len(self.train_digests)
         return (
             f"<Origin: {getattr(self.method, 'name', 'no method')}, {listing(self.summary)}; made from {hashes} images>"
         )
 
-    def with_images(self, images: Tensor | None) -> Self:
+    def with_images(self, images: Images | None) -> Self:
         """Return it with these images, if there are any, among those that the classifier was made from."""
-        if images is None:
+        if images is None or not len(images):
             return self
-        more = np.asarray(image_hashes(images))
-        return replace(self, train_hashes=more if self.train_hashes is None else append_rows(self.train_hashes, more))
+        more = digest_rows(images.digests())
+        known = self.train_digests
+        return replace(self, train_digests=more if known is None else append_rows(known, more))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,13 +95,23 @@ class Classifier:
         """How pictures are brought to the model."""
         return self.model.spec.view
 
+    def images(self, images: Pictures) -> Images:
+        """Return whatever a person holds as images that the model can take."""
+        return as_images(images, self.shape)
+
     def batch(self, images: Pictures) -> Tensor:
         """Return images as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
-        return as_batch(images, self.shape, self.view.fit)
+        return torch.from_numpy(np.array(as_batch(images, self.shape, self.view.fit), copy=None, order="C"))
 
-    def encode(self, images: Tensor, batch: int = 256) -> Array:
-        """Return image embeddings ``[n, d]``, float32, computed a batch at a time."""
-        return self._encode(images, batch).cpu().numpy()
+    def encode(self, images: "Tensor | Images", batch: int = 256) -> Array:
+        """Return image embeddings ``[n, d]``, float32, computed a batch at a time; images may be features of a frozen trunk."""
+        known = prepared(self.model, images) if isinstance(images, Images) else images
+        if isinstance(known, Images):
+            rows = (range(start, min(start + batch, len(known))) for start in range(0, len(known), batch))
+            parts = [self.encode(self.batch(known.select(some)), batch) for some in rows]
+            return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        with torch.no_grad():
+            return self._encoded(known, batch).cpu().numpy()
 
     def score(self, embeddings: Array) -> Array:
         """Return the model's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
@@ -113,45 +123,16 @@ class Classifier:
             return None
         return in_numpy(self.model.unfamiliarity)(embeddings, self.label_embeddings)
 
-    def _encode(self, images: Tensor, batch: int) -> Tensor:
-        if isinstance(images, LazyImages):  # of files: their features may be kept
-            images = prepared(self.model, images)
-        stream = stream_of(images) if current_group().world == 1 else None
-        if stream is not None:
-            embeddings = self._survey(images)
-            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
-            return embeddings
-
-        def encode(some: Tensor) -> Tensor:
-            return self._encoded(some, batch)
-
-        with torch.no_grad():
-            return map_own_rows(images, encode) if images.ndim == 4 else encode(images)
-
-    def survey(self, images: Tensor) -> Array:
-        """Return the embeddings of images of a stream ``[n, d]``, each encoded once; zeros where one cannot be read."""
-        return self._survey(images).cpu().numpy()
-
-    def _survey(self, images: Tensor) -> Tensor:
-        stream = stream_of(images)
-        assert stream is not None
-        rows: Tensor = images.rows  # type: ignore[attr-defined]
-        with torch.no_grad():
-            width = self._encoded(torch.zeros(1, *stream.shape, dtype=torch.uint8)).shape[1]
-            embeddings = stream.features(state_digest(self.model), rows, self._encoded, width)
-        return embeddings.to(self.model.device)
-
-    def _encoded(self, images: Tensor, batch: int = 256) -> Tensor:
+    def _encoded(self, images: Tensor, batch: int) -> Tensor:
         few = images.ndim == 4 and self.model.device.type == "cpu"
-        there = on_device(torch.split(images, min(batch, PIECE) if few else batch), self.model.device)
-        parts = [self.model.encode_images(as_float(x)) for x in there]
-        return torch.cat(parts).float() if parts else torch.empty(0, 0, device=self.model.device)
+        parts = torch.split(images, min(batch, PIECE) if few else batch)
+        encoded = [self.model.encode_images(as_float(x.to(self.model.device))) for x in parts if len(x)]
+        return torch.cat(encoded).float() if encoded else torch.empty(0, 0, device=self.model.device)
 
     def scores(self, images: Pictures) -> Scores:
         """Return the scores of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
-        batch = self.batch(images)
-        check_shape(batch, self.shape)
-        return Scores(self, self.encode(batch), batch)
+        given = self.images(images)
+        return Scores(self, self.encode(given), given)
 
     def scores_of(
         self, embeddings: ArrayLike, raw: ArrayLike | None = None, distances: ArrayLike | None = None

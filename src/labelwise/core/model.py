@@ -205,7 +205,7 @@ def cannot(model: LabelModel, what: str) -> UnsupportedError:
     return UnsupportedError(f"{type(model).__name__} cannot {what}. What it can: {able}.")
 
 
-def prepared(model: LabelModel, images: Tensor) -> Tensor:
+def prepared(model: LabelModel, images: Any) -> Any:
     """Return what the model takes in place of images: the features of a frozen trunk, computed once, else the images."""
     return model.prepare(images) if isinstance(model, FreezesTrunk) else images
 

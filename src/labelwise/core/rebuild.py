@@ -83,7 +83,7 @@ def classifier_of(about: Document, tensors: Tensors) -> Classifier:
         ),
         familiarity=Familiarity(memory=arrays.get("memory"), rule=description.outlier, width=arrays.get("width")),
         verifier=description.verification,
-        origin=Origin(method=method, summary=description.summary, train_hashes=arrays.get("seen")),
+        origin=Origin(method=method, summary=description.summary, train_digests=arrays.get("seen")),
     )
 
 

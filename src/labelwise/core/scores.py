@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from labelwise.core.arrays import Array, top_columns
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
+    from labelwise.images.images import Images
 
 MOST = (
     2**24
@@ -33,7 +34,7 @@ class Scores:
 
     classifier: "Classifier"  # whose labels
     embeddings: Array  # of the images [n, d], float32
-    images: Any = None  # as the model takes them [n, ...], where they are at hand: a heat map needs them
+    images: "Images | None" = None  # the images themselves, where they are at hand: a heat map needs them
 
     @cached_property
     def raw(self) -> Array:
@@ -98,10 +99,10 @@ class Scores:
         index = rows if isinstance(rows, slice) else np.asarray(rows)
         if isinstance(index, np.ndarray) and not index.size:
             index = index.astype(np.int64)
-        images = None if self.images is None else self.images[index]
+        images = None if self.images is None else self.images.select(np.arange(len(self))[index])
         part = type(self)(self.classifier, self.embeddings[index], images)
         known = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        vars(part).update({name: value[index] for name, value in known.items() if name not in ("embeddings", "images")})
+        vars(part).update({name: value[index] for name, value in known.items() if name != "embeddings"})
         return part
 
     def parts(self) -> Iterator[Self]:

@@ -107,7 +107,7 @@ def _write(classifier: Classifier, folder: Path) -> bytes:
     """Write the files of a classifier and return its description."""
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     arrays = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
-    optional = {"seen": origin.train_hashes, "memory": familiarity.memory, "width": familiarity.width}
+    optional = {"seen": origin.train_digests, "memory": familiarity.memory, "width": familiarity.width}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     tensors |= state_tensors("model", classifier.model)

@@ -12,7 +12,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.figures import Figures, confusion_of, label_figures
 from labelwise.evaluation.protocols import all_new, run_protocols
 from labelwise.evaluation.test_set import TestSet, select_test_set
-from labelwise.images.catalogue import load, load_unlabelled, size_for
+from labelwise.images.catalogue import load, load_unlabelled
 from labelwise.images.dataset import UNLABELLED, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UsageError, listing
@@ -79,18 +79,18 @@ def measure(
 
 
 def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, Any]) -> Dataset:
-    """Return data as a dataset, read at the size of the classifier's images."""
+    """Return data as a dataset."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
-        return load(data, size=size_for(classifier.shape))
+        return load(data)
     if not isinstance(data, tuple) or len(data) != 2:
         raise UsageError(
             "Data are a dataset, a path, or images and their labels: evaluate(classifier, (images, labels))."
         )
     images, given = data
     labels, targets = _targets(classifier, given)
-    batch = classifier.batch(images)
+    batch = classifier.images(images)
     if len(batch) != len(targets):
         raise UsageError(f"There are {len(batch)} images but {len(targets)} labels; give one for each image.")
     return Dataset(
@@ -103,8 +103,8 @@ def read_unknown(classifier: Classifier, images: Any) -> Dataset:
     if isinstance(images, Dataset):
         return images
     if isinstance(images, str | Path):
-        return load_unlabelled(images, classifier.shape)
-    batch = classifier.batch(images)
+        return load_unlabelled(images)
+    batch = classifier.images(images)
     whole = Split(images=batch, targets=np.full(len(batch), -1))
     return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": whole}, own_splits=False)
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import prepared
 from labelwise.core.scores import Scores
+from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.hashes import image_hashes
 from labelwise.support.errors import DataError, listing
 from labelwise.support.settings import brief
 
@@ -35,8 +34,7 @@ class Evaluation:
         cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: NDArray[np.bool_] | None = None
     ) -> Self:
         """Encode the images of a split; without ``labels``, its targets point into those of the classifier."""
-        split = replace(split, images=classifier.batch(split.images)) if len(split) else split
-        embeddings = classifier.encode(prepared(classifier.model, split.images))
+        embeddings = classifier.encode(split.images)
         scores = Scores(classifier, embeddings, split.images)
         leaks = leaked_rows(classifier, split.images) if leaks is None else leaks
         return cls(scores=scores, split=split, labels=labels or classifier.labels, leaks=leaks)
@@ -96,11 +94,12 @@ class Evaluation:
 
 
 def leaked_rows(classifier: Classifier, images: Any) -> NDArray[np.bool_]:
-    """Return which images the classifier was trained or calibrated on ``[n]``, by their bytes."""
-    hashes = classifier.origin.train_hashes
-    if hashes is None or not len(images):
+    """Return which images the classifier was trained or calibrated on ``[n]``, by their content."""
+    known = classifier.origin.train_digests
+    if known is None or not len(images):
         return np.zeros(len(images), bool)
-    return np.isin(np.asarray(image_hashes(images)), np.asarray(hashes))
+    seen = {row.tobytes() for row in known}
+    return np.array([each in seen for each in as_images(images).digests()])
 
 
 def align_targets(classifier: Classifier, split: Split, labels: Labels) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from labelwise.fitting.choice import encoder_of
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Images
 from labelwise.images.split.lookalikes import lookalike_groups
 from labelwise.images.split.make import folds_of
 from labelwise.images.view import View
@@ -85,9 +86,12 @@ def _refittable(classifier: Classifier) -> Method:
 def _on_features(classifier: Classifier, method: Method, split: Split) -> tuple[Method, Split]:
     """Return the method and its images with the features of a frozen encoder in their place, computed once for all folds."""
     encoder = encoder_of(method)
-    if not encoder.frozen or len(split.shape) != 3 or getattr(method, "adversarial", None) is not None:
+    if not encoder.frozen or len(classifier.shape) != 3 or getattr(method, "adversarial", None) is not None:
         return method, split
-    features = prepared(classifier.model, split.images).cpu()
+    features = prepared(classifier.model, split.images)
+    if isinstance(features, Images):
+        return method, split
+    features = features.cpu()
     if features.ndim != 2:
         return method, split
     head = replace(method, encoder=Encoder(frozen=True, code_size=encoder.code_size), view=View())  # type: ignore[call-arg]

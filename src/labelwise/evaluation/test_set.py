@@ -16,9 +16,8 @@ from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation, leaked_rows
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.sources.files import at_side
 from labelwise.images.split.divide import pool
-from labelwise.images.survey import readable_for
+from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.rows import draw_rows
 from labelwise.support.settings import brief
@@ -37,7 +36,7 @@ class TestSet:
     name: str  # train, val, test or all
     own_splits: bool  # whether the data name their splits
     labels: Labels  # what targets point into
-    split: Split  # the images, as the model takes them
+    split: Split  # the images
     rows: NDArray[np.int64]  # their positions among all images of that split [n]
     leaked: NDArray[np.bool_]  # which of them the classifier was trained or calibrated on [n]
     trained_on: int  # how many images are left out because a classifier was trained or calibrated on them
@@ -117,16 +116,15 @@ def select_test_sets(
     Each classifier comes with the same data, read as its model takes them; the rest is as in ``select_test_set``.
     """
     name, names, leaves = _choose(pairs[0][1], split, unknown=unknown)
-    # of all images of data without splits most are left out, and need not be encoded
-    pairs = _readable(pairs, names, embed=not leaves or name != ALL)
+    pairs = _readable(pairs, names)
     first = pairs[0][1]
     divided_by_fit = name == ALL and leaves and not first.own_splits
     own = [_made_from(classifier, first) for classifier, _ in pairs]
-    blind = [classifier.origin.train_hashes is None for classifier, _ in pairs]
+    blind = [classifier.origin.train_digests is None for classifier, _ in pairs]
     doubt = f"{NO_HASHES}, so none could be looked for" if any(blind) else ""
     if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
         name, names, doubt = "test", ("test",), f"{NO_HASHES}, so those images are measured that fit holds out"
-    splits = [_pooled(classifier, data, names) for classifier, data in pairs]
+    splits = [_pooled(data, names) for _, data in pairs]
     leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
         doubt = SAME_NAME
@@ -149,7 +147,7 @@ def select_test_sets(
             trained_on=trained_on,
             unlabelled=unlabelled,
             skipped=data.skipped,
-            shape=data.shape,
+            shape=data.shape or (),
             doubt=doubt,
         )
         for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
@@ -174,14 +172,9 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
     return wanted, (wanted,), wanted == "test"
 
 
-def _readable(
-    pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str], *, embed: bool
-) -> list[tuple[Classifier, Dataset]]:
+def _readable(pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str]) -> list[tuple[Classifier, Dataset]]:
     """Return the pairs with data as each model takes them, or raise an error where one cannot, or readings differ."""
-    pairs = [
-        (one, readable_for(one.model, at_side(data, fit=one.view.fit), names, one.survey if embed else None))
-        for one, data in pairs
-    ]
+    pairs = [(one, readable(data, names, one.shape)) for one, data in pairs]
     for classifier, data in pairs:
         _check_fit(classifier, data)
         _check_same(data, pairs[0][1])
@@ -196,22 +189,21 @@ def _made_from(classifier: Classifier, data: Dataset) -> bool:
     return "test" in data.splits and about.get("data") == data.name and about.get("images") in sizes
 
 
-def _pooled(classifier: Classifier, data: Dataset, names: Sequence[str]) -> Split:
-    """Return the images of these splits, one after another, as a model takes them; nothing is copied that fits as it is."""
+def _pooled(data: Dataset, names: Sequence[str]) -> Split:
+    """Return the images of these splits, one after another."""
     splits = {name: data.splits[name] for name in names}
     whole = pool(replace(data, splits=splits))
-    images = classifier.batch(whole.images) if len(whole) else whole.images
     named = any(split.files for split in splits.values())
-    return replace(whole, images=images, files=whole.files if named else ())
+    return whole if named else replace(whole, files=())
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:
     """Raise an error where a model takes pictures and the data are features, or the other way round."""
     shape = classifier.shape
-    if len(shape) != len(data.shape) or (len(shape) == 1 and shape != data.shape):
+    if (len(shape) == 1) != bool(data.features) or (len(shape) == 1 and shape != data.shape):
         wanted, holds = (
             f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
-            for size in (shape, data.shape)
+            for size in (shape, data.shape or ())
         )
         raise DataError(
             f'The classifier takes {wanted}, and "{data.name}" holds {holds}. Give the data it was made for.'

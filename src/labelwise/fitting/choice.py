@@ -66,7 +66,7 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
         method = make_method(options, photos=photos)
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
-    told = len(data.shape) == 3 and options.leaves_network_open
+    told = not data.features and options.leaves_network_open
     return Decision(method=method, reasons=(_encoder_line(method, data), *why) if told else why)
 
 
@@ -75,15 +75,15 @@ def are_photos(data: Dataset) -> bool:
 
     Drawn sets say that they are none.
     """
-    return len(data.shape) == 3 and (
-        data.own_pictures or (not data.drawn and data.shape[0] == 3 and min(data.shape[1:]) >= PHOTO_SIDE)
-    )
+    shape = data.shape or ()
+    large = len(shape) == 3 and shape[0] == 3 and min(shape[1:]) >= PHOTO_SIDE
+    return not data.features and (data.own_pictures or (large and not data.drawn))
 
 
 def _on_features(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> "Choice":
     """Return the closed form in place of a method that would train a head on features, unless settings ask for training."""
-    pictures = len(data.shape) == 3
-    if choice.method != TRAINED or data.multilabel or (not pictures and data.shape[0] > MOST_FEATURES):
+    pictures = not data.features
+    if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
         return choice
     options = replace(options, method=TRAINED)
     try:
@@ -225,7 +225,7 @@ def choose_method(data: Dataset) -> Choice:
         if labels.texts is None:
             method, *others = ("izf", "eszsl", "clarel")
         reason = f"{what} describe the labels without an image in train ({unseen})"
-        if labels.vectors is None and all(train.texts) and train.texts and (len(data.shape) == 1 or are_photos(data)):
+        if labels.vectors is None and all(train.texts) and train.texts and (data.features or are_photos(data)):
             return _captioned(reason)
         return Choice(method=method, reason=reason, alternatives=tuple(others))
     alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""

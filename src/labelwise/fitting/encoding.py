@@ -1,6 +1,6 @@
 """Encode a data set once: features that many experiments can train on, without the encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -9,14 +9,16 @@ import numpy as np
 import torch
 
 from labelwise.core.classifier import Classifier
+from labelwise.encoders.features import Features
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.pictures import Array
-from labelwise.images.survey import readable, readable_for
+from labelwise.images.images import Array, FeatureRows, Images
+from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.writable import check_writable
 from labelwise.train.distribution import choose_device
-from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.encoder import Encoder, side_for
+from labelwise.train.networks.torch_encoder import encode_images
 
 
 def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
@@ -24,27 +26,35 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
 
     The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
     """
-    if len(dataset.shape) == 1:
-        raise DataError(f'"{dataset.name}" holds features already ({dataset.shape[0]} of each image). Give pictures.')
+    if dataset.features:
+        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give pictures.')
     if encoder.code_size is not None:
         raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
-    network = replace(encoder, frozen=True).build(dataset.shape).to(choose_device(device))
+    side = side_for(encoder)
+    network = replace(encoder, frozen=True).build(dataset.shape or (3, side, side)).to(choose_device(device))
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    dataset = readable(dataset, (), network.survey)
-    splits = {
-        name: replace(split, images=network.features(split.images).cpu()) for name, split in dataset.splits.items()
-    }
-    return replace(dataset, splits=splits, side_open=False)
+    return _encoded(dataset, lambda images: encode_images(network, images))
 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
-    dataset = readable_for(classifier.model, dataset, embed=classifier.survey)
+    dataset = readable(dataset, (), classifier.shape)
     splits = {
-        name: replace(split, images=torch.from_numpy(classifier.encode(classifier.batch(split.images))))
+        name: replace(split, images=FeatureRows(classifier.encode(split.images), split.images.digests()))
         for name, split in dataset.splits.items()
     }
     return replace(dataset, splits=splits)
+
+
+def _encoded(dataset: Dataset, encode: Callable[[Images], Features]) -> Dataset:
+    """Return the data with features in place of images; those that cannot be read are left out."""
+    splits, skipped = {}, dataset.skipped
+    for name, split in dataset.splits.items():
+        features = encode(split.images)
+        skipped += features.skipped
+        rows = FeatureRows(features.values, features.digests)
+        splits[name] = replace(split.select(features.rows), images=rows)
+    return replace(dataset, splits=splits, skipped=skipped)
 
 
 def write_features(dataset: Dataset, path: str | Path) -> None:
@@ -54,7 +64,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     several may be true), ``classes [k]``, ``split [n]`` and, where they are known, ``files [n]``.
     """
     file = Path(path)
-    if len(dataset.shape) != 1:
+    if not dataset.features:
         raise DataError(f'"{dataset.name}" holds pictures of shape {dataset.shape}, not features. Encode it first.')
     without = sum(int((~split.labelled).sum()) for split in dataset.splits.values() if not split.multilabel)
     if without:
@@ -79,7 +89,7 @@ def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, A
     """Return what the file holds, all splits one after another."""
     parts = [split for split in splits.values() if len(split)]
     columns: dict[str, Array] = {
-        "features": torch.cat([split.images for split in parts]).cpu().numpy(),
+        "features": np.concatenate([split.images.values for split in parts]),
         "labels": np.concatenate([split.targets for split in parts]),
         "classes": np.array(names),
         "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),

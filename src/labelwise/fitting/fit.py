@@ -9,20 +9,18 @@ from labelwise.core.classifier import Classifier, bind
 from labelwise.core.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
 from labelwise.core.ranking import average_precisions
 from labelwise.core.scores import Scores
-from labelwise.fitting.choice import decide, encoder_of
+from labelwise.fitting.choice import decide
 from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
+from labelwise.fitting.reading import read_for
 from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
-from labelwise.images.dataset import Dataset, Split, skipped_lines
+from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import unfit_name
-from labelwise.images.sources.files import at_side
 from labelwise.images.split.make import VAL_SHARE, val_share
-from labelwise.images.streams import stream_of
-from labelwise.images.survey import readable
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
@@ -33,7 +31,6 @@ from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
-from labelwise.train.networks.encoder import side_for
 from labelwise.train.stages import Method, Run
 
 FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
@@ -57,7 +54,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         method = method or decide(data).method
         _check_method(data, method)
-        data = _readable(as_seen_by(method, data), method, run, device)
+        data = read_for(method, data, run, device)
         data = data.below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
             return _fit_tuned(data, method, method.tune, run)
@@ -100,7 +97,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
 
 def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Classifier:
     """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
-    if len(data.shape) == 1:
+    if data.features:
         raise UsageError(
             f'Tuning trains an encoder of pictures, and "{data.name}" holds features. Leave out --tune (tune).'
         )
@@ -126,25 +123,6 @@ def _estimated(classifier: Classifier, scores: Scores, val: TensorSplit) -> Clas
     return replace(classifier, origin=replace(classifier.origin, summary=summary))
 
 
-def as_seen_by(method: Method, data: Dataset) -> Dataset:
-    """Return the data with pictures as the view and the encoder of a method take them, as far as that was left open."""
-    side = side_for(encoder_of(method), method.view) if data.side_open else None
-    return at_side(data, side, method.view.fit)
-
-
-def _readable(data: Dataset, method: Method, run: Run, device: torch.device) -> Dataset:
-    """Return data of shards without what cannot be read of training and validation images, after the first pass over these."""
-    if not any(stream_of(split.images) for split in data.splits.values()):
-        return data
-    encoder = encoder_of(method)
-    network = encoder.build(data.shape, method.view).to(device) if encoder.frozen else None
-    good = readable(data, ("train", "val"), None if network is None else network.survey)
-    if run.tell is not None:
-        for line in skipped_lines(good.skipped[len(data.skipped) :]):
-            run.tell(f"Skipped {line}")
-    return good
-
-
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return a classifier of all labels by a method that reads no target: targets are taken away before it starts.
 
@@ -159,8 +137,8 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
     if not isinstance(model, NamesClusters):
         raise cannot(model, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
     origin = origin_of(method, part, {"training": about, **model.about()}, model)
-    bound = remembering(replace(bind(model, data.labels), origin=origin), whole.images)
-    embeddings = bound.encode(prepared(model, held.images))
+    bound = remembering(replace(bind(model, data.labels), origin=origin), part.train.images)
+    embeddings = bound.encode(prepared(model, part.val.images))
     opinions = model.second_opinions(torch.from_numpy(embeddings).to(model.device)).cpu().numpy()
     return calibrate(bound.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
 
@@ -175,7 +153,7 @@ def _check_method(data: Dataset, method: Method) -> None:
     for name in data.labels.names:
         if unfit := unfit_name(name):
             raise UsageError(f'"{data.name}" has a label that could not be saved: {unfit}. Rename it.')
-    if len(data.shape) == 1 and getattr(method, "adversarial", None) is not None:
+    if data.features and getattr(method, "adversarial", None) is not None:
         raise UsageError(
             f'Adversarial training changes the pixels of pictures, and "{data.name}" holds precomputed features. '
             "Leave adversarial out, or give pictures."

@@ -73,7 +73,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
     used = {shared_encoder(each).runtime for each in model.modules() if isinstance(each, ImageEncoder) and each.frozen}
     summary |= {"encoder_runtime": ", ".join(used)} if used else {}
     summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
-    return Origin(method=method, summary=summary).with_images(part.train.images).with_images(part.val.images)
+    return Origin(method=method, summary=summary).with_images(part.train.source).with_images(part.val.source)
 
 
 def remembering(classifier: Classifier, images: Tensor) -> Classifier:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from labelwise.images.decode.readable import list_pictures
+from labelwise.images.decode.listing import list_pictures
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.view import Fit
@@ -126,7 +126,7 @@ def _features(numbers: object, size: int) -> Array:
     try:
         if isinstance(numbers, Image.Image):
             raise TypeError("a picture has no features of its own")
-        rows = np.array(numbers.detach().cpu() if _is_tensor(numbers) else numbers, dtype=np.float32)  # type: ignore[attr-defined]
+        rows = np.array(numbers.detach().cpu().numpy() if _is_tensor(numbers) else numbers, dtype=np.float32)  # type: ignore[attr-defined]
     except (ValueError, TypeError, RuntimeError):
         raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(numbers).__name__}.") from None
     rows = rows[None] if rows.ndim == 1 else rows

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import is_url
-from labelwise.images.decode.pictures import as_batch, is_hidden, list_pictures
+from labelwise.images.decode.listing import is_hidden, list_pictures
 from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
+from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
@@ -19,11 +20,9 @@ from labelwise.images.sources.shards import names_shards, shards
 from labelwise.images.sources.tables import read_table, table, table_rows
 from labelwise.images.split.divide import group_by
 from labelwise.images.split.grouping import Grouping, check_grouping
-from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import at_most
 from labelwise.support.plugins import plugin_for, plugin_with, plugins
-from labelwise.train.networks.encoder import Encoder, side_for
 
 # Each takes the seed of the split, which only matters where a set has none of its own.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
@@ -81,7 +80,7 @@ def _load(
         )
     if not path.exists():
         if word in EMBEDDED:
-            return group_by(_fitted(EMBEDDED[word](seed), size), group, seed)
+            return group_by(_at_side(EMBEDDED[word](seed), size), group, seed)
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
         plugin = plugin_with(name)
         if plugin is not None:
@@ -96,6 +95,13 @@ def _load(
     if path.is_dir() and not plugin_for(path) and (not list_wavs(path) or list_pictures(path)):
         return folder(path, size=size, seed=seed, strict=strict, group=group)
     return group_by(_read(path, size, seed), group, seed)
+
+
+def _at_side(data: Dataset, size: int | None) -> Dataset:
+    """Return the data with images of a side, as they are without one."""
+    if size is None:
+        return data
+    return replace(data, splits={n: replace(s, images=at_side(s.images, size)) for n, s in data.splits.items()})
 
 
 def names_own_files(source: str | Path) -> bool:
@@ -127,34 +133,11 @@ def count_pictures(source: str | Path) -> dict[str, int]:
     return Counter(rows.names[i] for i in rows.targets.tolist()) if single and rows.names else {}
 
 
-def side_to_read(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
-    """Return the side that the pictures of a word are read at for an encoder; None leaves it to where they come from."""
-    if names_own_files(source):
-        return side_for(encoder, view)
-    return None if str(source) in EMBEDDED and not Path(source).exists() else encoder.side(view)
-
-
-def _fitted(data: Dataset, size: int | None) -> Dataset:
-    """Return the data with pictures of a side, as they are without one."""
-    if size is None or len(data.shape) != 3:
-        return data
-    shape = (data.shape[0], size, size)
-    splits = {name: replace(split, images=as_batch(split.images, shape)) for name, split in data.splits.items()}
-    return replace(data, splits=splits)
-
-
-def size_for(shape: tuple[int, ...]) -> int | None:
-    """Return the ``size`` at which ``load`` reads images for a model that takes this shape; None is as they are."""
-    return shape[1] if len(shape) == 3 and shape[1] == shape[2] else None
-
-
-def load_unlabelled(source: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Dataset:
-    """Return what ``load`` does, or the pictures of a folder that has no folders for labels, at the size of a model."""
+def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Dataset:
+    """Return what ``load`` does, or the pictures of a folder that has no folders for labels."""
     path = Path(source)
-    pictures = len(shape) == 3 and path.is_dir()
-    if pictures and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir()):
-        return unknown_data(path, shape)
-    return load(source, size=size_for(shape), root=root)
+    flat = path.is_dir() and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
+    return unknown_data(path) if flat and list_pictures(path) else load(source, root=root)
 
 
 def _read(path: Path, size: int | None, seed: int) -> Dataset:

@@ -1,19 +1,25 @@
 """What a source returns: images and targets per split, the labels, and what could not be read."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import Rows, positions
+from labelwise.images.images import ArrayImages, FeatureRows, Images, Rows, join, positions
 from labelwise.images.skipped import Skipped as Skipped
 from labelwise.images.skipped import skipped_lines as skipped_lines
-from labelwise.images.targets import Array, have_label, label_words, labels_present, several_true, strata, truth_table
+from labelwise.images.targets import (
+    Array,
+    have_label,
+    label_words,
+    labels_present,
+    several_true,
+    strata,
+    truth_table,
+)
 from labelwise.support.errors import DataError, listing
 
 SPLITS = ("train", "val", "test")
@@ -23,11 +29,12 @@ UNLABELLED = "unlabelled"  # the one label of data without any
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Split:
-    """Images with their targets; row i of every piece belongs to the same picture."""
+    """Images with their targets; row i of every piece belongs to the same image."""
 
-    images: Tensor  # bytes ``[n, c, h, w]`` (uint8), or precomputed features ``[n, a]`` (float32)
+    # arrays and tensors become images: bytes ``[n, c, h, w]``, or features ``[n, a]``
+    images: Any  # ``Images``
     # positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
-    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``images.targets``; what is given is made an array.
+    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``images.targets``; tensors become arrays.
     targets: Any
     files: tuple[str, ...] = ()  # where each image came from, n names, or empty
     texts: tuple[tuple[str, ...], ...] = ()  # sentences that describe each image, n tuples, or empty
@@ -37,44 +44,37 @@ class Split:
     moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "images", split_images(self.images))
         object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.images)
-        if self.images.ndim not in (2, 4):
-            raise DataError(
-                f"Images must be [n, channels, height, width], or [n, size] for features; given {list(self.images.shape)}."
-            )
-        if self.images.ndim == 4 and self.images.dtype != torch.uint8:
-            raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {self.images.dtype}.")
         for what in ("targets", *PER_IMAGE):
             piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
         kind, shape = self.targets.dtype, list(self.targets.shape)
-        positions = len(shape) == 1 and kind.kind in "iu"
+        numbers = len(shape) == 1 and kind.kind in "iu"
         answers = len(shape) == 2 and shape[1] > 0 and kind == np.bool_
-        if not (positions or answers):
+        if not (numbers or answers):
             raise DataError(
                 "Targets must be positions of labels, whole numbers [n], or yes or no (bool) to each label, [n, k]; given "
                 f"{kind} {shape}."
             )
-        if positions:
+        if numbers:
             object.__setattr__(self, "targets", self.targets.astype(np.int64, copy=False))
-        if self.images.is_floating_point() and n and not torch.isfinite(torch.stack(self.images.aminmax())).all():
-            bad = int((~torch.isfinite(self.images)).any(1).nonzero()[0])
-            raise DataError(f"Row {bad} of the features holds a value that is not a finite number (NaN or infinity).")
 
     def __repr__(self) -> str:
         pieces = ["several labels each" if self.multilabel else f"{len(self.present)} labels"]
         pieces += [what for what in PER_IMAGE if getattr(self, what)]
-        return f"<Split: {len(self)} images {' x '.join(map(str, self.shape))}; {listing(pieces)}>"
+        return f"<Split: {len(self)} images{shape_words(self.shape)}; {listing(pieces)}>"
 
     def __len__(self) -> int:
         return len(self.images)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
-        return tuple(self.images.shape[1:])
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of one image; None of files, which are read at the shape that is asked for."""
+        shape: tuple[int, ...] | None = self.images.shape
+        return shape
 
     @property
     def multilabel(self) -> bool:
@@ -100,18 +100,18 @@ class Split:
         """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
         return truth_table(self.targets, labels)
 
-    def words(self, names: Sequence[str]) -> list[str]:
+    def words(self, names: tuple[str, ...]) -> list[str]:
         """Return the name of each image's label, several joined by semicolons, blank where there is none."""
         return label_words(names, self.targets)
 
     def select(self, rows: Rows) -> "Split":
-        """Return these rows only, in this order."""
+        """Return these rows only, in this order; a mask of yes and no for each row will do, too."""
         index = positions(rows)
         if np.array_equal(index, np.arange(len(self))):
             return self
         order = index.tolist()
         columns = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
-        return Split(images=self.images[torch.from_numpy(index)], targets=self.targets[index], **columns)
+        return Split(images=self.images.select(index), targets=self.targets[index], **columns)
 
     def join(self, other: "Split") -> "Split":
         """Return the rows of both; a piece that only one of them has is dropped."""
@@ -120,7 +120,26 @@ class Split:
         both = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
         columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
         targets = np.concatenate([self.targets, other.targets])
-        return Split(images=torch.cat([self.images, other.images]), targets=targets, **columns)
+        return Split(images=join([self.images, other.images]), targets=targets, **columns)
+
+
+def split_images(images: Any) -> Images:
+    """Return the images of a split: bytes ``[n, c, h, w]`` and floats ``[n, a]`` become images, others are refused."""
+    if isinstance(images, Images):
+        return images
+    if getattr(images, "ndim", 0) not in (2, 4):
+        raise DataError(
+            f"Images must be [n, channels, height, width], or [n, size] for features; given {list(np.shape(images))}."
+        )
+    if images.ndim == 4 and "uint8" not in str(images.dtype):
+        raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {images.dtype}.")
+    values = images.detach().cpu().numpy() if hasattr(images, "detach") else np.asarray(images)
+    return ArrayImages(values) if values.ndim == 4 else FeatureRows(values)
+
+
+def shape_words(shape: tuple[int, ...] | None) -> str:
+    """Return a shape in words, with a space before; nothing for files."""
+    return "" if shape is None else f" {' x '.join(map(str, shape))}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,14 +152,10 @@ class Dataset:
     skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
     # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
-    own_pictures: bool = False  # whether the images are a person's own picture files, those that ``Split.files`` name
+    own_pictures: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
     drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
-    # whether nobody said which side in pixels these were to be brought to, so that it may follow the encoder; see
-    # ``read.files.at_side``
-    side_open: bool = False
-    grouping: str = (
-        "column"  # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
-    )
+    # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
+    grouping: str = "column"
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.splits if name not in SPLITS]
@@ -148,7 +163,7 @@ class Dataset:
             raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")
         shapes = {split.shape for split in self.splits.values() if len(split)}
         if len(shapes) > 1:
-            raise DataError(f"All splits must hold images of one shape; given {sorted(shapes)}.")
+            raise DataError(f"All splits must hold images of one shape; given {sorted(map(str, shapes))}.")
         if len({split.multilabel for split in self.splits.values() if len(split)}) > 1:
             raise DataError(
                 "Several labels may be true of the images in some splits only; say yes or no in all or none."
@@ -165,7 +180,8 @@ class Dataset:
     def __repr__(self) -> str:
         counts = listing(f"{len(split)} {name}" for name, split in self.splits.items())
         left = f", {len(self.skipped)} files skipped" if self.skipped else ""
-        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}, {' x '.join(map(str, self.shape))}{left}>"
+        shape = f",{shape_words(self.shape)}" if self.shape else ""
+        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}{shape}{left}>"
 
     def split(self, name: str) -> Split:
         """Return one split, or raise an error that lists those there are."""
@@ -180,13 +196,21 @@ class Dataset:
         return any(split.multilabel for split in self.splits.values())
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
-        return next(iter(self.splits.values())).shape
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of one image; None of files, which are read at the shape that is asked for."""
+        return next(
+            (split.shape for split in self.splits.values() if len(split)), next(iter(self.splits.values())).shape
+        )
+
+    @property
+    def features(self) -> int | None:
+        """How many numbers an image is, where the data hold features in place of images."""
+        shape = self.shape
+        return shape[0] if shape is not None and len(shape) == 1 else None
 
     @property
     def home(self) -> str:
-        """The folder that all picture files of a person lie in, as these name it; empty where images are no such files."""
+        """The folder that all image files of a person lie in, as these name it; empty where images are no such files."""
         files = [file for split in self.splits.values() for file in split.files] if self.own_pictures else []
         folders = {os.path.dirname(file) or os.curdir for file in files}
         mixed = len({os.path.isabs(folder) for folder in folders}) > 1

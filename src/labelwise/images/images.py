@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from labelwise.images.decode.decoding import QUIET, Frame, fitted
+from labelwise.images.skipped import Skipped
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError
@@ -86,6 +87,11 @@ class Selection(ABC):
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         """Return the digests of some rows of the base."""
 
+    @property
+    def follow(self) -> bool:
+        """Whether the rows follow one another in what they are rows of."""
+        return len(self.rows) > 0 and bool((np.diff(self.rows) == 1).all())
+
     def digests(self) -> Sequence[bytes]:
         """Return 16 bytes for the content of each."""
         missing = [row for row in dict.fromkeys(self.rows.tolist()) if row not in self._known]
@@ -97,6 +103,10 @@ class Selection(ABC):
         """Return these rows only, in this order."""
         return self.of(self.rows[positions(rows)])
 
+    def __getitem__(self, rows: "int | slice | Rows") -> Self:
+        """Return some rows, as ``select`` does; one number is one image."""
+        return self.of(np.atleast_1d(self.rows[rows if isinstance(rows, slice) else np.asarray(rows)]))
+
     def of(self, rows: Array) -> Self:
         """Return other rows of the same base."""
         other = copy(self)
@@ -107,13 +117,14 @@ class Selection(ABC):
 class ArrayImages(Selection):
     """Pixels in memory, or mapped from a file: bytes ``[n, c, h, w]``."""
 
-    def __init__(self, pixels: Array, ids: Sequence[str] = ()) -> None:
+    def __init__(self, pixels: Array, ids: Sequence[str] = (), digests: Sequence[bytes] = ()) -> None:
         if pixels.ndim != 4 or pixels.dtype != np.uint8:
             raise DataError(
                 f"Images must be bytes (uint8) [n, channels, height, width]; given {pixels.dtype} {list(pixels.shape)}."
             )
         super().__init__(pixels, range(len(pixels)))
         self._pixels, self._ids = pixels, ids
+        self._known.update(enumerate(digests))  # of the files that they come from
 
     @property
     def ids(self) -> Sequence[str]:
@@ -142,11 +153,12 @@ class ArrayImages(Selection):
 class FeatureRows(Selection):
     """Features in place of images: float32 ``[n, a]``, finite numbers."""
 
-    def __init__(self, features: Array) -> None:
+    def __init__(self, features: Array, digests: Sequence[bytes] = ()) -> None:
         if features.ndim != 2 or features.dtype.kind != "f":
             raise DataError(f"Features must be floats [n, size]; given {features.dtype} {list(features.shape)}.")
         self._features = features if features.dtype == np.float32 else features.astype(np.float32)
         super().__init__(self._features, range(len(features)))
+        self._known.update(enumerate(digests))  # of the images that they were made of
         check_finite(self._features)
 
     @property
@@ -234,6 +246,25 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
     )
 
 
+def read_readable(
+    images: Images, shape: tuple[int, ...], fit: Fit = "cut"
+) -> tuple[Array, list[int], tuple[Skipped, ...]]:
+    """Return the images of a shape ``[n, *shape]`` that can be read, which rows these are, and those that cannot."""
+    values = images.read(range(len(images)), shape, fit)
+    good = [one for one in values if not isinstance(one, Unreadable)]
+    rows = [row for row, one in enumerate(values) if not isinstance(one, Unreadable)]
+    bad = ((name, one) for name, one in zip(images.ids, values, strict=True) if isinstance(one, Unreadable))
+    skipped = tuple(Skipped(file=name, reason=one.reason) for name, one in bad)
+    return np.stack(good) if good else np.empty((0, *shape), np.uint8), rows, skipped
+
+
+def at_side(images: Images, side: int | None) -> Images:
+    """Return images of a shape as squares of a side; as they are without one, and so are features."""
+    if side is None or images.shape is None or len(images.shape) != 3:
+        return images
+    return ArrayImages(read_all(images, (images.shape[0], side, side)))
+
+
 def resized(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
     """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``, as files are resized and cut."""
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
@@ -253,6 +284,11 @@ def array_digests(images: Array, rows: Sequence[int] | None = None) -> list[byte
     kind = repr((images.shape[1:], images.dtype.str)).encode()
     every = range(len(images)) if rows is None else rows
     return [digest(kind, np.ascontiguousarray(images[row]).tobytes()) for row in every]
+
+
+def digest_rows(digests: Sequence[bytes]) -> Array:
+    """Return digests as rows of bytes ``[n, 16]``."""
+    return np.frombuffer(bytearray(b"".join(digests)), np.uint8).reshape(len(digests), 16)
 
 
 def check_finite(features: Array) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import SPLITS, Dataset, Skipped, skipped_lines
+from labelwise.images.dataset import SPLITS, Dataset, Skipped, shape_words, skipped_lines
 from labelwise.images.describe.knowledge import describe_labels
+from labelwise.images.images import join, read_all
 from labelwise.images.sheets import draw_sheet
-from labelwise.images.split.divide import joined_images
 from labelwise.images.split.grouping import group_words
 from labelwise.images.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
+from labelwise.images.split.lookalikes import SHAPE
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.support.files import write_atomically
 from labelwise.support.words import PIECES
@@ -28,7 +29,7 @@ class Inspection:
     """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it."""
 
     name: str  # of the data set
-    shape: tuple[int, ...]  # of one image: channels, height and width, or the size of features
+    shape: tuple[int, ...] | None  # of one image: channels, height and width, or the size of features; None of files
     images: dict[str, int]  # how many each split has
     counts: dict[str, dict[str, int]]  # images of each label in each split: ``counts["owl"]["train"]``
     unlabelled: dict[str, int]  # images without a label in each split
@@ -58,7 +59,7 @@ def inspect(dataset: Dataset) -> Inspection:
     totals = {name: sum(count.values()) for name, count in counts.items()}
     trained = [name for name, count in counts.items() if count.get("train")]
     some = [total for total in totals.values() if total]
-    pieces = {"targets": len(trained) >= 2, "pictures": len(dataset.shape) == 3}
+    pieces = {"targets": len(trained) >= 2, "pictures": not dataset.features}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     own = [part if dataset.grouping == "column" else replace(part, groups=()) for part in splits.values()]
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in own) for piece in OF_IMAGES}
@@ -119,8 +120,8 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
     notes = [
-        f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}, "
-        f"shape {' x '.join(map(str, inspection.shape))}"
+        f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}"
+        + (f", shape{shape_words(inspection.shape)}" if inspection.shape else "")
     ]
     if inspection.multilabel:
         images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
@@ -162,7 +163,7 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
 
     At most so many ``labels`` are shown, chosen evenly; the sheet says how many more there are.
     """
-    if len(dataset.shape) != 3:
+    if dataset.features:
         raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')
     if images < 1 or labels < 1:
         raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
@@ -173,9 +174,9 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
     selection = [filled[i] for i in _evenly(len(filled), labels)]
     rows = {label: np.flatnonzero(table[:, label]) for label in selection}
-    whole = joined_images([part.images for part in parts])
+    whole, shape = join([part.images for part in parts]), dataset.shape or SHAPE
     strips = {
-        f"{dataset.labels.names[label]} ({len(own)})": whole[own[_evenly(len(own), images)]].cpu()
+        f"{dataset.labels.names[label]} ({len(own)})": read_all(whole.select(own[_evenly(len(own), images)]), shape)
         for label, own in rows.items()
     }
     more = len(filled) - len(selection)

@@ -18,11 +18,12 @@ from typing import Any
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.readable import is_picture
+from labelwise.images.decode.listing import is_picture
 from labelwise.images.sources.addresses import address, is_remote, told, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
-from labelwise.images.streams import stream_of
+from labelwise.images.split.lookalikes import SHAPE
+from labelwise.images.stored import StoredImages
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.regular import read_regular
@@ -47,7 +48,7 @@ def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEG
 
     At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
     """
-    if len(dataset.shape) != 3:
+    if dataset.features:
         raise DataError(f'"{dataset.name}" holds features, not pictures. A table or an .npz pack holds these.')
     if not megabytes > 0:
         raise UsageError(f"A shard has a size above 0 megabytes; given {megabytes}.")
@@ -163,16 +164,18 @@ def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[s
 
 def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
     """Return what returns the suffix and the content of the picture of a row."""
-    stream = stream_of(split.images)
+    images = split.images
 
     def content(row: int) -> tuple[str, bytes]:
-        if stream is not None:
-            at = int(split.images.rows[row])  # type: ignore[attr-defined]
-            whole = stream.pictures.content(at)
-            return _suffix(stream.pictures.names[at]) or _kind(whole), whole
+        if isinstance(images, StoredImages):
+            (whole,), name = images.contents(images.rows[[row]].tolist()), images.ids[row]
+            if isinstance(whole, str | Path):
+                return _suffix(name) or "jpg", read_regular(whole)
+            if isinstance(whole, bytes):
+                return _suffix(name) or _kind(whole), whole
         if split.files and Path(split.files[row]).is_file():
             return _suffix(split.files[row]) or "jpg", read_regular(split.files[row])
-        file, pixels = io.BytesIO(), split.images[row : row + 1][0].cpu().numpy()
+        (pixels,), file = images.read([row], split.shape or SHAPE), io.BytesIO()
         Image.fromarray(pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]).save(file, "PNG")
         return "png", file.getvalue()
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
+import numpy as np
 
+from labelwise.images.images import Array
 from labelwise.support.display import visible
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 LAST = 9  # letters of a caption that stay when it is shortened: a count, or a colour
 
 
-def draw_sheet(title: str, strips: Mapping[str, Tensor], images: int) -> "Image.Image":
+def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.Image":
     """Return the sheet: columns of strips of images, each under its caption."""
     from PIL import Image, ImageDraw
 
@@ -48,12 +49,13 @@ def titled(picture: "Image.Image", lines: Sequence[str]) -> "Image.Image":
     return sheet
 
 
-def thumbnail(picture: Tensor, side: int) -> "Image.Image":
+def thumbnail(picture: Array, side: int) -> "Image.Image":
     """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
     from PIL import Image
 
-    pixels = picture.movedim(0, 2).expand(-1, -1, 3) if picture.shape[0] == 1 else picture[:3].movedim(0, 2)
-    image = Image.fromarray(pixels.contiguous().numpy())
+    pixels = np.moveaxis(np.asarray(picture), 0, 2)
+    pixels = np.repeat(pixels, 3, 2) if pixels.shape[2] == 1 else pixels[:, :, :3]
+    image = Image.fromarray(np.ascontiguousarray(pixels))
     scale = side / max(image.size)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image.resize(size, Image.Resampling.NEAREST if scale > 2 else Image.Resampling.LANCZOS)

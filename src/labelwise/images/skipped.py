@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labelwise.support.errors import listing
+from labelwise.support.errors import DataError, listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,3 +21,11 @@ def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) ->
         reasons.setdefault(one.reason, []).append(one.file)
     lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
     return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
+
+
+def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
+    """Raise an error where images could not be read and all should be, or none of so many could."""
+    if skipped and (strict or len(skipped) == count):
+        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
+        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        raise DataError(f"{len(skipped)} of {count} pictures cannot be read. {some}{more}")

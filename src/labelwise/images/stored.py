@@ -18,7 +18,7 @@ from labelwise.images.decode.decoding import QUIET, File, Frame, UnreadableError
 from labelwise.images.decode.workers import decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
-from labelwise.support.cache import PICTURES, Cache, digest
+from labelwise.support.cache import DIGESTS, Cache, digest
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import memory
 from labelwise.support.regular import open_regular
@@ -48,11 +48,11 @@ class CachedStamps:
 
     def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the digest of each stamp that is known."""
-        return Cache().read(PICTURES, [stamp for stamp in stamps if stamp])
+        return Cache().read(DIGESTS, [stamp for stamp in stamps if stamp])
 
     def write(self, digests: Mapping[bytes, bytes]) -> None:
         """Keep digests by stamp."""
-        Cache().write(PICTURES, digests)
+        Cache().write(DIGESTS, digests)
 
 
 class _Decoded:
@@ -67,10 +67,13 @@ class _Decoded:
 class StoredImages(Selection):
     """Images in files of some kind, decoded each time they are read, unless ``remember`` was called."""
 
-    def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None) -> None:
+    blocks: Array | None = None  # which images lie together ``[n]``, best read one after another
+
+    def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None, fit: Fit | None = None) -> None:
         super().__init__(object(), range(len(ids)))
         self._every = ids
-        self._shape = shape
+        self._shape, self._fit = shape, fit  # a fit of their own comes before that of who reads
+        self._readable = np.zeros(len(ids), np.bool_)  # by row of all, shared by all selections
         self._memory: list[_Decoded] = []  # shared by all selections
 
     @property
@@ -89,21 +92,32 @@ class StoredImages(Selection):
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "cut") -> None:
         """Keep what is decoded at this shape from now on, where all of it fits in memory."""
+        Frame(shape[1], shape[2], shape[0])  # says what is wrong with the shape
+        fit = self._fit or fit
         if fits_in_memory(len(self._every), shape) and not self._at(shape, fit):
             self._memory[:] = [_Decoded(len(self._every), shape, fit)]
+
+    def known_readable(self) -> Array:
+        """Return which images were read before ``[n]`` (bool)."""
+        return np.asarray(self._readable[self.rows])
+
+    def note_readable(self, rows: Rows) -> None:
+        """Note that these rows can be read."""
+        self._readable[self.rows[positions(rows)]] = True
 
     def _at(self, shape: tuple[int, ...], fit: Fit) -> _Decoded | None:
         return next((one for one in self._memory if (one.shape, one.fit) == (tuple(shape), fit)), None)
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
         """Return images of a shape; many are decoded by several threads."""
-        at = self.rows[positions(rows)].tolist()
+        at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
         known = self._at(shape, fit)
         missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
         fresh = dict(zip(missing, decode_all(self.contents(missing), shape, fit), strict=True)) if missing else {}
-        if known is not None:
-            for row, image in fresh.items():
-                if not isinstance(image, Unreadable):
+        for row, image in fresh.items():
+            if not isinstance(image, Unreadable):
+                self._readable[row] = True
+                if known is not None:
                     known.pixels[row], known.ready[row] = image, True
         return [fresh[row] if row in fresh or known is None else known.pixels[row] for row in at]
 
@@ -114,8 +128,14 @@ class StoredImages(Selection):
 class FileImages(StoredImages):
     """Image files on disk."""
 
-    def __init__(self, paths: Sequence[str | Path], shape: tuple[int, ...] | None = None, stamps: Stamps | None = None):
-        super().__init__([str(path) for path in paths], shape)
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        shape: tuple[int, ...] | None = None,
+        fit: Fit | None = None,
+        stamps: Stamps | None = None,
+    ) -> None:
+        super().__init__([str(path) for path in paths], shape, fit)
         self._stamps = stamps or CachedStamps()
 
     def contents(self, rows: Sequence[int]) -> list[Content]:
@@ -136,8 +156,14 @@ class FileImages(StoredImages):
 class Uploads(StoredImages):
     """Image files in memory: their bytes, or images opened with Pillow."""
 
-    def __init__(self, items: Sequence[bytes | Image.Image], ids: Sequence[str] = ()) -> None:
-        super().__init__(ids or [f"picture {i}" for i in range(len(items))])
+    def __init__(
+        self,
+        items: Sequence[bytes | Image.Image],
+        ids: Sequence[str] = (),
+        shape: tuple[int, ...] | None = None,
+        fit: Fit | None = None,
+    ) -> None:
+        super().__init__(ids or [f"picture {i}" for i in range(len(items))], shape, fit)
         self._items = items
 
     def contents(self, rows: Sequence[int]) -> list[Content]:

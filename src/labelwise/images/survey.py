@@ -1,62 +1,51 @@
-"""One pass over pictures of shards before they are used: those that cannot be read are left out and named."""
+"""One pass over image files before they are used: those that cannot be read are left out and named."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from torch import Tensor
+import numpy as np
 
-from labelwise.core.model import LabelModel
-from labelwise.images.dataset import Dataset, Skipped
-from labelwise.images.decode.readable import check_read
-from labelwise.images.streams import stream_of
-from labelwise.train.networks.image_encoder import ImageEncoder
-
-
-def readable_for(
-    model: LabelModel, data: Dataset, splits: Sequence[str] = (), embed: Callable[[Tensor], object] | None = None
-) -> Dataset:
-    """Return what ``readable`` does, in a pass that makes the features of a model's encoder, too, where that is not trained.
-
-    Of one that is, the pass is ``embed``, if that is given.
-    """
-    encoders = [each for each in model.modules() if isinstance(each, ImageEncoder)]
-    if len(encoders) != 1 or data.shape != model.spec.shape:
-        return readable(data, splits)
-    return readable(data, splits, encoders[0].survey if encoders[0].frozen else embed)
+from labelwise.images.dataset import Dataset
+from labelwise.images.images import Images
+from labelwise.images.skipped import Skipped, check_read
+from labelwise.images.split.lookalikes import SHAPE, fingerprints
+from labelwise.images.stored import StoredImages
 
 
 def readable(
-    data: Dataset,
-    splits: Sequence[str] = (),
-    go_through: Callable[[Tensor], object] | None = None,
-    *,
-    strict: bool = False,
+    data: Dataset, splits: Sequence[str] = (), shape: tuple[int, ...] | None = None, *, strict: bool = False
 ) -> Dataset:
-    """Return the data without pictures of shards that cannot be read; other data as they are.
+    """Return the data without image files that cannot be read; data that were gone through before as they are.
 
     Args:
         data: all splits.
         splits: those to go through; all where none is named.
-        go_through: the pass over images, which notes what there is to know, and more; None notes that alone.
-        strict: make a picture that cannot be read an error.
+        shape: at which files are read, and kept for whoever reads them at it next.
+        strict: make an image that cannot be read an error.
     """
     parts = dict(data.splits)
     skipped: list[Skipped] = []
     for name in splits or parts:
-        split = parts.get(name)
-        stream = None if split is None else stream_of(split.images)
-        if split is None or stream is None:
+        if name not in parts or not (faults := unreadable(parts[name].images, shape)):
             continue
-        rows = split.images.rows  # type: ignore[attr-defined]
-        if go_through is None:
-            stream.survey(rows)
-        else:
-            go_through(split.images)
-        bad = [i for i, row in enumerate(rows.tolist()) if row in stream.faults]
-        skipped += [Skipped(file=split.files[i], reason=stream.faults[int(rows[i])]) for i in bad]
-        if bad:
-            left = set(range(len(split))) - set(bad)
-            parts[name] = split.select(sorted(left))
+        split = parts[name]
+        names = split.files or split.images.ids
+        skipped += [Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items())]
+        parts[name] = split.select([row for row in range(len(split)) if row not in faults])
     if skipped:
         check_read(skipped, sum(map(len, data.splits.values())), strict=strict)
     return replace(data, splits=parts, skipped=(*data.skipped, *skipped)) if skipped else data
+
+
+def unreadable(images: Images, shape: tuple[int, ...] | None = None) -> dict[int, str]:
+    """Return why rows of images cannot be read, of those that nobody has read yet."""
+    if not isinstance(images, StoredImages):
+        return {}
+    rows = np.flatnonzero(~images.known_readable())
+    if not len(rows):
+        return {}
+    shape = images.shape or shape or SHAPE
+    images.remember(shape)
+    _, faults = fingerprints(images.select(rows), shape)
+    images.note_readable([row for i, row in enumerate(rows.tolist()) if i not in faults])
+    return {int(rows[i]): reason for i, reason in faults.items()}

@@ -1,13 +1,10 @@
 """How a picture is brought to a model: part of the model, saved with it, and the same for every verb and route."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Fit = Literal["cut", "squash"]
 
@@ -54,7 +51,7 @@ class View:
             return shape
         return (shape[0], *(part.stop - part.start for part in self.window(*shape[1:])))
 
-    def centre(self, images: "Tensor") -> "Tensor":
+    def centre(self, images: Any) -> Any:
         """Return what is kept of images ``[n, c, h, w]``."""
         return images[(..., *self.window(*images.shape[2:]))]
 

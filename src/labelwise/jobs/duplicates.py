@@ -80,7 +80,7 @@ class Pairs(Parts):
         schema = pyarrow.schema([("file", text), ("other", text), ("likeness", pyarrow.float32())])
 
         def names(rows: "Rows") -> Any:
-            return pyarrow.array([as_text(str(self.looks.files[row])) for row in rows.tolist()], text)
+            return pyarrow.array([as_text(self.looks.files[row]) for row in rows.tolist()], text)
 
         def tables() -> Iterator[Any]:
             for first, second, likeness in _pairs(self, block):
@@ -95,8 +95,6 @@ class Pairs(Parts):
 
 def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
     """Yield pairs of a cell with itself and with those after it, by their rows among all pictures, and how much they look alike."""
-    import torch
-
     from labelwise.images.split.lookalikes import pairs_between, radius_of
 
     row, place, look = _cell(job, block)
@@ -105,16 +103,15 @@ def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
     yield row[first[same[copies]]], row[copies], np.ones(len(copies), np.float32)
     first = np.sort(first)
     row, place, look = row[first], place[first], look[first]
-    prints = torch.from_numpy(look)
-    for one, other, likeness in pairs_between((prints, prints), (place, place), job.likeness):
+    for one, other, likeness in pairs_between((look, look), (place, place), job.likeness):
         yield row[one], row[other], likeness
     reach, box = radius_of(job.likeness), job.boxes[block]
     for after in range(block + 1, len(job.boxes)):
         mine = _within(place, job.boxes[after], reach)
         if mine.any():
             their_row, their_place, their_look = _cell(job, after, box, reach)
-            places, theirs = (place[mine], their_place), torch.from_numpy(their_look)
-            for one, other, likeness in pairs_between((prints[mine], theirs), places, job.likeness):
+            places = (place[mine], their_place)
+            for one, other, likeness in pairs_between((look[mine], their_look), places, job.likeness):
                 yield row[mine][one], their_row[other], likeness
 
 

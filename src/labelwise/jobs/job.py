@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +13,8 @@ from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from labelwise.core.classifier import Classifier
-    from labelwise.images.sources.shards import Packed
+    from labelwise.images.images import Images
     from labelwise.images.view import Fit
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
@@ -31,15 +28,20 @@ class Job(Parts):
 
     question: Question
     model: str = ""  # the folder of a saved classifier; of ``looks`` none
-    files: tuple["str | Packed", ...] = ()  # pictures in files, or in shards
+    images: "Images | None" = None  # in files, or in shards
     top: int = 3  # labels that ``classify`` lists, pictures that ``retrieve`` does
     gallery: str = ""  # on disk, of ``retrieve``
     by: str = "similarity"  # how ``retrieve`` compares
     size: int = BLOCK  # pictures of a block
 
     @cached_property
-    def blocks(self) -> "list[tuple[str | Packed, ...]]":
-        """The files, some hundred at a time."""
+    def files(self) -> tuple[str, ...]:
+        """The name of each image."""
+        return () if self.images is None else tuple(self.images.ids)
+
+    @cached_property
+    def blocks(self) -> list[tuple[str, ...]]:
+        """The names of images, some hundred at a time."""
         return [self.files[start : start + self.size] for start in range(0, len(self.files), self.size)]
 
     @cached_property
@@ -65,9 +67,13 @@ class Job(Parts):
     def answer(self, opened: "Classifier | None", block: int) -> None:
         """Write the answers about the pictures of a block: a row for each, with a reason where it could not be read."""
         pyarrow = arrow()
-        rows = _looks(self.blocks[block]) if opened is None else _rows(self, opened, self.blocks[block])
+        rows = _looks(self._block(block)) if opened is None else _rows(self, opened, self._block(block))
         schema = _schema(self, pyarrow)
         self.write(block, schema, [pyarrow.Table.from_pylist(rows, schema=schema)])
+
+    def _block(self, block: int) -> "Images":
+        assert self.images is not None
+        return self.images.select(range(block * self.size, block * self.size + self.sizes[block]))
 
     def begin(self) -> None:
         """Make the folder; a model that takes no pictures is refused before."""
@@ -93,32 +99,25 @@ class Job(Parts):
         }
 
 
-def _read(
-    files: "Sequence[str | Packed]", shape: tuple[int, ...], fit: "Fit"
-) -> tuple[list[dict[str, Any]], "Tensor", list[int]]:
-    """Return a row for each picture with its name and why it cannot be read, the images, and which rows these are."""
-    import torch
+def _read(images: "Images", shape: tuple[int, ...], fit: "Fit") -> tuple[list[dict[str, Any]], Any, list[int]]:
+    """Return a row for each image with its name and why it cannot be read, the images, and which rows these are."""
+    from labelwise.images.images import read_readable
 
-    from labelwise.images.sources.shards import read_packed
-
-    places = [Path(file) if isinstance(file, str) else file for file in files]
-    threads = torch.get_num_threads()  # as many as ``open`` was given
-    pixels, readable, skipped = read_packed(places, shape, fit, threads)
+    values, readable, skipped = read_readable(images, shape, fit)
     reasons = {each.file: each.reason for each in skipped}
-    rows: list[dict[str, Any]] = [{"file": as_text(str(file)), "reason": reasons.get(str(file))} for file in files]
-    return rows, torch.from_numpy(pixels), readable
+    return [{"file": as_text(file), "reason": reasons.get(file)} for file in images.ids], values, readable
 
 
-def _looks(files: "Sequence[str | Packed]") -> list[dict[str, Any]]:
-    from labelwise.images.split.lookalikes import fingerprints
+def _looks(images: "Images") -> list[dict[str, Any]]:
+    from labelwise.images.split.lookalikes import fingerprint
 
-    rows, images, readable = _read(files, LOOK, "cut")
-    for row, look in zip(readable, fingerprints(images).numpy(), strict=True):
-        rows[row]["look"] = look.tobytes()
+    rows, values, readable = _read(images, LOOK, "cut")
+    for row, value in zip(readable, values, strict=True):
+        rows[row]["look"] = fingerprint(value).tobytes()
     return rows
 
 
-def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -> list[dict[str, Any]]:
+def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str, Any]]:
     """Return a row for each picture."""
     from labelwise.tasks.classify import classify
     from labelwise.tasks.gallery_store import open_gallery
@@ -140,7 +139,7 @@ def _rows(job: Job, classifier: "Classifier", files: "Sequence[str | Packed]") -
     elif job.question == "retrieve":
         near = retrieve(scores, open_gallery(job.gallery), job.top + 1, by=job.by)  # type: ignore[arg-type]
         for row, matches in zip(readable, near, strict=True):
-            itself = os.path.realpath(str(files[row]))
+            itself = os.path.realpath(files.ids[row])
             others = [asdict(match) for match in matches if match.file != itself][: job.top]
             rows[row] |= {"matches": [each | {"file": as_text(each["file"])} for each in others]}
     else:

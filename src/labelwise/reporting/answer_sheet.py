@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from typing import Any
 
+import numpy as np
+
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import Picture, percent, picture, render
 from labelwise.tasks.classify import Prediction
@@ -34,7 +36,7 @@ class Sheet:
         if len(group.shown) == MOST and doubt < group.shown[0][0]:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
-        entry = (doubt, -group.count, picture(thumbnail(image, SIDE), file, "JPEG"), words)
+        entry = (doubt, -group.count, picture(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 
     def page(self, model: str) -> str:

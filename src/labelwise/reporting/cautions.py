@@ -23,7 +23,7 @@ def _about_images(case: Case) -> Iterator[str]:
             f"{round(case.figures.leaked * n)} of these {n} test images ({percent(case.figures.leaked)}) were used to train or "
             "calibrate the classifier, so the figures on this page are too good. Test on other images."
         )
-    elif origin.train_hashes is None:
+    elif origin.train_digests is None:
         yield "The classifier keeps no hashes of its training images, so test images seen in training cannot be found."
     if n < FEW_IMAGES:
         low, high = map(percent, wilson(case.accuracy, n))

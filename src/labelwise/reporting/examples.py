@@ -1,10 +1,12 @@
 """Images of a report: the best and worst answers, with heat maps; file names where there are only features."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
+from labelwise.images.split.lookalikes import SHAPE
 from labelwise.reporting.case import Case
 from labelwise.reporting.pages import Picture, percent, picture
 from labelwise.support.errors import UnsupportedError
@@ -66,15 +68,19 @@ def truth(case: Case, row: int) -> str:
     return case.evaluation.split.select([row]).words(case.evaluation.labels.names)[0].replace(";", ", ") or "none"
 
 
-def small(image: Any, file: str) -> Picture | None:
-    """Return a picture as the page shows it; None where there are features instead."""
-    return picture(thumbnail(image, SIDE), file, "JPEG") if image.ndim == 3 and image.shape[0] in (1, 3, 4) else None
+def small(images: Images, file: str) -> Picture | None:
+    """Return an image as the page shows it; None where there are features instead, or nothing that can be read."""
+    shape = images.shape or SHAPE
+    if len(shape) != 3 or shape[0] not in (1, 3, 4):
+        return None
+    (image,) = images.read([0], shape)
+    return None if isinstance(image, Unreadable) else picture(thumbnail(image, SIDE), file, "JPEG")
 
 
 def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
     """Return the image and the heat map of its answer, if the model has one; nothing of features."""
     scores = case.evaluation.scores[[row]]
-    plain = small(case.evaluation.split.images[row], file)
+    plain = small(case.evaluation.split.images.select([row]), file)
     if plain is None:
         return []
     try:

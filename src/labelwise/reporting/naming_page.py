@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import picture, render
@@ -26,7 +28,7 @@ def naming_page(
     values = {
         "title": title,
         "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
-        "pictures": {row: picture(thumbnail(images[row], SIDE), files[row]) for row in rows},
+        "pictures": {row: picture(thumbnail(np.asarray(images[row]), SIDE), files[row]) for row in rows},
         "files": files,
     }
     return render("naming.html", values)

@@ -19,7 +19,7 @@ from labelwise.support.rows import append_rows
 Source = Literal["examples", "texts", "vector"]
 Rows = dict[str, Any]
 UNDO = 50  # changes that can be undone
-OF_IMAGES = ("memory", "train_hashes")  # arrays with a row for each image; the others have one for each label
+OF_IMAGES = ("memory", "train_digests")  # arrays with a row for each image; the others have one for each label
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,7 +164,7 @@ def _rows(classifier: Classifier) -> Rows:
         "width": classifier.familiarity.width,
         "vector": classifier.labels.vectors,
         "memory": classifier.familiarity.memory,
-        "train_hashes": classifier.origin.train_hashes,
+        "train_digests": classifier.origin.train_digests,
     }
 
 
@@ -194,7 +194,7 @@ def _append(classifier: Classifier, taught: Sequence[TaughtLabel], *, replaces: 
         label_embeddings=rows["embedding"],
         calibration=replace(classifier.calibration, scale=rows["scale"], offset=rows["offset"], unseen=rows["unseen"]),
         familiarity=replace(classifier.familiarity, memory=rows["memory"], width=rows["width"]),
-        origin=replace(classifier.origin, train_hashes=rows["train_hashes"]),
+        origin=replace(classifier.origin, train_digests=rows["train_digests"]),
     )
 
 

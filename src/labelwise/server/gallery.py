@@ -13,7 +13,7 @@ from PIL import Image
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.decode.decoding import Frame
-from labelwise.images.decode.pictures import list_pictures
+from labelwise.images.decode.listing import list_pictures
 from labelwise.images.decode.workers import crew
 from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError

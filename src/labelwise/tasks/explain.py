@@ -79,18 +79,19 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
+    pixels = classifier.batch(images)
     column = int(scores.best[0]) if label is None else classifier.labels.index(label)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     if against is None:
-        heat = heat_maps(classifier, images, torch.tensor([column]))[0]
-        return Explanation(name, probability, heat.cpu().numpy(), _seen(images[0]))
+        heat = heat_maps(classifier, pixels, torch.tensor([column]))[0]
+        return Explanation(name, probability, heat.cpu().numpy(), _seen(pixels[0]))
     other = classifier.labels.index(against)
     if other == column:
         raise UsageError(f'A label is set against another one; given "{name}" twice.')
     pair = torch.tensor([column, other])
-    maps = _located(classifier, images.expand(2, *images.shape[1:]), pair, pair.flip(0))
+    maps = _located(classifier, pixels.expand(2, *pixels.shape[1:]), pair, pair.flip(0))
     one, two = (maps / maps.amax().clamp_min(1e-12)).cpu().numpy()
-    return Explanation(name, probability, one, _seen(images[0]), against, two)
+    return Explanation(name, probability, one, _seen(pixels[0]), against, two)
 
 
 def _seen(image: Tensor) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import LabelModel
-from labelwise.images.decode.pictures import Pictures
+from labelwise.images.as_images import Pictures
 from labelwise.support.draws import Draws
 from labelwise.support.errors import StoreError, UsageError, listing
 from labelwise.support.files import read_arrays, write_arrays

@@ -10,9 +10,10 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.images.dataset import Skipped
-from labelwise.images.sources.known import read_known
+from labelwise.images.images import read_readable
+from labelwise.images.skipped import check_read
 from labelwise.images.split.grouping import moments
-from labelwise.support.errors import DataError
+from labelwise.images.stored import FileImages
 from labelwise.tasks.gallery import Gallery, probe_embeddings
 from labelwise.tasks.gallery_store import StoredGallery
 
@@ -40,14 +41,12 @@ def gallery_of_files(
     parts = [probe[:0]]
     for start in range(0, len(files), READ):
         some = files[start : start + READ]
-        try:
-            images, rows, bad = read_known(some, classifier.shape, fit=classifier.view.fit, strict=strict)
-        except DataError:  # none of them can be read
-            if strict:
-                raise
-            skipped += [Skipped(file=str(file), reason="not a picture that can be read") for file in some]
-            continue
-        parts.append(np.asarray(classifier.encode(images)))
+        block = FileImages(some)
+        block.remember(classifier.shape, classifier.view.fit)
+        _, rows, bad = read_readable(block, classifier.shape, classifier.view.fit)
+        check_read(bad, 0, strict=strict)
+        if rows:
+            parts.append(np.asarray(classifier.encode(block.select(rows))))
         names += [str(some[i]) for i in rows]
         skipped += bad
     return Gallery(embeddings=np.concatenate(parts), files=tuple(names), probe=probe), tuple(skipped)

@@ -11,7 +11,7 @@ from labelwise.core.arrays import Array, distances
 from labelwise.core.capabilities import GENERATE
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import Generates, as_float, cannot, check_shape, in_numpy
-from labelwise.images.decode.pictures import Pictures
+from labelwise.images.as_images import Pictures
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
 

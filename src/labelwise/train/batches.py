@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from labelwise.core.model import as_float
-from labelwise.images.streams import ahead, stream_of, uploaded
 from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TensorSplit
-from labelwise.train.lanes import lane_plan
 from labelwise.train.rng import BatchRng
+from labelwise.train.sharing import ahead, uploaded
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,19 +109,12 @@ class ShuffledBatches:
 
     def plan(self, seed: int) -> list[Tensor]:
         """Return the rows of each batch of an epoch."""
-        stream = stream_of(self.split.images)
-        if stream is not None:
-            blocks = stream.pictures.blocks[self.split.images.rows]  # type: ignore[attr-defined]
-            return lane_plan(blocks, self.size, len(self), mix(seed))
         order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(mix(seed)))
         return list(torch.split(order, self.size))[: len(self)]
 
     def _images(self, rows: list[Tensor]) -> Iterator[Tensor | None]:
         """Yield the stored images at each list of rows, fetched ahead from the host; None where they lie on the device."""
         images, device = self.split.images, self.split.targets.device
-        if stream_of(images) is not None:
-            pixels = ahead(images[here].pixels() for here in rows)  # type: ignore[attr-defined]
-            return pixels if device.type == "cpu" else uploaded((each.pin_memory() for each in pixels), device)
         if images.device == device:
             return (None for _ in rows)
         return uploaded(ahead(images[here].pin_memory() for here in rows), device)

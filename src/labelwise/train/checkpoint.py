@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labelwise.images.split.hashes import image_hashes
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.support.files import read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.support.writable import sole_writer
@@ -65,8 +64,10 @@ class Progress:
 def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
     content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
-    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))):
-        content = zlib.crc32(image_hashes(part).numpy().tobytes(), content)
+    for digest in () if data.train.source is None else data.train.source.digests():
+        content = zlib.crc32(digest, content)
+    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))) if data.train.source is None else ():
+        content = zlib.crc32(part.cpu().numpy().tobytes(), content)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
     about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
     about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}

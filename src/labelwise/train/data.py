@@ -10,9 +10,46 @@ from torch import Tensor
 from labelwise.core.model import Spec
 from labelwise.images.dataset import PER_IMAGE, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.streams import stream_of
+from labelwise.images.images import Array, Images, Rows, Selection, Unreadable, join
 from labelwise.images.targets import labels_present, several_true
+from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
+from labelwise.train.pixels import pixels
+
+
+class EncodedImages(Selection):
+    """Images whose features by a frozen encoder are known: what training reads in place of them."""
+
+    def __init__(self, source: Images, features: Tensor, shape: tuple[int, ...]) -> None:
+        super().__init__(features, range(len(features)))
+        self._source, self._features, self._image_shape = source, features, shape
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an image as the encoder takes it."""
+        return self._image_shape
+
+    @property
+    def source(self) -> Images:
+        """The images themselves."""
+        return self._source.select(self.rows)
+
+    @property
+    def features(self) -> Tensor:
+        """The features ``[n, d]``."""
+        return self._features[torch.from_numpy(self.rows).to(self._features.device)]
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The name of each."""
+        return self.source.ids
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return the images themselves."""
+        return self.source.read(rows, shape, fit)
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        return list(self._source.select(rows).digests())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,11 +64,22 @@ class TensorSplit:
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
 
+    source: Images | None = None  # where the images come from
+    image_shape: tuple[int, ...] = ()  # of one image, where ``images`` are features that a frozen encoder made of these
+
     @classmethod
-    def of(cls, split: Split) -> "TensorSplit":
-        """Return a split as tensors."""
+    def of(cls, split: Split, shape: tuple[int, ...] | None = None, fit: Fit = "cut") -> "TensorSplit":
+        """Return a split as tensors, its images read at a shape; of images that have one that is the usual."""
+        shape = shape or split.shape
+        if shape is None:
+            raise DataError("Image files have no shape of their own: say at which they are read.")
+        images = split.images
         columns: dict[str, Any] = {what: getattr(split, what) for what in PER_IMAGE}
-        return cls(images=split.images, targets=torch.as_tensor(split.targets), **columns)
+        if isinstance(images, EncodedImages):
+            values, source, seen = images.features, images.source, images.shape
+        else:
+            values, source, seen = pixels(images, shape, fit), images, ()
+        return cls(images=values, targets=torch.as_tensor(split.targets), source=source, image_shape=seen, **columns)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -42,7 +90,7 @@ class TensorSplit:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one image."""
-        return tuple(self.images.shape[1:])
+        return self.image_shape or tuple(self.images.shape[1:])
 
     @property
     def multilabel(self) -> bool:
@@ -61,8 +109,9 @@ class TensorSplit:
         columns: dict[str, Any] = {
             what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)
         }
+        columns |= {"source": None if self.source is None else self.source.select(order)}
         images, targets = self.images[index.to(self.images.device)], self.targets[index.to(self.targets.device)]
-        return TensorSplit(images=images, targets=targets, **columns)
+        return TensorSplit(images=images, targets=targets, image_shape=self.image_shape, **columns)
 
     def join(self, other: "TensorSplit") -> "TensorSplit":
         """Return the rows of both; a piece that only one of them has is dropped."""
@@ -71,13 +120,12 @@ class TensorSplit:
         both: dict[str, Any] = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
         columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
         images, targets = (torch.cat(pair) for pair in ((self.images, other.images), (self.targets, other.targets)))
-        return TensorSplit(images=images, targets=targets, **columns)
+        source = None if self.source is None or other.source is None else join([self.source, other.source])
+        return TensorSplit(images=images, targets=targets, source=source, image_shape=self.image_shape, **columns)
 
     def to(self, device: str | torch.device) -> "TensorSplit":
         """Return the split with its targets on a device, and its images too unless they would fill half of it."""
         device = torch.device(device)
-        if stream_of(self.images) is not None:  # never read as a whole
-            return replace(self, targets=self.targets.to(device))
         fits = device.type != "cuda" or self.images.nbytes <= torch.cuda.mem_get_info(device)[0] // 2
         return replace(self, images=self.images.to(device) if fits else self.images, targets=self.targets.to(device))
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from labelwise.core.classifier import bind
 from labelwise.core.model import LabelModel
-from labelwise.fitting.fit import as_seen_by, training_data
+from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
@@ -108,10 +108,9 @@ def evaluate_domain_views(
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)
     _check(whole, chosen, every, data.name)
-    data = as_seen_by(chosen[0], data)
     whole = pool(data)
     data = replace(data, splits={"train": whole})  # so that pooling again, for each domain, copies no image
-    content = zlib.crc32(whole.images.numpy().tobytes(), zlib.crc32(whole.targets.tobytes()))
+    content = zlib.crc32(b"".join(whole.images.digests()), zlib.crc32(whole.targets.tobytes()))
     held_out: dict[str, list[HeldOut]] = {}
     with tempfile.TemporaryDirectory() as place:
         for domain in domains or sorted({*whole.domains} - {""}):
@@ -120,8 +119,7 @@ def evaluate_domain_views(
             for number, method in enumerate(chosen):
                 folder = Path(run.folder or place) / quote(domain, safe=" ") / str(number)
                 own = replace(run, folder=folder, resume=True, snapshots=every)
-                read = as_seen_by(method, divided)
-                for view, more in _candidates(read, method, own, views, content).items():
+                for view, more in _candidates(divided, method, own, views, content).items():
                     candidates.setdefault(view, []).extend(replace(each, method=number) for each in more)
             for view, each in candidates.items():
                 held_out.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LabelModel, prepared
+from labelwise.core.model import LabelModel
 from labelwise.evaluation.evaluation import align_targets
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
@@ -26,6 +26,6 @@ def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
 def accuracy(classifier: Classifier, split: Split, labels: Labels) -> float:
     """Return how many images of the classifier's labels are answered rightly, as a share; targets count through ``labels``."""
     targets = np.asarray(align_targets(classifier, split, labels))
-    images = prepared(classifier.model, split.images)[np.flatnonzero(targets >= 0)]
+    images = split.images.select(targets >= 0)
     answers = classifier.scores_of(classifier.encode(images)).best
     return float((answers == targets[targets >= 0]).mean())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.model import as_float
-from labelwise.images.decode.pictures import Pictures
+from labelwise.images.as_images import Pictures
 from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief

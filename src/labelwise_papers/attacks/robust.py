@@ -82,7 +82,7 @@ def evaluate_robust(evaluation: Evaluation, settings: RobustSettings | None = No
     attacked = scores_of(classifier)
     scores, targets = evaluation.labelled()
     assert scores.images is not None
-    images = as_float(scores.images.to(classifier.model.device))
+    images = as_float(classifier.batch(scores.images).to(classifier.model.device))
     count, epsilon = len(images), torch.full((len(images),), settings.epsilon, device=images.device)
     whole = Problem(scores=attacked, images=images, targets=torch.as_tensor(targets).to(images.device), epsilon=epsilon)
     rows = torch.from_numpy(np.flatnonzero(scores.best == np.asarray(targets))).to(images.device)

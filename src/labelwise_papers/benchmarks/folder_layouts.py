@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labelwise.images.dataset import Skipped
-from labelwise.images.decode.pictures import is_hidden, is_picture, list_pictures
+from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size
 from labelwise_papers.benchmarks.entries import ENTRIES

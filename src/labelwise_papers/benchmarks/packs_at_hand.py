@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from labelwise.images.decode.pictures import Array
+from labelwise.images.images import Array
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.images.sources.packs import about, encoded_files, split_names
 from labelwise_papers.benchmarks.folder_layouts import first_synonyms, omniglot_records
@@ -52,11 +51,11 @@ def _encoded(file: Path) -> Records:
 def _pixels(file: Path) -> Records:
     """Return the records of a file with ``images``, ``labels`` and ``split``."""
     arrays = read_npz(file, "images", "labels", "split")
-    images = torch.from_numpy(arrays["images"])
+    images = arrays["images"]
     with about(file):
         return Records(
             names=tuple(str(name) for name in arrays.get("classes", ())),
-            pictures=images[:, None] if images.ndim == 3 else images.movedim(3, 1).contiguous(),
+            pictures=images[:, None] if images.ndim == 3 else np.ascontiguousarray(np.moveaxis(images, 3, 1)),
             targets=_ints(arrays["labels"]),
             splits=split_names(arrays["split"]),
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
-from labelwise.images.decode.pictures import as_batch, read_files
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import ArrayImages, FeatureRows, Images, at_side
+from labelwise.images.stored import FileImages, Uploads
+from labelwise.images.survey import readable
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
 
@@ -25,7 +25,7 @@ class Records:
     """n pictures and what is known of each; row i of every piece belongs to the same picture."""
 
     names: tuple[str, ...]  # the labels; empty where the files do not name them, see ``Entry.labels``
-    pictures: Encoded | Tensor  # paths, contents of picture files, or pixels as bytes ``[n, c, h, w]``
+    pictures: Any  # paths, contents of picture files, pixels as bytes ``[n, c, h, w]``, or sounds ``[n, samples]``
     targets: Sequence[int] | Ints  # positions in ``names`` ``[n]``; -1 where there is no label
     splits: Sequence[str] = ()  # train, val or test for each; empty where there is no official split
     files: Sequence[str] = ()  # a name for each picture, or empty
@@ -47,7 +47,7 @@ class Records:
         for name in _PER_PICTURE:
             piece = getattr(self, name)
             if len(piece):
-                whole = isinstance(piece, Tensor | np.ndarray)
+                whole = not isinstance(piece, list | tuple)
                 parts[name] = piece[list(rows)] if whole else [piece[i] for i in rows]
         return replace(self, **parts)
 
@@ -59,26 +59,30 @@ class Records:
         return replace(subset, names=tuple(self.names[i] for i in labels), targets=targets)
 
     def dataset(self, name: str, size: int) -> Dataset:
-        """Return the data set: pictures decoded to ``[n, c, size, size]``, divided into its splits."""
+        """Return the data set: pictures read as squares of this side, divided into its splits."""
         if not len(self):
             raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
-        rows, images, skipped = self, self.pictures, self.skipped
-        if not isinstance(images, Tensor):
-            images, readable, unreadable = read_files(images, (1 if self.grey else 3, size, size), fit=self.fit)
-            rows, skipped = self.select(readable) if unreadable else self, (*skipped, *unreadable)
-        elif images.ndim == 4 and images.shape[2:] != (size, size):
-            images = as_batch(images, (images.shape[1], size, size))
         whole = Split(
-            images=images,
-            targets=torch.as_tensor(np.asarray(rows.targets, dtype=np.int64)),
-            files=tuple(rows.files),
-            domains=tuple(rows.domains),
-            groups=tuple(rows.groups),
+            images=self._images(size),
+            targets=np.asarray(self.targets, dtype=np.int64),
+            files=tuple(self.files),
+            domains=tuple(self.domains),
+            groups=tuple(self.groups),
         )
         labels = Labels(names=self.names, order=tuple(range(len(self.names))) if self.ordered else None)
-        parts = {split: [i for i, own in enumerate(rows.splits) if own == split] for split in SPLITS}
+        parts = {split: [i for i, own in enumerate(self.splits) if own == split] for split in SPLITS}
         splits = {split: whole.select(part) for split, part in parts.items() if part}
-        return Dataset(name=name, labels=labels, splits=splits, skipped=skipped)
+        data = readable(Dataset(name=name, labels=labels, splits=splits, skipped=self.skipped))
+        return replace(data, splits={split: part for split, part in data.splits.items() if len(part)})
+
+    def _images(self, size: int) -> Images:
+        pictures, shape = self.pictures, (1 if self.grey else 3, size, size)
+        if isinstance(pictures, list):
+            if all(isinstance(each, bytes) for each in pictures):
+                return Uploads(pictures, shape=shape, fit=self.fit)
+            return FileImages(pictures, shape, self.fit)
+        values = np.asarray(pictures)
+        return FeatureRows(values) if values.ndim == 2 else at_side(ArrayImages(values), size)
 
 
 _PER_PICTURE = ("pictures", "targets", "splits", "files", "domains", "groups", "other_targets")

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.images import Array
 from labelwise.images.sources.audio import fit_length, read_sounds, resample
 from labelwise.images.sources.npz_files import read_npz
 from labelwise_papers.benchmarks.described import load_described
@@ -87,20 +87,21 @@ def _audiomnist(home: Path, rate: int, samples: int) -> Records:
 def _packed_audiomnist(file: Path, rate: int, samples: int) -> Records:
     """Return AudioMNIST from mu-law bytes, one clip after another."""
     arrays = read_npz(file, "data", "offsets", "speaker", "digit", "gain", "rate")
-    data, gains, own = torch.from_numpy(arrays["data"]), arrays["gain"].tolist(), int(arrays["rate"].item())
-    sounds = torch.empty(len(gains), samples)
+    data, gains, own = arrays["data"], arrays["gain"].tolist(), int(arrays["rate"].item())
+    sounds = np.empty((len(gains), samples), np.float32)
     for i, ((start, end), gain) in enumerate(zip(pairwise(arrays["offsets"].tolist()), gains, strict=True)):
         sounds[i] = fit_length(resample(decode_mulaw(data[start:end], gain), own, rate), samples)
     return _spoken(sounds, arrays["speaker"].tolist(), arrays["digit"].tolist())
 
 
-def decode_mulaw(data: Tensor, gain: float = 1.0) -> Tensor:
+def decode_mulaw(data: Array, gain: float = 1.0) -> Array:
     """Return the waveform (float32) of mu-law bytes ``[..., t]``: 0 is -1, 255 is 1, mu is 255; divided by the gain."""
-    level = torch.arange(256, dtype=torch.float64) / 255 * 2 - 1
-    return (level.sign() * (256 ** level.abs() - 1) / 255).float()[data.long()] / gain
+    level = np.arange(256, dtype=np.float64) / 255 * 2 - 1
+    table = (np.sign(level) * (256 ** np.abs(level) - 1) / 255).astype(np.float32)
+    return np.asarray(table[np.asarray(data, np.int64)] / np.float32(gain))
 
 
-def _spoken(sounds: Tensor, speakers: Sequence[int], digits: Sequence[int]) -> Records:
+def _spoken(sounds: Array, speakers: Sequence[int], digits: Sequence[int]) -> Records:
     """Return the records of spoken digits: labels are the speakers, second labels the digits."""
     known = sorted(set(speakers))
     return Records(

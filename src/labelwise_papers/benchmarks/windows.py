@@ -21,7 +21,7 @@ def wide(protocol: Protocol) -> Protocol:
 
     def divide(records: Records, seed: int) -> Records:
         whole = protocol(records, seed)
-        files: Sequence[File] = whole.pictures  # type: ignore[assignment]  # none is pixels yet
+        files: Sequence[File] = whole.pictures  # none is pixels yet
         pictures: list[bytes] = []
         rows: list[int] = []
         for row, (file, split) in enumerate(zip(files, whole.splits, strict=True)):

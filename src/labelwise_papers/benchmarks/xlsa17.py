@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import Knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.images.sources.rows import Rows
@@ -92,9 +92,7 @@ class ZeroShotData:
         validation = np.isin(self.targets[trainval], np.array(known)[sample])
         tests = np.sort(np.concatenate([self.rows["test_seen"], self.rows["test_unseen"]]))
         parts = {"train": trainval[~validation], "val": trainval[validation], "test": tests}
-        rows = Rows(
-            names=self.labels.names, targets=self.targets, images=torch.from_numpy(self.features), files=self.files
-        )
+        rows = Rows(names=self.labels.names, targets=self.targets, images=FeatureRows(self.features), files=self.files)
         return build(
             self.name,
             rows,
@@ -220,7 +218,7 @@ def build_zero_shot(
     The knowledge has an attribute vector for every label; ``unseen`` are the labels to keep out of training, by name
     or as a share of all.
     """
-    if len(features.shape) != 1:
+    if not features.features:
         raise DataError(f'"{features.name}" holds pictures. Encode them first.')
     if features.multilabel:
         raise DataError(
@@ -236,7 +234,7 @@ def build_zero_shot(
     trainval = np.sort(np.concatenate([rows["train"], rows["val_seen"], rows["val_unseen"]]))
     return ZeroShotData(
         name=features.name,
-        features=whole.images.numpy(),
+        features=whole.images.values,
         targets=whole.targets,
         labels=known.labels,
         rows={"trainval": trainval, "test_seen": rows["test_seen"], "test_unseen": rows["test_unseen"]},

@@ -30,7 +30,8 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import KS, evaluate_retrieval
 from labelwise.evaluation.verification import PAIRS, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.images.decode.pictures import as_batch
+from labelwise.images.as_images import as_batch
+from labelwise.images.images import join
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.methods.zero_label.label_prior import LabelPrior, Source, label_similarity
@@ -111,11 +112,11 @@ def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False
 def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | None:
     """Return all images of another set in this shape ``[n, c, h, w]``; None where it is not at hand."""
     if name.startswith("tiny/"):
-        return as_batch(tiny(name).split("test").images, shape)
+        return torch.from_numpy(as_batch(tiny(name).split("test").images, shape))
     if not is_at_hand(name, root):
         return None
     data = load(name, size=shape[1], root=root)
-    return as_batch(torch.cat([split.images for split in data.splits.values()]), shape)
+    return torch.from_numpy(as_batch(join([split.images for split in data.splits.values()]), shape))
 
 
 def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
@@ -124,7 +125,9 @@ def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figu
     targets = torch.from_numpy(align_targets(model, train, subject.dataset.labels))[:images]
     ways = {"saliency": False, "saliency from zero": True}
     shares = {
-        name: salient_share(model, train.images[:images], targets, batch=batch, from_zero=way)
+        name: salient_share(
+            model, model.batch(train.images.select(range(min(images, len(train))))), targets, batch=batch, from_zero=way
+        )
         for name, way in ways.items()
     }
     return {name: 100 * share["share"] for name, share in shares.items()}
@@ -158,7 +161,9 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
     if not right:
         raise UsageError("No test image is answered rightly, so there is none to draw. Train longer.")
     image, truth = scores[right[0] : right[0] + 1], classifier.labels.names[int(scores.best[right[0]])]
-    view = joint_view(classifier.scores(train.images[:images]), targets, image, projection=projection)
+    view = joint_view(
+        classifier.scores(train.images.select(range(min(images, len(train))))), targets, image, projection=projection
+    )
     place = view.names.index(truth)
     others = np.delete(view.distances, place)
     subject.draw(draw_joint(view, truth), dpi=100)
@@ -293,7 +298,10 @@ def objective(
     ``apart`` from the loss of the true names, the lowest first.
     """
     train, k = subject.dataset.split("train"), len(subject.dataset.labels)
-    codes, generator = normalize(train.images.float(), dim=1), torch.Generator().manual_seed(subject.run.seed)
+    codes, generator = (
+        normalize(torch.from_numpy(train.images.values).float(), dim=1),
+        torch.Generator().manual_seed(subject.run.seed),
+    )
     members = torch.from_numpy(train.targets) if clusters == "labels" else kmeans(codes, k, generator).members
     truth = best_matching(torch.from_numpy(confusion_matrix(members, train.targets, k).T))
     codes = pad(codes, (0, int(bias)), value=1.0)

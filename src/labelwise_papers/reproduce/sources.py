@@ -5,10 +5,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from labelwise.data import EMBEDDED, load
-from labelwise.images.catalogue import QUALITY, side_to_read
+from labelwise.fitting.reading import size_for
+from labelwise.images.catalogue import QUALITY
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.images.split.make import split_off
@@ -73,7 +73,7 @@ def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
         return None
     if source.source.startswith("tiny/"):
         return tiny(source.source)
-    data = load(source.source, size=source.size or side_to_read(source.source, Encoder()), seed=seed, root=root)
+    data = load(source.source, size=source.size or size_for(source.source, Encoder()), seed=seed, root=root)
     if source.features:
         data = _with_features(data, data_root(root) / source.features)
     if source.held is None and source.images is None:
@@ -110,6 +110,6 @@ def _with_features(data: Dataset, file: Path) -> Dataset:
     sizes = [len(split) for split in data.splits.values()]
     if len(rows) != sum(sizes):
         raise DataError(f'"{file}" has {len(rows)} rows of features, but "{data.name}" has {sum(sizes)} images.')
-    parts = torch.split(torch.from_numpy(rows.astype(np.float32)), sizes)
+    parts = np.split(rows.astype(np.float32), np.cumsum(sizes)[:-1])
     splits = {name: replace(data.splits[name], images=part) for name, part in zip(data.splits, parts, strict=True)}
     return replace(data, splits=splits)

@@ -16,8 +16,9 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from labelwise.images.as_images import as_batch
 from labelwise.images.decode.decoding import Frame, UnreadableError, decode
-from labelwise.images.decode.pictures import as_batch, list_pictures
+from labelwise.images.decode.listing import list_pictures
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import encoded, noise, read_picture
 

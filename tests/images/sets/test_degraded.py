@@ -18,6 +18,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.sets.degraded import KINDS, UNTOUCHED, degraded, quality_labels
 from labelwise.images.sets.finches import finches
 from labelwise.support.errors import UsageError
+from tests.pixels_of import px
 
 RNG = np.random.default_rng
 
@@ -56,7 +57,7 @@ def test_levels_and_kinds_are_shared_out_evenly(birds: Dataset, graded: Dataset)
 def test_the_best_stay_as_they_are_and_others_change_the_more_the_lower(birds: Dataset, graded: Dataset) -> None:
     change: dict[tuple[str, int], list[float]] = {}
     for name, split in graded.splits.items():
-        far = (split.images.double() - birds.split(name).images.double()).square().flatten(1).mean(1).sqrt()
+        far = (px(split).double() - px(birds.split(name)).double()).square().flatten(1).mean(1).sqrt()
         for kind, level, value in zip(split.domains, split.targets.tolist(), far.tolist(), strict=True):
             change.setdefault((kind, level), []).append(value)
     assert max(change[UNTOUCHED, 4]) == 0
@@ -68,10 +69,13 @@ def test_the_best_stay_as_they_are_and_others_change_the_more_the_lower(birds: D
 
 
 def test_each_picture_changes_more_with_each_step(birds: Dataset) -> None:
-    images = birds.split("val").images[:12]
+    images = px(birds.split("val"))[:12]
     for name, kind in KINDS.items():
         far = [
-            (kind.change(images, kind.amount(step, 4), RNG(0)).double() - images).square().flatten(1).mean(1)
+            (torch.from_numpy(kind.change(images.numpy(), kind.amount(step, 4), RNG(0))).double() - images)
+            .square()
+            .flatten(1)
+            .mean(1)
             for step in (1, 2, 3, 4)
         ]
         share = torch.stack([a < b for a, b in pairwise(far)]).double().mean()
@@ -87,16 +91,16 @@ def test_amounts_grow_by_a_constant_factor() -> None:
 
 
 def test_blur_agrees_with_scipy(birds: Dataset) -> None:
-    images = birds.split("val").images[:3]
-    found = KINDS["blur"].change(images, 0.04, RNG(0))
+    images = px(birds.split("val"))[:3]
+    found = torch.from_numpy(KINDS["blur"].change(images.numpy(), 0.04, RNG(0)))
     sigma = 0.04 * 48
     slow = gaussian_filter(images.double().numpy(), sigma, axes=(2, 3), mode="nearest", radius=math.ceil(3 * sigma))
     assert np.abs(found.numpy() - slow).max() < 0.51
 
 
 def test_jpeg_is_that_of_pillow_in_colour_and_in_grey(birds: Dataset) -> None:
-    for images in (birds.split("val").images[:2], birds.split("val").images[:2, :1]):
-        found = KINDS["jpeg"].change(images, 12.2, RNG(0))
+    for images in (px(birds.split("val"))[:2], px(birds.split("val"))[:2, :1]):
+        found = torch.from_numpy(KINDS["jpeg"].change(images.numpy(), 12.2, RNG(0)))
         assert found.shape == images.shape
         for one, image in zip(found, images, strict=True):
             file = io.BytesIO()
@@ -108,7 +112,7 @@ def test_jpeg_is_that_of_pillow_in_colour_and_in_grey(birds: Dataset) -> None:
 
 def test_noise_has_the_spread_asked_for() -> None:
     grey = torch.full((20, 3, 32, 32), 128, dtype=torch.uint8)
-    noise = KINDS["noise"].change(grey, 20.0, RNG(0)).double() - 128
+    noise = torch.from_numpy(KINDS["noise"].change(grey.numpy(), 20.0, RNG(0))).double() - 128
     assert float(noise.std()) == pytest.approx(20, rel=0.02)
     assert abs(float(noise.mean())) < 0.5
     assert abs(float((noise[:, 0] * noise[:, 1]).mean())) < 10  # channels are drawn apart
@@ -117,18 +121,18 @@ def test_noise_has_the_spread_asked_for() -> None:
 def test_a_seed_gives_the_same_pictures_and_another_seed_others(birds: Dataset, graded: Dataset) -> None:
     again, other = degraded(birds), degraded(birds, seed=1)
     for name, split in graded.splits.items():
-        assert np.array_equal(again.split(name).images, split.images)
+        assert np.array_equal(px(again.split(name)), px(split))
         assert np.array_equal(again.split(name).targets, split.targets)
         assert not np.array_equal(other.split(name).targets, split.targets)
     alone = Dataset(name="test", labels=birds.labels, splits={"test": birds.split("test")})
-    assert np.array_equal(degraded(alone).split("test").images, graded.split("test").images)
+    assert np.array_equal(px(degraded(alone).split("test")), px(graded.split("test")))
 
 
 def test_settings_and_what_they_refuse(birds: Dataset) -> None:
     two = degraded(birds, levels=2, kinds=["noise"])
     assert len(two.labels) == 2
     assert set(two.split("train").domains) == {"noise", UNTOUCHED}
-    grey = {"train": replace(birds.split("train"), images=birds.split("train").images[:, :1])}
+    grey = {"train": replace(birds.split("train"), images=px(birds.split("train"))[:, :1])}
     assert degraded(replace(birds, splits=grey)).shape == (1, 48, 48)
     with pytest.raises(UsageError, match=r'No kind "blurr".*Did you mean "blur"'):
         degraded(birds, kinds=["blurr"])

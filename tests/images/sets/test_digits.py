@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from labelwise.images.sets.digits import digits
+from tests.pixels_of import px
 
 
 def test_shapes_types_and_labels() -> None:
@@ -15,7 +16,7 @@ def test_shapes_types_and_labels() -> None:
     assert data.labels.names[9] == "nine"
     assert data.labels.order == tuple(range(10))
     for split in data.splits.values():
-        assert split.images.dtype == torch.uint8
+        assert px(split).dtype == torch.uint8
         assert split.targets.dtype == np.int64
 
 
@@ -26,13 +27,13 @@ def test_splits_together_are_the_original_digits_each_once(seed: int) -> None:
     found = [
         (np.round(image.numpy().astype(float) * 16 / 255).astype(int).tobytes(), int(target))
         for split in digits(seed=seed).splits.values()
-        for image, target in zip(split.images, split.targets, strict=True)
+        for image, target in zip(px(split), split.targets, strict=True)
     ]
     assert sorted(found) == wanted
 
 
 def test_bytes_reach_from_0_to_255() -> None:
-    images = digits().split("train").images
+    images = px(digits().split("train"))
     assert int(images.min()) == 0
     assert int(images.max()) == 255
     assert len(set(images.flatten().tolist())) == 17
@@ -48,7 +49,7 @@ def test_splits_are_stratified() -> None:
 
 
 def test_the_seed_decides_the_split_and_nothing_else() -> None:
-    first, again, other = (digits(seed=seed).split("test").images for seed in (0, 0, 1))
+    first, again, other = (px(digits(seed=seed).split("test")) for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert first.shape[1:] == other.shape[1:]
     assert not np.array_equal(first[: len(other)], other[: len(first)])

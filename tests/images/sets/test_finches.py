@@ -15,6 +15,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.sets.finch_drawing import BACKDROPS, COLOURS, SIDE, Bird, draw
 from labelwise.images.sets.finches import ATTRIBUTES, COLOUR_WORDS, SPECIES, finch_labels, finches
 from labelwise.support.errors import UsageError
+from tests.pixels_of import px
 
 
 @cache
@@ -27,7 +28,7 @@ def _by_file(data: Dataset) -> dict[str, tuple[str, bytes, tuple[str, ...]]]:
     return {
         file: (name, image.numpy().tobytes(), texts)
         for name, split in data.splits.items()
-        for file, image, texts in zip(split.files, split.images, split.texts, strict=True)
+        for file, image, texts in zip(split.files, px(split), split.texts, strict=True)
     }
 
 
@@ -38,7 +39,7 @@ def test_shapes_types_and_shares_of_the_splits() -> None:
     assert data.shape == (3, SIDE, SIDE)
     assert {name: len(split) for name, split in data.splits.items()} == {"train": 12 * k, "val": 3 * k, "test": 5 * k}
     for split in data.splits.values():
-        assert split.images.dtype == torch.uint8
+        assert px(split).dtype == torch.uint8
         assert split.targets.dtype == np.int64
         assert [file.split("/")[0] for file in split.files] == [data.labels.names[i] for i in split.targets.tolist()]
 
@@ -233,12 +234,12 @@ def _centred(images: Tensor) -> Tensor:
 def test_a_linear_model_on_pixels_learns_something_but_stays_below_80_percent() -> None:
     data = _data(60)
     train, test = data.split("train"), data.split("test")
-    x, goal = _centred(train.images), torch.nn.functional.one_hot(torch.from_numpy(train.targets)).double()
+    x, goal = _centred(px(train)), torch.nn.functional.one_hot(torch.from_numpy(train.targets)).double()
     best = 0.0
     for ridge in (1.0, 10.0, 100.0):
         weights = x.T @ torch.linalg.solve(x @ x.T + ridge * torch.eye(len(x), dtype=torch.float64), goal)
         best = max(
-            best, float(((_centred(test.images) @ weights).argmax(1) == torch.from_numpy(test.targets)).double().mean())
+            best, float(((_centred(px(test)) @ weights).argmax(1) == torch.from_numpy(test.targets)).double().mean())
         )
     assert 3 / len(SPECIES) < best < 0.8
 

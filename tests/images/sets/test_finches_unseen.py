@@ -8,6 +8,7 @@ import torch
 from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.sets.finches import SPECIES, UNSEEN, finch_labels, finches, finches_unseen
+from tests.pixels_of import px
 
 
 @cache
@@ -34,13 +35,13 @@ def test_images_are_those_of_the_finches_and_none_is_in_two_splits() -> None:
     known = {
         file: (image.numpy().tobytes(), texts)
         for split in whole.splits.values()
-        for file, image, texts in zip(split.files, split.images, split.texts, strict=True)
+        for file, image, texts in zip(split.files, px(split), split.texts, strict=True)
     }
     files = [file for split in data.splits.values() for file in split.files]
     assert sorted(files) == sorted(known)
     for split in data.splits.values():
         assert all(
-            known[file][0] == image.numpy().tobytes() for file, image in zip(split.files, split.images, strict=True)
+            known[file][0] == image.numpy().tobytes() for file, image in zip(split.files, px(split), strict=True)
         )
     for name in ("train", "val"):
         assert data.split(name).texts == tuple(known[file][1] for file in data.split(name).files)

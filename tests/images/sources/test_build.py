@@ -10,12 +10,14 @@ import torch
 from labelwise.data import find_knowledge, load
 from labelwise.images.describe import knowledge_files
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build
 from labelwise.images.sources.rows import Rows
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, write_xlsa17
 from tests.images.samples import write
 from tests.images.sources.test_audio import riff
+from tests.pixels_of import px
 
 LABELS = ["owl", "kiwi"] * 6 + ["okapi"] * 2
 SPLITS = ["train"] * 12 + ["test"] * 2
@@ -121,7 +123,7 @@ def test_each_file_beside_the_data_is_read_once(tmp_path: Path, monkeypatch: pyt
 
 def test_columns_of_other_lengths_are_refused() -> None:
     with pytest.raises(DataError, match="There are 3 images but 2 targets"):
-        Rows(names=("a",), targets=torch.zeros(2, dtype=torch.int64), images=torch.zeros(3, 1))
+        Rows(names=("a",), targets=torch.zeros(2, dtype=torch.int64), images=FeatureRows(np.zeros((3, 1), np.float32)))
     with pytest.raises(DataError, match="There are 2 images but 1 groups"):
         Rows(names=("a",), targets=torch.zeros(2, dtype=torch.int64), groups=("x",))
 
@@ -136,9 +138,11 @@ def test_labels_without_a_row_are_dropped() -> None:
 
 
 def test_a_source_may_divide_in_its_own_way() -> None:
-    rows = Rows(names=("a", "b"), targets=torch.arange(6) % 2, images=torch.arange(6.0)[:, None])
+    rows = Rows(
+        names=("a", "b"), targets=torch.arange(6) % 2, images=FeatureRows(np.arange(6, dtype=np.float32)[:, None])
+    )
     data = build("six", rows, parts={"train": np.arange(4), "test": np.array([4, 5])})
-    assert {name: split.images[:, 0].tolist() for name, split in data.splits.items()} == {
+    assert {name: px(split)[:, 0].tolist() for name, split in data.splits.items()} == {
         "train": [0, 1, 2, 3],
         "test": [4, 5],
     }

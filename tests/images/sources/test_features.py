@@ -14,6 +14,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import features
 from labelwise.support.errors import DataError
 from tests.images.samples import sizes
+from tests.pixels_of import px
 
 X = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
 NAMES = ["owl", "okapi", "été", "鳥"]
@@ -25,7 +26,7 @@ def check(data: Dataset, x: np.ndarray = X) -> None:
     """Every row is there once, with its label."""
     seen = []
     for split in data.splits.values():
-        for image, target in zip(split.images.numpy(), split.targets.tolist(), strict=True):
+        for image, target in zip(px(split).numpy(), split.targets.tolist(), strict=True):
             row = int(np.flatnonzero((x.astype(np.float32) == image).all(1))[0])
             assert data.labels.names[target] == NAMES[Y[row]]
             seen.append(row)
@@ -72,9 +73,9 @@ def test_every_kind_of_number_is_read(
     names = np.array(["a", "b", "c"])[np.arange(n) % 3]
     file = packed(root, x=x, labels=names) if npz else beside(root, x, label=names)
     data = features(file)
-    rows = {int(image[0]): image.tolist() for split in data.splits.values() for image in split.images}
+    rows = {int(image[0]): image.tolist() for split in data.splits.values() for image in px(split)}
     assert rows == {i: [float(value) for value in x[i]] for i in range(n)}
-    assert {split.images.dtype for split in data.splits.values()} == {torch.float32}
+    assert {px(split).dtype for split in data.splits.values()} == {torch.float32}
 
 
 def test_an_array_beside_a_csv(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_an_array_beside_a_csv(tmp_path: Path) -> None:
     assert sizes(data) == {"train": 24, "val": 8, "test": 8}
     check(data)
     assert data.split("test").files == tuple(files[32:])
-    assert np.array_equal(data.split("val").images.numpy(), X[24:32])
+    assert np.array_equal(px(data.split("val")).numpy(), X[24:32])
     check(features(beside(tmp_path, X.astype(np.float64), label=names)))
     before = np.load(tmp_path / "birds.npy").copy()
     check(features(beside(tmp_path, X, label=names)))

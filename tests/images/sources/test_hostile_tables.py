@@ -15,6 +15,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.sources.tables import table
 from labelwise.support.errors import DataError
 from tests.images.sources.slow_tables import Reading, number, read
+from tests.pixels_of import px
 
 PICTURES = [f"p{i}.png" for i in range(8)]
 ANY = (
@@ -246,12 +247,12 @@ def check_rows(data: Dataset, slow: Reading, folder: Path) -> None:
                 label = ";".join(sorted(name for name, yes in zip(data.labels.names, target, strict=True) if yes))
             else:
                 label = data.labels.names[target] if target >= 0 else None
-            key = split.files[i] if split.files else tuple(split.images[i].tolist())
+            key = split.files[i] if split.files else tuple(px(split)[i].tolist())
             about = [getattr(split, what)[i] if getattr(split, what) else "" for what in ("domains", "groups")]
             got[(key, label, *about, split.texts[i] if split.texts else ())] += 1
             homes[key] = name
             if split.files:
-                assert int(split.images[i, 0, 0, 0]) == 30 * PICTURES.index(Path(split.files[i]).name)
+                assert int(px(split)[i, 0, 0, 0]) == 30 * PICTURES.index(Path(split.files[i]).name)
     if "path" in slow.rows[0]:  # a picture is in once, however often the table names it
         wanted = Counter(set(wanted))
     assert got == wanted

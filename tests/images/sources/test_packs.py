@@ -10,6 +10,7 @@ from labelwise.images.sources.packs import features, pack
 from labelwise.images.split.files import write_split
 from labelwise.support.errors import DataError
 from tests.images.samples import check_values, png, sizes
+from tests.pixels_of import px
 
 X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
 
@@ -50,7 +51,7 @@ def test_packs_of_encoded_pictures(tmp_path: Path, numbers: bool) -> None:
     assert sizes(data) == {"train": 6, "val": 2, "test": 4}
     assert data.shape == (3, 5, 5)
     check_values(data, ["owl", "été"])
-    assert data.split("test").images[:, 0, 0, 0].tolist() == [8, 49, 10, 51]
+    assert px(data.split("test"))[:, 0, 0, 0].tolist() == [8, 49, 10, 51]
     assert pack(packed(tmp_path, **ENCODED), size=7).shape == (3, 7, 7)
 
 
@@ -73,7 +74,7 @@ def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool)
         held = {"images": np.repeat(values, 20).reshape(12, 4, 5).astype(np.uint8), "labels": LABELS}
     data = pack(packed(tmp_path, **held, files=names))
     for split in data.splits.values():
-        first = split.images[:, 0, 0, 0].tolist()
+        first = px(split)[:, 0, 0, 0].tolist()
         assert split.files == tuple(names[value - 40 * (value >= 40)] for value in first)
     named = sorted(file for split in data.splits.values() for file in split.files)
     assert named == sorted(np.delete(names, 3) if encoded else names)
@@ -146,14 +147,14 @@ def test_features_with_keys_of_other_tools(tmp_path: Path) -> None:
     data = features(packed(tmp_path, **held, splits=["train"] * 8 + ["test"] * 4))
     assert data.labels.names == ("owl", "été")
     assert sizes(data) == {"train": 6, "val": 2, "test": 4}
-    assert data.split("test").images.tolist() == held["x"][8:].tolist()
+    assert px(data.split("test")).tolist() == held["x"][8:].tolist()
 
 
 def test_files_of_features_stay_with_their_rows(tmp_path: Path) -> None:
     names = [f"{i}.png" for i in range(12)]
     data = features(packed(tmp_path, features=np.arange(24.0).reshape(12, 2), labels=LABELS, files=names))
     for split in data.splits.values():
-        assert split.files == tuple(f"{int(first) // 2}.png" for first in split.images[:, 0].tolist())
+        assert split.files == tuple(f"{int(first) // 2}.png" for first in px(split)[:, 0].tolist())
 
 
 def test_a_pack_of_features_may_go_without_labels(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Shards of pictures: tar and Parquet files, near and far, read as a stream; and written."""
 
-import io
 import json
 import tarfile
 from importlib.util import find_spec
@@ -8,20 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from labelwise.data import load
 from labelwise.images.dataset import Dataset
-from labelwise.images.lazy import LazyImages
+from labelwise.images.images import read_all
 from labelwise.images.sharding import write_shards
 from labelwise.images.sources.addresses import list_shards
 from labelwise.images.sources.blocks import VARIABLE
-from labelwise.images.sources.shards import names_shards, packed_pictures
-from labelwise.images.split.hashes import image_hashes
-from labelwise.images.streams import stream_of
+from labelwise.images.sources.shards import ShardImages, names_shards, shard_images
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
-from labelwise.train.lanes import LANES, lane_plan
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, squares
 from tests.images.samples import png
@@ -31,7 +26,9 @@ from tests.images.tar_shards import numbered, write_numbered, write_tar
 def greys(data: Dataset) -> dict[str, list[tuple[int, str]]]:
     """The grey of each picture and its label, by split."""
     return {
-        name: sorted(zip(split.images[:, 0, 0, 0].tolist(), split.words(data.labels.names), strict=True))
+        name: sorted(
+            zip(read_all(split.images, (3, 4, 4))[:, 0, 0, 0].tolist(), split.words(data.labels.names), strict=True)
+        )
         for name, split in data.splits.items()
     }
 
@@ -45,14 +42,13 @@ NUMBERED = [(i, ("even", "odd")[i % 2]) for i in range(24)]
 
 def test_numbers_of_labels_have_names_and_pictures_are_read_when_asked_for(tmp_path: Path) -> None:
     data = load(write_numbered(tmp_path / "a folder"), size=4)
-    assert every(data) == NUMBERED
     assert data.name == "a folder"
     assert not data.own_splits
     images = data.split("train").images
-    assert isinstance(images, LazyImages)
-    stream = stream_of(images)
-    assert stream is not None
-    assert stream._pixels.numel() == 0  # nothing stays
+    assert isinstance(images, ShardImages)
+    assert not images.known_readable().any()  # nothing was read yet
+    assert every(data) == NUMBERED
+    assert images.known_readable().all()
 
 
 def test_what_shards_say_of_pictures(tmp_path: Path) -> None:
@@ -100,7 +96,7 @@ def test_pictures_are_those_of_the_files(tmp_path: Path) -> None:
     for name, split in folder.splits.items():
         other = again.splits[name]
         one, two = (
-            {*zip(image_hashes(s.images).tolist(), s.words(d.labels.names), strict=True)}
+            {*zip(s.images.digests(), s.words(d.labels.names), strict=True)}
             for s, d in ((split, folder), (other, again))
         )
         assert one == two
@@ -195,7 +191,7 @@ def test_addresses_of_a_store(tmp_path: Path, pattern: str, monkeypatch: pytest.
     assert every(load(where, size=4)) == NUMBERED
     assert every(load(f"file://{tmp_path}/s{pattern}", size=4)) == NUMBERED
     assert every(load(f"{tmp_path}/s{pattern}", size=4)) == NUMBERED
-    names = [str(each) for each in packed_pictures(Path(where))]  # a path keeps one slash of two
+    names = list(shard_images(Path(where)).ids)  # a path keeps one slash of two
     assert names[0].endswith("bucket 1/x-000.tar/0000.png")
 
 
@@ -223,37 +219,3 @@ def test_a_stray_tar_makes_no_shards_of_a_folder_of_pictures(tmp_path: Path) -> 
     write_tar(folder / "backup.tar", numbered(4))
     assert not names_shards(folder)
     assert len(load(folder, size=8).split("train")) == 8
-
-
-def test_lanes_hold_every_row_once_and_follow_from_the_seed() -> None:
-    blocks = torch.arange(40).repeat_interleave(25)
-    plan = lane_plan(blocks, 64, len(blocks) // 64, seed=3)
-    rows = torch.cat(plan)
-    assert [len(each) for each in plan] == [64] * 15
-    assert len(set(rows.tolist())) == len(rows)
-    again, other = (lane_plan(blocks, 64, 15, seed=seed) for seed in (3, 4))
-    assert torch.equal(torch.cat(again), rows)
-    assert not torch.equal(torch.cat(other), rows)
-    assert not torch.equal(rows.sort().values, rows)
-    (whole,) = lane_plan(blocks[:30], 64, 1, seed=0)  # one batch of all
-    assert torch.equal(whole.sort().values, torch.arange(30))
-
-
-def test_lanes_mix_blocks_and_keep_few_open() -> None:
-    """A batch mixes as many blocks as there are lanes; a quarter of the processes needs a quarter of the blocks, but for edges."""
-    blocks = torch.arange(64).repeat_interleave(100)
-    plan = lane_plan(blocks, 64, 100, seed=0)
-    assert all(len(set(blocks[rows].tolist())) >= LANES for rows in plan)
-    assert max(len(set(blocks[rows].tolist())) for rows in plan) <= 2 * LANES
-    quarters = [torch.cat([rows[part * 16 : part * 16 + 16] for rows in plan]) for part in range(4)]
-    assert all(len(set(blocks[quarter].tolist())) <= 64 // 4 + 1 for quarter in quarters)
-
-
-def test_no_tar_file_at_all(tmp_path: Path) -> None:
-    (tmp_path / "x.tar").write_bytes(b"hello" * 1000)
-    with pytest.raises(DataError, match="is no tar file, or it is damaged"):
-        load(tmp_path / "x.tar")
-    with tarfile.open(tmp_path / "empty.tar", "w") as tar:
-        tar.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
-    with pytest.raises(DataError, match="holds no picture"):
-        load(tmp_path / "empty.tar")

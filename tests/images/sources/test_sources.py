@@ -13,6 +13,7 @@ from labelwise.images.split.divide import resplit
 from labelwise.images.split.make import Shares
 from labelwise.support.errors import DataError, LabelwiseError, UsageError
 from tests.images.samples import check_values, png, sizes, write
+from tests.pixels_of import px
 
 # Arrays
 
@@ -23,12 +24,12 @@ def test_arrays_are_divided_with_all_classes_in_all_splits() -> None:
     assert sizes(data) == {"train": 42, "val": 6, "test": 12}
     assert data.shape == (3, 2, 2)
     assert data.labels.names == ("0", "1", "2")
-    seen = [int(value) for split in data.splits.values() for value in split.images[:, 0, 0, 0]]
+    seen = [int(value) for split in data.splits.values() for value in px(split)[:, 0, 0, 0]]
     assert sorted(seen) == list(range(60))
     for split in data.splits.values():
-        assert (split.images[:, 0, 0, 0] % 3).tolist() == split.targets.tolist()
+        assert (px(split)[:, 0, 0, 0] % 3).tolist() == split.targets.tolist()
     again = arrays(images, np.arange(60) % 3, seed=1)
-    assert all(torch.equal(data.split(s).images, again.split(s).images) for s in SPLITS)
+    assert all(torch.equal(px(data.split(s)), px(again.split(s))) for s in SPLITS)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_arrays_of_every_layout(images: Any, shape: tuple[int, ...]) -> None:
     assert data.shape == shape
     assert data.labels.names == ("okapi", "owl", "été")
     assert list(data.splits) == ["train", "test"]
-    assert data.split("train").images.dtype == (torch.uint8 if len(shape) == 3 else torch.float32)
+    assert px(data.split("train")).dtype == (torch.uint8 if len(shape) == 3 else torch.float32)
 
 
 def test_names_give_the_order_of_labels() -> None:
@@ -62,7 +63,7 @@ def test_ready_splits_are_kept_and_val_is_taken_from_train() -> None:
     x, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2
     data = arrays({"train": x[:30], "test": x[30:]}, {"test": y[30:], "train": y[:30]})
     assert sizes(data) == {"train": 28, "val": 2, "test": 10}
-    assert torch.equal(data.split("test").images, torch.from_numpy(x[30:]).float())
+    assert torch.equal(px(data.split("test")), torch.from_numpy(x[30:]).float())
     assert data.split("test").targets.tolist() == y[30:].tolist()
 
 

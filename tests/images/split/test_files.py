@@ -12,6 +12,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.files import apply_split, write_split
 from labelwise.support.errors import DataError, UsageError
+from tests.pixels_of import px
 
 NAME = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\\0") | st.sampled_from(',;"\n'))
 FILE = st.builds("{}/{}x".format, st.sampled_from(["birds", "birds/owl", "/data/a b", "c,d"]), NAME)
@@ -29,7 +30,7 @@ def made(targets: dict[str, list[int]], files: tuple[str, ...] = (), groups: tup
 
 
 def values(data: Dataset) -> dict[str, list[int]]:
-    return {name: split.images[:, 0, 0, 0].tolist() for name, split in data.splits.items()}
+    return {name: px(split)[:, 0, 0, 0].tolist() for name, split in data.splits.items()}
 
 
 TOYS = made({"train": [0, 1, 2], "val": [1], "test": [-1, 0]}, tuple(f"/data/{x}.png" for x in "uvwxyz"))
@@ -40,7 +41,7 @@ TOYS = made({"train": [0, 1, 2], "val": [1], "test": [-1, 0]}, tuple(f"/data/{x}
 def test_pool_holds_all_images_and_names_those_from_no_file() -> None:
     data = made({"test": [0, 1], "train": [2, 2, -1]})
     whole = pool(data)
-    assert whole.images[:, 0, 0, 0].tolist() == [2, 3, 4, 0, 1]
+    assert px(whole)[:, 0, 0, 0].tolist() == [2, 3, 4, 0, 1]
     assert whole.targets.tolist() == [2, 2, -1, 0, 1]
     assert whole.files == ("image 0", "image 1", "image 2", "image 3", "image 4")
     assert (whole.texts, whole.domains, whole.groups) == ((), (), ())
@@ -110,7 +111,7 @@ def test_a_split_written_and_applied_is_the_same_split(tmp_path: Path, rows: lis
         for name, split in data.splits.items():
             order = sorted(range(len(split)), key=lambda i: back.splits[name].files.index(split.files[i]))
             assert given_data is mixed or order == list(range(len(split)))
-            assert np.array_equal(back.splits[name].images, split.images[order])
+            assert np.array_equal(px(back.splits[name]), px(split)[order])
             assert np.array_equal(back.splits[name].targets, split.targets[order])
             for piece in PER_IMAGE:
                 kept = getattr(split, piece)

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -6,7 +7,7 @@ from labelwise.images.split.looks import LOOKS, SIDE, looks, to_lab
 
 
 def of(images: Tensor) -> dict[str, float]:
-    return dict(zip(LOOKS, looks(images[None])[0].tolist(), strict=True))
+    return dict(zip(LOOKS, looks(images[None].numpy())[0].tolist(), strict=True))
 
 
 def plain(red: float, green: float, blue: float) -> Tensor:
@@ -23,7 +24,7 @@ def plain(red: float, green: float, blue: float) -> Tensor:
     ],
 )
 def test_lab_is_that_of_published_colours(colour: tuple[float, ...], lab: tuple[float, ...]) -> None:
-    torch.testing.assert_close(to_lab(plain(*colour)[None])[0, :, 0, 0], torch.tensor(lab).float(), atol=0.1, rtol=0)
+    np.testing.assert_allclose(to_lab(plain(*colour)[None].numpy())[0, :, 0, 0], lab, atol=0.1)
 
 
 def test_regions_are_where_their_names_say() -> None:
@@ -59,8 +60,8 @@ def test_edges_lie_as_their_names_say() -> None:
 
 def test_size_and_channels_make_no_difference() -> None:
     picture = torch.rand(2, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    wanted = looks(picture)
-    torch.testing.assert_close(looks(picture.repeat(1, 3, 1, 1)), wanted)
+    wanted = looks(picture.numpy())
+    np.testing.assert_allclose(looks(picture.repeat(1, 3, 1, 1).numpy()), wanted, atol=1e-4)
     large = picture.repeat_interleave(3, 2).repeat_interleave(3, 3)
-    torch.testing.assert_close(looks(large), wanted, atol=1e-3, rtol=1e-3)
-    assert bool(looks(torch.zeros(1, 3, 5, 7)).isfinite().all())
+    np.testing.assert_allclose(looks(large.numpy()), wanted, atol=1e-3, rtol=1e-3)
+    assert np.isfinite(looks(np.zeros((1, 3, 5, 7)))).all()

@@ -24,6 +24,7 @@ from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.loop import train
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.stages import Run
+from tests.pixels_of import px
 
 CPU = Run(device="cpu")
 SIDE, LABELS = 16, 4
@@ -72,13 +73,13 @@ def test_what_pays_is_kept_saved_and_answers_alike(weights: str, data: Dataset, 
     assert tuned.origin.summary["training"]["validation_accuracy"] == trained["accuracy"]
     test = data.split("test")
     plain = fit(data, replace(method(weights), tune=None), CPU)
-    right = [float((each.scores(test.images).best == test.targets).mean()) for each in (plain, tuned)]
+    right = [float((each.scores(px(test)).best == test.targets).mean()) for each in (plain, tuned)]
     assert right[1] > right[0] + 0.2
     assert not any(name.startswith("tuning") for name in tuned.model.state_dict()), "the head was for training alone"
     save(tuned, tmp_path / "tuned.lw")
     again = load(tmp_path / "tuned.lw")
     assert again.origin.method == method(weights)
-    np.testing.assert_allclose(again.scores(test.images).raw, tuned.scores(test.images).raw, atol=1e-3, rtol=1e-4)
+    np.testing.assert_allclose(again.scores(px(test)).raw, tuned.scores(px(test)).raw, atol=1e-3, rtol=1e-4)
     assert "encoder tuned (learning rate 0.003)" in next(tuning_lines(again))
 
 
@@ -101,7 +102,7 @@ def test_validation_images_choose(weights: str, data: Dataset) -> None:
     likelihoods = [trial.likelihood for trial in model.trials]
     assert [trial.rate for trial in model.trials] == [None, 1e-4, 3e-3]
     assert likelihoods.index(max(likelihoods)) == 2
-    scores = model.score(model.encode_all(part.val.images), model.rows)
+    scores = model.score(model.encode_all(px(part.val)), model.rows)
     assert -float(torch.nn.functional.cross_entropy(scores, part.val.targets)) == pytest.approx(max(likelihoods))
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
     other, _ = train(method(weights, rates=(1e-4, 3e-3)), wrong, CPU)

@@ -107,7 +107,7 @@ def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
 def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
     torch.manual_seed(1)
     path = tmp_path / "convnet.safetensors"
-    save_file(build_backbone("convnet", DATA.shape, 8).state_dict(), path)
+    save_file(build_backbone("convnet", DATA.shape or (), 8).state_dict(), path)
     encoder = Encoder(backbone="convnet", width=8, weights=str(path), frozen=True)
     classifier = fit(DATA, Softmax(encoder=encoder, epochs=10), Run(device="cpu"))
     images = DATA.split("test").images

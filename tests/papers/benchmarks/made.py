@@ -11,6 +11,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from labelwise.images.dataset import Split
+from tests.pixels_of import px
 
 
 def png(value: int, side: int = 6) -> bytes:
@@ -31,7 +32,7 @@ def text(file: Path, *lines: str) -> None:
 
 
 def values(split: Split) -> list[int]:
-    return [int(image[0, 0, 0]) for image in split.images]
+    return [int(image[0, 0, 0]) for image in px(split)]
 
 
 def pairs(split: Split) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import load_benchmark
 from labelwise_papers.benchmarks.binary_layouts import read_idx
 from tests.papers.benchmarks.made import cifar_rows, pairs, python2, text
+from tests.pixels_of import px
 
 
 def cifar10_binary(home: Path) -> None:
@@ -53,8 +54,8 @@ def check_cifar10(data: Dataset) -> None:
     assert data.labels.names[:2] == ("airplane", "automobile")
     assert pairs(data.split("train")) == [(10 * i + j, i if j == 0 else 9 - i) for i in range(5) for j in range(2)]
     assert pairs(data.split("test")) == [(50, 5), (51, 4)]
-    assert int(data.split("test").images[1, 2, 31, 31]) == 1
-    assert int(data.split("test").images[1, 0, 1, 0]) == 0
+    assert int(px(data.split("test"))[1, 2, 31, 31]) == 1
+    assert int(px(data.split("test"))[1, 0, 1, 0]) == 0
 
 
 def test_both_versions_of_cifar10_give_the_same(tmp_path: Path) -> None:
@@ -103,10 +104,10 @@ def test_stl10_with_and_without_its_unlabelled_pictures(tmp_path: Path) -> None:
     data = load_benchmark("stl10", root=tmp_path)
     assert pairs(data.split("train")) == [(1, 9), (1, 0)]
     assert pairs(data.split("test")) == [(2, 9), (2, 0)]
-    assert data.split("train").images[:, 0, 0, 95].tolist() == [7, 8]
+    assert px(data.split("train"))[:, 0, 0, 95].tolist() == [7, 8]
     more = load_benchmark("stl10", root=tmp_path, protocol="unlabelled")
     assert pairs(more.split("train")) == [(1, 9), (1, 0), (3, -1), (3, -1)]
-    assert len(load_benchmark("stl10", root=tmp_path, size=32).split("test").images[0, 0]) == 32
+    assert len(px(load_benchmark("stl10", root=tmp_path, size=32).split("test"))[0, 0]) == 32
 
 
 def idx(array: np.ndarray) -> bytes:

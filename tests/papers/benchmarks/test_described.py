@@ -20,6 +20,7 @@ from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from labelwise_papers.benchmarks.described import CAPTIONS, CAPTIONS_FILE, CONCEPT_FILES, Captions, captioned
 from labelwise_papers.benchmarks.mat_files import cells
 from labelwise_papers.benchmarks.xlsa17 import ZeroShotData
+from tests.pixels_of import px
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
 SEEN, UNSEEN, EACH = 8, 3, 9  # six images of a seen class are for training, three are tested
@@ -90,7 +91,7 @@ def test_train_and_val_keep_their_captions_and_test_has_none(protocol: str, tmp_
         assert split.texts == (own if CAPTIONS[protocol].of_images else ())
         assert int(split.targets.max()) < SEEN
     for split in data.splits.values():  # features, files and labels stay together
-        assert [FILES[int(row)] for row in split.images[:, 0]] == list(split.files)
+        assert [FILES[int(row)] for row in px(split)[:, 0]] == list(split.files)
         assert [data.labels.names[i] for i in split.targets.tolist()] == [
             file.split("/")[0][4:].replace("_", " ") for file in split.files
         ]
@@ -212,7 +213,7 @@ def test_sentences_about_classes_replace_vectors_and_keep_the_splits(tmp_path: P
     assert data.labels.vectors is None
     assert texts_of(data) == tuple((f"bird {i}", "has wings") for i in range(1, 12))
     for name, split in plain.splits.items():
-        assert np.array_equal(data.split(name).images, split.images)
+        assert np.array_equal(px(data.split(name)), px(split))
         assert data.split(name).texts == ()
     write_json(tmp_path / CONCEPT_FILES["cub"], {**about, "bird-number d": [" "]})
     with pytest.raises(DataError, match=r"about these labels of .*: Bird number D"):

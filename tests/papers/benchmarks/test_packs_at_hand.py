@@ -9,6 +9,7 @@ import pytest
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.papers.benchmarks.made import pairs, png
+from tests.pixels_of import px
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
 # Splits and labels that each packed file must give, as the papers or the official pages state them.
@@ -85,7 +86,7 @@ def test_cifar10_and_mnist_packs_hold_pixels(tmp_path: Path) -> None:
     assert pairs(colour.split("train")) == pairs(grey.split("train")) == [(4, 1), (5, 0)]
     assert pairs(colour.split("test")) == pairs(grey.split("test")) == [(6, 1)]
     assert (colour.shape, grey.shape) == ((3, 32, 32), (1, 28, 28))
-    assert int(colour.split("test").images[0, 2, 1, 0]) == 9
+    assert int(px(colour.split("test"))[0, 2, 1, 0]) == 9
 
 
 def test_a_damaged_pack_is_named(tmp_path: Path) -> None:

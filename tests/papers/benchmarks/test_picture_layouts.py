@@ -12,6 +12,7 @@ from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks import ENTRIES, load_benchmark
 from tests.papers.benchmarks import made
 from tests.papers.benchmarks.made import pairs, put, text, values
+from tests.pixels_of import px
 
 
 def test_pets_by_breed_and_by_species(tmp_path: Path) -> None:
@@ -64,8 +65,8 @@ def test_cub_pictures_are_cut_or_squashed(tmp_path: Path) -> None:
     cut, squashed = (
         load_benchmark("cub20", root=tmp_path, protocol=name, size=16) for name in ("standard", "squashed")
     )
-    assert int(cut.split("test").images.max()) < 16
-    across = squashed.split("test").images[0, 0, 8] < 128
+    assert int(px(cut.split("test")).max()) < 16
+    across = px(squashed.split("test"))[0, 0, 8] < 128
     assert across.tolist() == [6 <= column < 10 for column in range(16)]
     assert cut.split("test").targets.tolist() == squashed.split("test").targets.tolist() == [0, 1, 2, 3]
 
@@ -81,8 +82,8 @@ def test_wide_cub_pictures_are_three_windows_that_stay_together(tmp_path: Path) 
     train = data.split("train")
     assert train.targets.tolist() == np.repeat(cut.split("train").targets, 3).tolist()
     assert train.groups == train.files == tuple(name for name in cut.split("train").files for _ in range(3))
-    assert train.images.amax(dim=(2, 3)).argmax(1).tolist() == [0, 1, 2] * len(cut.split("train"))
-    assert torch.equal(data.split("test").images, cut.split("test").images)
+    assert px(train).amax(dim=(2, 3)).argmax(1).tolist() == [0, 1, 2] * len(cut.split("train"))
+    assert torch.equal(px(data.split("test")), px(cut.split("test")))
 
 
 def test_a_training_picture_that_cannot_be_cut_is_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.rotations import rotated
 from tests.conftest import squares
+from tests.pixels_of import px
 
 
 def test_each_turn_is_a_label_of_its_own() -> None:
@@ -16,7 +17,7 @@ def test_each_turn_is_a_label_of_its_own() -> None:
     part = found.split("train")
     assert part.targets.tolist() == [1, -1, 3, -1, 5, -1, 7, -1]
     turns = [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
-    assert part.images[::2, 0].tolist() == turns
+    assert px(part)[::2, 0].tolist() == turns
     assert part.files[2:4] == ("a, 90 degrees", "b, 90 degrees")
 
 

@@ -8,6 +8,7 @@ from scipy.io import savemat
 
 from labelwise_papers.benchmarks import list_benchmarks, load_benchmark
 from labelwise_papers.benchmarks.special import decode_mulaw
+from tests.pixels_of import px
 
 
 def xlsa17(home: Path, names: tuple[str, ...], size: int = 3) -> None:
@@ -49,7 +50,7 @@ def test_xlsa17_features_are_found_and_their_names_tidied(folder: str, tmp_path:
     train, val, test = (data.split(name) for name in ("train", "val", "test"))
     assert (len(train), len(val), len(test)) == (12, 4, 16 + 4)
     for split in (train, val, test):  # a feature is the number of its image, and each class has four
-        assert (split.images[:, 0] // 4).long().tolist() == split.targets.tolist()
+        assert (px(split)[:, 0] // 4).long().tolist() == split.targets.tolist()
     assert set(train.targets.tolist()).isdisjoint(val.targets.tolist())
     assert data.labels.vectors is not None
     assert data.labels.vectors[3].tolist() == [3.0, 9 + 3.0]
@@ -76,9 +77,9 @@ def test_audiomnist_by_speaker_and_by_digit(tmp_path: Path) -> None:
     data = load_benchmark("audiomnist", root=tmp_path)
     assert data.labels.names == ("speaker 01", "speaker 40", "speaker 41")
     assert data.shape == (8000,)
-    assert middles(data.split("train").images) == [0.01, 0.08, 0.4, 0.47]
+    assert middles(px(data.split("train"))) == [0.01, 0.08, 0.4, 0.47]
     assert data.split("train").targets.tolist() == [0, 0, 1, 1]
-    assert (middles(data.split("test").images), data.split("test").targets.tolist()) == ([0.41, 0.48], [2, 2])
+    assert (middles(px(data.split("test"))), data.split("test").targets.tolist()) == ([0.41, 0.48], [2, 2])
     assert [Path(each.file).name for each in data.skipped] == ["8_01_0.wav"]
     digits = load_benchmark("audiomnist", root=tmp_path, protocol="digits", size=4000)
     assert digits.shape == (4000,)
@@ -98,9 +99,9 @@ def test_the_audiomnist_pack_is_decoded(tmp_path: Path) -> None:
         rate=np.int32(8000),
     )
     data = load_benchmark("audiomnist", root=tmp_path)
-    assert torch.equal(data.split("train").images[0], decode_mulaw(torch.from_numpy(clips[0]), 2.0)[:8000])
-    short = data.split("test").images[0]
-    assert torch.equal(short[3950:4050], decode_mulaw(torch.from_numpy(clips[1]), 4.0))
+    assert np.array_equal(px(data.split("train"))[0], decode_mulaw(clips[0], 2.0)[:8000])
+    short = px(data.split("test"))[0]
+    assert np.array_equal(short[3950:4050], decode_mulaw(clips[1], 4.0))
     assert not short[:3950].any()
     assert load_benchmark("audiomnist", root=tmp_path, protocol="digits").split("test").targets.tolist() == [6]
 
@@ -110,13 +111,13 @@ def test_voxceleb_tests_on_its_forty_speakers(tmp_path: Path) -> None:
         sound(tmp_path / f"voxceleb1/wav/{speaker}/video/00001.wav", i / 10, 16_000, 2.5)
     data = load_benchmark("voxceleb1", root=tmp_path)
     assert data.shape == (32_000,)
-    assert (middles(data.split("train").images), middles(data.split("test").images)) == ([0.0, 0.1, 0.4], [0.2, 0.3])
+    assert (middles(px(data.split("train"))), middles(px(data.split("test")))) == ([0.0, 0.1, 0.4], [0.2, 0.3])
     assert data.split("test").files == ("id10270/video/00001.wav", "id10309/video/00001.wav")
     assert [row["name"] for row in list_benchmarks(tmp_path) if row["found"]] == ["voxceleb1"]
 
 
 def test_mulaw_is_decoded_as_its_formula_says() -> None:
     data = np.arange(256, dtype=np.uint8)
-    for u, found in zip(data.tolist(), decode_mulaw(torch.from_numpy(data), 4.0).tolist(), strict=True):
+    for u, found in zip(data.tolist(), decode_mulaw(data, 4.0).tolist(), strict=True):
         v = u / 255 * 2 - 1
         assert found == pytest.approx(np.sign(v) * (256 ** abs(v) - 1) / 255 / 4, rel=1e-6)

@@ -12,6 +12,7 @@ from scipy.io import loadmat, savemat
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, read_gzsl_pack, read_xlsa17, write_xlsa17
+from tests.pixels_of import px
 
 NAMES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9),
@@ -99,9 +100,9 @@ def test_the_data_set_keeps_classes_apart(seed: int, count: int) -> None:
     assert not classes["train"] & classes.get("val", set())
     assert classes["train"] | classes.get("val", set()) == set(range(7))
     assert classes["test"] == set(range(9))
-    train = {tuple(row) for name in ("train", "val") if name in parts for row in parts[name].images.tolist()}
+    train = {tuple(row) for name in ("train", "val") if name in parts for row in px(parts[name]).tolist()}
     assert train == {tuple(row) for row in data.features[data.rows["trainval"]].tolist()}
-    assert not train & {tuple(row) for row in parts["test"].images.tolist()}
+    assert not train & {tuple(row) for row in px(parts["test"]).tolist()}
     for split in parts.values():
         for file, target in zip(split.files, split.targets.tolist(), strict=True):
             assert int(data.targets[int(file[7:].split()[0])]) == target

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
-from torch.nn.functional import conv2d, pad
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Array, read_all
+from labelwise.images.split.lookalikes import SHAPE
 from labelwise.support.errors import UsageError, listing, suggest
 
 UNTOUCHED = "untouched"
@@ -26,7 +25,7 @@ class Kind:
 
     mildest: float
     harshest: float
-    change: Callable[[Tensor, float, np.random.Generator], Tensor]
+    change: Callable[[Array, float, np.random.Generator], Array]
 
     def amount(self, step: int, steps: int) -> float:
         """Return the amount of a step from 1 to ``steps``; each is the one before times a constant."""
@@ -43,7 +42,7 @@ def degraded(
     are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
     way. What was known about the pictures beyond files and groups is dropped: it tells nothing about quality.
     """
-    if len(dataset.shape) != 3:
+    if dataset.features:
         raise UsageError(f'"{dataset.name}" holds precomputed features; only pictures can be made worse.')
     if levels < 2 or seed < 0 or not kinds:
         raise UsageError(
@@ -56,9 +55,7 @@ def degraded(
         name: _degraded(split, levels, kinds, np.random.default_rng((seed, crc32(name.encode()))))
         for name, split in dataset.splits.items()
     }
-    return replace(
-        dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits, side_open=False
-    )
+    return replace(dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits)
 
 
 def quality_labels(levels: int) -> Labels:
@@ -72,7 +69,7 @@ def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Ge
     """Return the pictures, each made worse in one way or untouched, with the level that is left as target."""
     order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)
-    images = split.images.clone()
+    images = np.array(read_all(split.images, split.shape or SHAPE))
     for step in range(1, levels):
         for way, name in enumerate(kinds):
             kind = KINDS[name]
@@ -83,37 +80,40 @@ def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Ge
     return Split(images=images, targets=levels - 1 - steps, files=split.files, groups=split.groups, domains=domains)
 
 
-def _blur(images: Tensor, share: float, _: np.random.Generator) -> Tensor:
+def _blur(images: Array, share: float, _: np.random.Generator) -> Array:
     """Return pictures blurred by a Gaussian whose standard deviation is a share of their shorter side."""
+    from scipy.ndimage import correlate1d
+
     sigma = share * min(images.shape[2:])
     reach = math.ceil(3 * sigma)
-    kernel = torch.exp(-torch.arange(-reach, reach + 1).float().square() / (2 * sigma**2))
-    kernel = (kernel / kernel.sum())[None, None, None]
-    flat = pad(images.flatten(0, 1)[:, None].float(), (reach, reach, reach, reach), mode="replicate")
-    soft = conv2d(conv2d(flat, kernel), kernel.transpose(2, 3))
-    return _bytes(soft.view(images.shape))
+    steps = np.arange(-reach, reach + 1, dtype=np.float32)
+    kernel = np.exp(-(steps**2) / np.float32(2 * sigma**2))
+    soft = images.astype(np.float32)
+    for axis in (3, 2):
+        soft = correlate1d(soft, kernel / kernel.sum(), axis, mode="nearest")
+    return _bytes(soft)
 
 
-def _jpeg(images: Tensor, quality: float, _: np.random.Generator) -> Tensor:
+def _jpeg(images: Array, quality: float, _: np.random.Generator) -> Array:
     """Return pictures written as JPEG of this quality, 1 to 95, and read again."""
-    pictures = np.empty_like(images.numpy())
-    for i, picture in enumerate(images.movedim(1, 3).contiguous().numpy()):
+    pictures = np.empty_like(images)
+    for i, picture in enumerate(np.ascontiguousarray(np.moveaxis(images, 1, 3))):
         file = io.BytesIO()
         Image.fromarray(picture if picture.shape[2] == 3 else picture[..., 0]).save(
             file, "JPEG", quality=round(quality)
         )
         with Image.open(file) as read:
             pictures[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
-    return torch.from_numpy(pictures)
+    return pictures
 
 
-def _noise(images: Tensor, spread: float, rng: np.random.Generator) -> Tensor:
+def _noise(images: Array, spread: float, rng: np.random.Generator) -> Array:
     """Return pictures with normal noise of this standard deviation, of 255, on every value."""
-    return _bytes(images + spread * torch.from_numpy(rng.standard_normal(images.shape, np.float32)))
+    return _bytes(images + np.float32(spread) * rng.standard_normal(images.shape, np.float32))
 
 
-def _bytes(values: Tensor) -> Tensor:
-    return values.round().clamp(0, 255).to(torch.uint8)
+def _bytes(values: Array) -> Array:
+    return np.rint(values).clip(0, 255).astype(np.uint8)
 
 
 KINDS: dict[str, Kind] = {

@@ -1,7 +1,6 @@
 """Digits: scikit-learn's small handwritten digits, an ordered data set that needs no download."""
 
 import numpy as np
-import torch
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -30,7 +29,5 @@ def digits(*, seed: int = 0) -> Dataset:
         for name, part in zip(parts, np.split(rows, (train, train + val)), strict=True):
             parts[name].append(part)
     division = {name: np.sort(np.concatenate(rows)) for name, rows in parts.items()}
-    splits = {
-        name: Split(images=torch.from_numpy(images[rows]), targets=targets[rows]) for name, rows in division.items()
-    }
+    splits = {name: Split(images=images[rows], targets=targets[rows]) for name, rows in division.items()}
     return Dataset(name="digits", labels=Labels(names=_NAMES, order=tuple(range(10))), splits=splits)

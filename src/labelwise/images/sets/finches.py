@@ -11,7 +11,6 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import torch
 
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -83,7 +82,7 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
                 about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
                 texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))
     whole = Split(
-        images=torch.from_numpy(np.concatenate(images)),
+        images=np.concatenate(images),
         targets=np.repeat(np.arange(len(SPECIES)), per_species),
         files=tuple(f"{name}/{row:03d}" for name in SPECIES for row in range(per_species)),
         texts=tuple(texts),

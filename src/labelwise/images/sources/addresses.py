@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from labelwise.images.decode.readable import is_hidden, is_picture
+from labelwise.images.decode.listing import is_hidden, is_picture
 from labelwise.support.errors import DataError, UnsupportedError, listing
 from labelwise.support.regular import NotAFileError, open_regular
 

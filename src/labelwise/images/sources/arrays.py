@@ -2,22 +2,23 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
+from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.pictures import Array, as_batch, channels_first
+from labelwise.images.images import Array, Images, join
 from labelwise.images.sources.build import build
-from labelwise.images.sources.rows import Targets, as_labels, label_rows
+from labelwise.images.sources.rows import as_labels, label_rows
 from labelwise.images.split.make import Shares, split_name
 from labelwise.support.errors import DataError, UsageError
 
 
 def arrays(
-    images: Array | Tensor | Mapping[str, Array | Tensor],
-    targets: Targets | Mapping[str, Targets],
+    images: Any,
+    targets: Any,
     *,
     names: Sequence[str] | None = None,
     shares: Shares | None = None,
@@ -35,13 +36,13 @@ def arrays(
         seed: of the division into splits.
     """
     if not isinstance(images, Mapping) and not isinstance(targets, Mapping):
-        rows = replace(label_rows(as_labels(targets), names), images=as_images(images))
+        rows = replace(label_rows(as_labels(targets), names), images=array_images(images))
         return build("arrays", rows, seed=seed, shares=shares)
     if not (isinstance(images, Mapping) and isinstance(targets, Mapping) and set(images) == set(targets) and images):
         raise UsageError("Give images and targets for the same splits, or neither of them by split.")
-    parts = {name: (as_images(part), as_labels(targets[name])) for name, part in images.items()}
-    if len({part.shape[1:] for part, _ in parts.values()}) > 1:
-        raise DataError(f"All splits must hold images of one shape; given {_shapes(x for x, _ in parts.values())}.")
+    parts = {name: (array_images(part), as_labels(targets[name])) for name, part in images.items()}
+    if len({part.shape for part, _ in parts.values()}) > 1:
+        raise DataError(f"All splits must hold images of one shape; given {[x.shape for x, _ in parts.values()]}.")
     for name, (part, labels) in parts.items():
         if len(part) != len(labels):
             raise DataError(
@@ -53,27 +54,31 @@ def arrays(
         )
     rows = label_rows(np.concatenate([labels for _, labels in parts.values()]), names)
     splits = [split_name(name, "Images: ") for name, (part, _) in parts.items() for _ in range(len(part))]
-    joined = torch.cat([part for part, _ in parts.values()])
-    return build("arrays", replace(rows, images=joined, splits=splits), seed=seed)
+    whole = join([part for part, _ in parts.values()])
+    return build("arrays", replace(rows, images=whole, splits=splits), seed=seed)
 
 
-def _shapes(arrays: Iterable[Array | Tensor]) -> list[list[int]]:
+def _shapes(arrays: Iterable[Array]) -> list[list[int]]:
     return [list(array.shape) for array in arrays]
 
 
-def as_images(array: Array | Tensor) -> Tensor:
-    """Return bytes ``[n, c, h, w]`` of pictures, or float32 ``[n, a]`` of features."""
-    if array.ndim == 2:
-        if not (array.is_floating_point() if isinstance(array, Tensor) else array.dtype.kind == "f"):
+def array_images(array: npt.ArrayLike) -> Images:
+    """Return pictures ``[n, ...]`` or features ``[n, a]`` as images."""
+    ndim, dtype = getattr(array, "ndim", None), getattr(array, "dtype", None)
+    if ndim == 2:
+        values = np.asarray(array)
+        if values.dtype.kind != "f":
             raise UsageError(
-                f"Features must be floats [n, size]; given {array.dtype} {list(array.shape)}. Pictures need their height "
+                f"Features must be floats [n, size]; given {values.dtype} {list(values.shape)}. Pictures need their height "
                 "and width: [n, height, width]."
             )
-        return as_batch(array, (array.shape[1],))
-    shape = (1, *array.shape[1:]) if array.ndim == 3 else ()
-    images = channels_first(array, shape)
-    if images.shape[1] not in (1, 3):
+        return as_images(values, (values.shape[1],))
+    shape = (1, *np.shape(array)[1:]) if ndim == 3 else ()
+    if ndim is None or dtype is None:
+        raise UsageError(f"Images are arrays or tensors; given {type(array).__name__}.")
+    images = as_images(array, shape)
+    if images.shape is None or images.shape[0] not in (1, 3):
         raise UsageError(
-            f"Pictures have 1 channel (grey) or 3 (colour); given {images.shape[1]}. Leave out transparency."
+            f"Pictures have 1 channel (grey) or 3 (colour); given {(images.shape or (0,))[0]}. Leave out transparency."
         )
     return images

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from labelwise.images.dataset import Dataset, Skipped
-from labelwise.images.decode.pictures import list_files
+from labelwise.images.decode.listing import list_files
 from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build
 from labelwise.images.sources.folders import labelled_files
 from labelwise.support.errors import DataError, UsageError, listing
@@ -32,7 +31,7 @@ _FILTER_BYTES = 800  # while the filter is made that resamples: 20 numbers for e
 _CODECS = {2: "ADPCM", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 80: "MPEG", 85: "MP3"}
 
 
-def read_wav(path: str | Path) -> tuple[Tensor, int]:
+def read_wav(path: str | Path) -> tuple[Floats, int]:
     """Return the sound of a WAV file ``[channels, t]`` in [-1, 1] (float32) and its samples per second.
 
     Whole numbers of 8, 16, 24 and 32 bits and floats of 32 and 64 bits are read; full scale is 1.
@@ -49,7 +48,7 @@ def read_wav(path: str | Path) -> tuple[Tensor, int]:
         raise DataError(f'Cannot read "{file}": {fault}') from None
 
 
-def resample(waveforms: Tensor, rate: int, wanted: int) -> Tensor:
+def resample(waveforms: Floats, rate: int, wanted: int) -> Floats:
     """Return waveforms ``[..., t]`` at another number of samples per second, filtered so that nothing is folded."""
     for each in (rate, wanted):
         if not _RATES[0] <= each <= _RATES[1]:
@@ -60,13 +59,13 @@ def resample(waveforms: Tensor, rate: int, wanted: int) -> Tensor:
 
     common = gcd(rate, wanted)
     up, down = wanted // common, rate // common
-    size = 16 * waveforms.numel() * max(1.0, wanted / rate) + _FILTER_BYTES * max(up, down)
+    size = 16 * waveforms.size * max(1.0, wanted / rate) + _FILTER_BYTES * max(up, down)
     check_size(f"a sound of {rate} samples per second", size)
-    values = resample_poly(waveforms.double().numpy(), up, down, axis=-1)
-    return torch.from_numpy(values).to(waveforms.dtype)
+    values = resample_poly(waveforms.astype(np.float64), up, down, axis=-1)
+    return np.asarray(values.astype(waveforms.dtype))
 
 
-def fit_length(waveforms: Tensor, samples: int) -> Tensor:
+def fit_length(waveforms: Floats, samples: int) -> Floats:
     """Return waveforms ``[..., samples]``: the middle of longer ones; silence on both sides of shorter ones."""
     if samples < 1:
         raise UsageError(f"A waveform needs at least one sample; given {samples}.")
@@ -74,7 +73,7 @@ def fit_length(waveforms: Tensor, samples: int) -> Tensor:
     if spare >= 0:
         return waveforms[..., spare // 2 : spare // 2 + samples]
     before = -spare // 2
-    return torch.nn.functional.pad(waveforms, (before, -spare - before))
+    return np.pad(waveforms, [(0, 0)] * (waveforms.ndim - 1) + [(before, -spare - before)])
 
 
 def audio_folder(
@@ -95,14 +94,14 @@ def audio_folder(
     if not readable or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])
         raise DataError(f'{len(skipped)} of {len(rows)} sounds of "{root}" cannot be read. {faults}'.strip())
-    rows = replace(rows.select(readable).without_absent(), images=sounds, skipped=skipped, owned=True)
+    rows = replace(rows.select(readable).without_absent(), images=FeatureRows(sounds), skipped=skipped)
     return build(root.resolve().name, rows, find_knowledge(root), seed=seed)
 
 
-def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
+def read_sounds(files: Sequence[Path], rate: int, samples: int) -> tuple[Floats, list[int], tuple[Skipped, ...]]:
     """Return mono sounds ``[n, samples]``, which of the files they are, and those that could not be read."""
     check_size(f"{len(files)} sounds", 4 * len(files) * samples)
-    sounds = torch.empty(len(files), samples)
+    sounds = np.empty((len(files), samples), np.float32)
     readable: list[int] = []
     skipped: list[Skipped] = []
     for i, file in enumerate(files):
@@ -121,7 +120,7 @@ def list_wavs(folder: Path) -> list[Path]:
     return list_files(folder, lambda name: name.lower().endswith((".wav", ".wave")))
 
 
-def _parse(content: bytes) -> tuple[Tensor, int]:
+def _parse(content: bytes) -> tuple[Floats, int]:
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise UsageError(f"{'it is not a WAV file' if content else 'it is empty'}. Convert it to WAV (PCM).")
     kind, channels, rate, bits, data = 0, 0, 0, 0, None
@@ -146,7 +145,7 @@ def _parse(content: bytes) -> tuple[Tensor, int]:
         raise UsageError("it has no samples. Remove it.")
     if not np.isfinite(values).all():
         raise UsageError("it holds a sample that is not a finite number (NaN or infinity). Write it again.")
-    return torch.from_numpy(np.ascontiguousarray(values.T)), rate
+    return np.ascontiguousarray(values.T), rate
 
 
 def _values(data: bytes, kind: int, bits: int) -> Floats:

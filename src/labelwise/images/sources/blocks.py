@@ -53,9 +53,8 @@ class Blocks:
             if not self._most:
                 raise UsageError(f"{VARIABLE} must be a number of gigabytes above 0; given {words!r:.40}.")
 
-    def of_rows(self) -> Numbers:
-        """Return the block of each row ``[n]``."""
-        return np.repeat(np.arange(len(self._blocks)), [block.rows for block in self._blocks])
+    def __reduce__(self) -> "tuple[type[Blocks], tuple[Sequence[Block]]]":
+        return Blocks, (self._blocks,)  # another process opens blocks itself
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         """Return the content of each picture; empty where there is none."""

@@ -13,8 +13,8 @@ from labelwise.images.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Spl
 from labelwise.images.describe.knowledge import Knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.rows import Rows
-from labelwise.images.split.divide import place_splits
 from labelwise.images.split.make import Shares, grouped, stratified, val_share
+from labelwise.images.stored import FileImages
 from labelwise.images.targets import Array, strata
 from labelwise.support.errors import DataError, listing
 
@@ -39,15 +39,13 @@ def build(
         parts: the rows of each split, where the source has its own way to divide.
     """
     check_two_labels(name, rows, parts)
-    assert rows.images is not None, "the pictures are yet to be read"
     columns = {what: getattr(rows, what) for what in PER_IMAGE}
-    whole = Split(images=rows.images, targets=rows.targets, **columns)
+    whole = Split(
+        images=FileImages(rows.files) if rows.images is None else rows.images, targets=rows.targets, **columns
+    )
     division = parts or divide_rows(name, rows, shares or Shares(), seed)
     _check_seen(name, rows, division, knowledge)
-    if rows.owned:
-        splits = place_splits(whole, division)
-    else:
-        splits = {split: whole.select(part) for split, part in division.items()}
+    splits = {split: whole.select(part) for split, part in division.items()}
     title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
     own = bool(rows.splits or shares or parts)
     labels = Labels(names=rows.names or (UNLABELLED,))

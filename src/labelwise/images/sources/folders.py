@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Skipped
-from labelwise.images.decode.pictures import is_hidden, is_picture, list_pictures
+from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import Labels, unfit_name
 from labelwise.images.sources.build import build
-from labelwise.images.sources.files import from_files
-from labelwise.images.sources.known import read_known
+from labelwise.images.sources.files import from_files, read_rows
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.split.make import SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.train.networks.encoder import pretrained_encoder, side_for
 
 
 def folder(
@@ -35,9 +33,8 @@ def folder(
     cannot be read, and labels without any readable picture, are left out and listed in ``skipped``, or an error where
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
-    Each picture is made to fit a square of the side ``size``. None leaves it to ``fit``, which reads the pictures as
-    its encoder takes them; until then it is 224 where a pretrained encoder is installed, else 64. The seed is that of
-    the splits. Pictures of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
+    Each image is made to fit a square of the side ``size``. None leaves it to whoever reads them: ``fit`` reads them as its encoder
+    takes them. The seed is that of the splits. Pictures of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
     """
     root = Path(path)
     if root.is_file():
@@ -121,27 +118,25 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     """
     if not folder.is_dir():
         raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
-    side = size or side_for(pretrained_encoder())
-    rows = _unlabelled(folder, (3, side, side), strict=strict)
+    rows = _unlabelled(folder, size, strict=strict)
     knowledge = find_knowledge(folder, names)
     labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
     data = build(folder.name, rows, parts={"train": np.arange(len(rows))})
-    return replace(data, labels=labels, own_pictures=True, side_open=size is None)
+    return replace(data, labels=labels, own_pictures=True)
 
 
-def unknown_data(folder: Path, shape: tuple[int, ...]) -> Dataset:
-    """Return the pictures of a folder and all below it as test images of a shape, without any label."""
-    rows = _unlabelled(folder, shape, strict=False)
+def unknown_data(folder: Path) -> Dataset:
+    """Return the pictures of a folder and all below it as test images, without any label."""
+    rows = _unlabelled(folder, None, strict=False)
     return replace(build(folder.resolve().name, rows, parts={"test": np.arange(len(rows))}), own_splits=False)
 
 
-def _unlabelled(folder: Path, shape: tuple[int, ...], *, strict: bool) -> Rows:
+def _unlabelled(folder: Path, size: int | None, *, strict: bool) -> Rows:
     files = list_pictures(folder)
     if not files:
         raise DataError(f'No picture found in "{folder}".')
-    images, readable, skipped = read_known(files, shape, strict=strict)
-    targets, paths = np.full(len(images), -1), tuple(str(files[i]) for i in readable)
-    return Rows(names=(), targets=targets, images=images, files=paths, skipped=skipped)
+    rows = Rows(names=(), targets=np.full(len(files), -1), files=tuple(map(str, files)))
+    return read_rows(rows, size, strict=strict)[0]
 
 
 def plain_folder(root: Path) -> Path | None:

@@ -11,13 +11,12 @@ from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
-from labelwise.images.decode.pictures import Array
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
 
+Array = npt.NDArray[Any]
 _BYTES_AT_ONCE = 1 << 20
 _PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other kinds cannot be unpacked a piece at a time
 
@@ -89,17 +88,17 @@ def readable(file: Path) -> Iterator[None]:
         raise DataError(f'"{file}" is damaged ({error}). Write it again.') from None
 
 
-def read_npy_matrix(file: Path) -> Tensor:
+def read_npy_matrix(file: Path) -> Array:
     """Return the matrix ``[n, a]`` of a ``.npy`` file as float32: mapped from the file where it holds that."""
     with readable(file), file.open("rb") as stream:
         shape, fortran, dtype = _array_header(stream)
         if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
-            return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
+            return np.asarray(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
         check_size(file, _array_size(shape, dtype))
         return _read_values(stream, shape, fortran, dtype)
 
 
-def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Tensor:
+def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Array:
     """Return the matrix ``[n, a]`` of an open ``.npz`` file as float32, from any kind of number."""
     with archive.open(f"{key}.npy") as member:
         return _read_values(member, *_array_header(member))
@@ -124,7 +123,7 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
     return shape, fortran, dtype
 
 
-def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Tensor:
+def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Array:
     """Return ``[n, a]`` as float32 from a stream of any kind of number, a piece at a time."""
     if len(shape) != 2 or not all(shape) or dtype.kind not in "iuf":
         raise UsageError(f"features must be numbers [n, size]; given {dtype} {list(shape)}.")
@@ -138,4 +137,4 @@ def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype
             raise ValueError("it ends too early")
         with np.errstate(over="ignore"):
             part[...] = np.frombuffer(content, dtype).reshape(part.shape)
-    return torch.from_numpy(matrix)
+    return matrix

@@ -25,9 +25,10 @@ import numpy as np
 from PIL import Image
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.pictures import Array, as_batch, read_files
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.sources.arrays import as_images
+from labelwise.images.images import Array, FeatureRows, at_side
+from labelwise.images.skipped import Skipped, check_read
+from labelwise.images.sources.arrays import array_images
 from labelwise.images.sources.build import build
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import (
@@ -41,6 +42,8 @@ from labelwise.images.sources.npz_files import (
 from labelwise.images.sources.rows import Rows, as_labels, label_rows
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.split.make import split_name
+from labelwise.images.stored import Uploads
+from labelwise.images.survey import unreadable
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
 
@@ -106,7 +109,7 @@ def _beside_csv(file: Path) -> Rows:
             f'"{file}" has {len(matrix)} rows of features but "{columns.file}" has {len(columns)} rows below its header. '
             "Row i of one must belong to row i of the other."
         )
-    return replace(table_rows(columns), images=matrix, owned=True)
+    return replace(table_rows(columns), images=FeatureRows(matrix))
 
 
 def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
@@ -128,16 +131,20 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     if "files" in columns:
         rows = replace(rows, files=_file_names(columns["files"], len(rows)))
     if matrix is not None:
-        return replace(rows, images=matrix, owned=True)
+        return replace(rows, images=FeatureRows(matrix))
     if kind == "data":
         encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
-        check_size(file, len(encoded) * 3 * side**2)
-        images, readable, skipped = read_files(encoded, (3, side, side))
-        return replace(rows.select(readable), images=images, skipped=skipped)
-    images = as_images(columns["images"])
-    check_size(file, len(images) * images.shape[1] * (size or 0) ** 2)
-    return replace(rows, images=as_batch(images, (images.shape[1], size, size)) if size else images)
+        images = Uploads(encoded, rows.files, (3, side, side))
+        faults = unreadable(images)
+        names = rows.files or images.ids
+        skipped = tuple(Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items()))
+        check_read(skipped, len(rows), strict=False)
+        good = [row for row in range(len(rows)) if row not in faults]
+        return replace(replace(rows, images=images).select(good), skipped=skipped)
+    pixels = array_images(columns["images"])
+    check_size(file, len(pixels) * (pixels.shape or (3,))[0] * (size or 0) ** 2)
+    return replace(rows, images=at_side(pixels, size))
 
 
 def _column_keys(keys: Sequence[str], foreign: bool) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from labelwise.images.dataset import PER_IMAGE, Skipped
+from labelwise.images.images import Images
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.targets import Array, among_labels, labels_present
 from labelwise.support.errors import DataError, UsageError, listing, suggest
@@ -24,7 +24,7 @@ class Rows:
 
     names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
     targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
-    images: Tensor | None = None  # pixels or features; None where they are yet to be read from the files
+    images: Images | None = None  # None where they are files
     splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
@@ -33,7 +33,6 @@ class Rows:
     moments: tuple[str, ...] = ()
     by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of picture files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
-    owned: bool = False  # whether nobody else holds the images, so that they may be put in another order in place
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", np.asarray(self.targets))
@@ -54,7 +53,7 @@ class Rows:
         return replace(
             self,
             targets=self.targets[rows],
-            images=None if self.images is None else self.images[rows],
+            images=None if self.images is None else self.images.select(rows),
             splits=[self.splits[i] for i in rows] if self.splits else (),
             **columns,
         )

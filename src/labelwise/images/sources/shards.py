@@ -1,6 +1,6 @@
 """A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of pictures.
 
-What stands beside each picture is read at once, the pictures when they are asked for, each time anew (``streams``). Splits are named by the data
+What stands beside each picture is read at once, the pictures when they are asked for. Splits are named by the data
 (``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
 ``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that a picture lies in.
 """
@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-import numpy.typing as npt
-import torch
+from numpy.typing import ArrayLike
 
 from labelwise.images.dataset import Dataset, Skipped
-from labelwise.images.decode.readable import read_pixels
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.lazy import LazyImages
+from labelwise.images.images import Array, Unreadable
 from labelwise.images.sources.addresses import (
     PARQUET,
     SPELLINGS,
@@ -37,13 +34,13 @@ from labelwise.images.sources.parquet_pictures import has_pictures, read_parquet
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
 from labelwise.images.split.grouping import Grouping, group_columns
-from labelwise.images.streams import Stream
+from labelwise.images.split.lookalikes import fingerprints
+from labelwise.images.stored import Content, StoredImages
 from labelwise.images.survey import readable
 from labelwise.images.targets import label_words
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
-from labelwise.train.networks.encoder import pretrained_encoder, side_for
 
 CLASSES = "classnames.txt"
 EMPTY = "there is no picture in this row, or it is too large."
@@ -76,76 +73,42 @@ def shards(
     if not index.names:
         words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
         raise DataError(f'"{word}" holds no picture.{words}')
-    side = size or side_for(pretrained_encoder())
-    stream = Stream(ShardPictures(index), (3, side, side))
+    images = ShardImages(index, None if size is None else (3, size, size))
     rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
-    images = LazyImages(stream, torch.arange(len(index.names)))
     rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
     if group not in (None, "column", "none"):
-        rows = replace(rows, **group_columns(group, images, rows.files, label_words(rows.names, rows.targets)))  # type: ignore[arg-type]
+        prints = fingerprints(images)[0] if group == "lookalike" else None
+        rows = replace(rows, **group_columns(group, prints, rows.files, label_words(rows.names, rows.targets)))  # type: ignore[arg-type]
     home = Path(word).parent if Path(word).is_file() else Path(word)
     knowledge = find_knowledge(home) if home.is_dir() else None
     data = build(_title(word), rows, knowledge, seed=seed)
-    data = replace(data, own_splits=bool(rows.splits), own_pictures=True, side_open=size is None)
+    data = replace(data, own_splits=bool(rows.splits), own_pictures=True)
     return readable(data, strict=True) if strict else data
 
 
-class ShardPictures:
-    """The pictures of shards, read from where they lie."""
+class ShardImages(StoredImages):
+    """The images of shards, read from where they lie."""
 
-    def __init__(self, index: "_Index") -> None:
-        self.names: Sequence[str] = index.names
-        self._index, self._blocks = index, Blocks(index.blocks)
-        self.blocks = torch.from_numpy(self._blocks.of_rows())
+    def __init__(self, index: "_Index", shape: tuple[int, ...] | None = None) -> None:
+        super().__init__(index.names, shape)
+        self._contents = Blocks(index.blocks)
 
-    def __reduce__(self) -> "tuple[type[ShardPictures], tuple[_Index]]":
-        return ShardPictures, (self._index,)  # another process opens shards itself
+    def contents(self, rows: Sequence[int]) -> list[Content]:
+        """Return the file of each, which is empty where there is none."""
+        return list(self._contents.read(rows))
 
-    def content(self, row: int) -> bytes:
-        """Return the file of a picture."""
-        return self._blocks.read([row])[0]
-
-    def read(
-        self, rows: Sequence[int], shape: tuple[int, ...], fit: Fit
-    ) -> tuple[torch.Tensor, list[int], dict[int, str]]:
-        """Return the images of the rows that can be read, which rows these are, and why others cannot."""
-        pixels, good, skipped = read_packed([Packed(self, row) for row in rows], shape, fit)
-        bad = [rows[i] for i in sorted({*range(len(rows))} - {*good})]
-        reasons = {row: one.reason for row, one in zip(bad, skipped, strict=True)}
-        return torch.from_numpy(pixels), [rows[i] for i in good], reasons
+    def read(self, rows: ArrayLike, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+        """Return images of a shape; a row without a picture says so."""
+        images = super().read(rows, shape, fit)
+        empty = [isinstance(one, Unreadable) and "(0 bytes)" in one.reason for one in images]
+        return [Unreadable(EMPTY) if gone else one for one, gone in zip(images, empty, strict=True)]
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """A picture in a shard."""
-
-    pictures: ShardPictures
-    row: int
-
-    def __str__(self) -> str:
-        return self.pictures.names[self.row]
-
-
-def packed_pictures(source: str | Path) -> list[Packed]:
-    """Return the pictures of shards, to be read one after another, or the one that is named so: ``birds.tar/owl/1.jpg``."""
+def shard_images(source: str | Path) -> ShardImages:
+    """Return the images of shards, or the one that is named so: ``birds.tar/owl/1.jpg``."""
     shard, name = in_shard(address(source))
-    pictures = ShardPictures(_read_index(shard))
-    rows = [row for row, each in enumerate(pictures.names) if not name or each == f"{shard}/{name}"]
-    return [Packed(pictures, row) for row in rows]
-
-
-def read_packed(
-    files: Sequence[Packed | Path], shape: tuple[int, ...], fit: Fit, threads: int | None = None
-) -> tuple[npt.NDArray[np.uint8], list[int], tuple[Skipped, ...]]:
-    """Return what ``read_files`` does for pictures of which some lie in shards, as an array; by so many threads, see ``read_pixels``."""
-    contents = [file.pictures.content(file.row) if isinstance(file, Packed) else file for file in files]
-    pixels, good, skipped = read_pixels(contents, shape, fit, progress=False, threads=threads)
-    bad = sorted({*range(len(files))} - {*good})
-    named = (
-        replace(one, file=str(files[i]), reason=one.reason if contents[i] else EMPTY)
-        for i, one in zip(bad, skipped, strict=True)
-    )
-    return pixels, good, tuple(named)
+    images = ShardImages(_read_index(shard))
+    return images.select([not name or each == f"{shard}/{name}" for each in images.ids])
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import unfit_name
+from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build
 from labelwise.images.sources.columns import Columns
 from labelwise.images.sources.csv_files import read_csv
@@ -65,7 +64,7 @@ def table(  # noqa: PLR0913 - what a source may be told
     columns = read_table(file)
     rows = table_rows(columns)
     if columns.features is not None:
-        rows = replace(rows, images=torch.from_numpy(columns.features), owned=True)
+        rows = replace(rows, images=FeatureRows(columns.features))
         return group_by(build(file.stem, rows, find_knowledge(file.parent), seed=seed), group, seed)
     paths = [
         _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)

@@ -1,4 +1,4 @@
-"""Data divided anew: all images pooled, the rows of each split chosen; and splits laid out without a second copy of images."""
+"""Data divided anew: all images pooled, the rows of each split chosen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,19 +6,16 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from labelwise.images.dataset import PER_IMAGE, SPLITS, Dataset, Split
-from labelwise.images.lazy import LazyImages
+from labelwise.images.images import join
 from labelwise.images.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.images.split.leaks import refuse_leaks
+from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.split.make import Shares, grouped, hold_out_domain, zero_shot
-from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
 KINDS = ("stratified", "grouped", "domain", "zero-shot")
-_COLUMN_BLOCKS = 32
 
 
 def divide(
@@ -84,7 +81,8 @@ def _regrouped(dataset: Dataset, group: Grouping | None) -> Dataset:
         _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
     if by == "column" or (by == "none" and dataset.grouping == "column"):
         return dataset
-    columns = group_columns(by, whole.images, whole.files, whole.words(dataset.labels.names))
+    prints = fingerprints(whole.images)[0] if by == "lookalike" else None
+    columns = group_columns(by, prints, whole.files, whole.words(dataset.labels.names))
     parts = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
     splits, start = {}, 0
     for name, part in parts.items():
@@ -113,7 +111,7 @@ def pool(dataset: Dataset) -> Split:
             pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
     whole = Split(
-        images=joined_images([part.images for part in filled]),
+        images=join([part.images for part in filled]),
         targets=np.concatenate([part.targets for part in filled]),
     )
     return replace(whole, **pieces)  # type: ignore[arg-type]
@@ -136,39 +134,3 @@ def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
         )
     ordered = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
     return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
-
-
-def place_splits(whole: Split, parts: Mapping[str, Array]) -> dict[str, Split]:
-    """Return the splits as views of the images, which are put in their order in place: large data are held once."""
-    reorder_rows(whole.images, torch.from_numpy(np.concatenate(list(parts.values()))))
-    images = torch.split(whole.images, [len(part) for part in parts.values()])
-    about = replace(whole, images=torch.zeros(len(whole), 1))
-    return {
-        split: replace(about.select(part), images=piece)
-        for (split, part), piece in zip(parts.items(), images, strict=True)
-    }
-
-
-def joined_images(parts: Sequence[Tensor]) -> Tensor:
-    """Return the rows of all parts ``[n, ...]``: a view where they lie one after another, as ``place_splits`` leaves them."""
-    first = parts[0]
-    if isinstance(first, LazyImages):
-        return torch.cat(list(parts))
-    end, home = first.data_ptr(), first.untyped_storage().data_ptr()
-    for part in parts:
-        if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != home:
-            return torch.cat(list(parts))
-        end += part.nbytes
-    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
-
-
-def reorder_rows(images: Tensor, order: Tensor) -> None:
-    """Put the rows ``[n, ...]`` of a contiguous tensor in this order, in place, a few columns at a time.
-
-    No second copy of the data is made: the extra memory is a small share of it.
-    """
-    if torch.equal(order, torch.arange(len(images))):
-        return
-    flat = images.view(len(images), -1)
-    for block in torch.split(flat, max(1, flat.shape[1] // _COLUMN_BLOCKS), 1):
-        block.copy_(block[order])

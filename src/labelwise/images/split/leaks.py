@@ -4,14 +4,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from labelwise.images.dataset import SPLITS, Dataset, Split
-from labelwise.images.split.hashes import image_hashes
-from labelwise.images.split.lookalikes import LIKENESS, Rows, alike, fingerprints
+from labelwise.images.images import join
+from labelwise.images.split.lookalikes import LIKENESS, SHAPE, Rows, alike, area, fingerprints
 from labelwise.support.errors import DataError, UsageError, listing
 
 
@@ -68,7 +65,7 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     own = dataset.grouping == "column"  # else they are what looks alike, which is no proof
     groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
-    equal = _shared([each for part in parts for each in image_hashes(part.images).tolist()], places).values()
+    equal = _shared([each for part in parts for each in part.images.digests()], places).values()
     return LeakReport(
         files=tuple(_across(_shared([place.file for place in places], places)).values()),
         images=tuple(same for same in equal if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1),
@@ -106,10 +103,10 @@ def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKEN
     if not 0 <= bits <= 64 or not 0 < likeness <= 1:
         raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    together = (
-        [torch.cat([part.images for part in parts])] if len(dataset.shape) == 1 else [part.images for part in parts]
-    )
-    prints = torch.cat([fingerprints(images) for images in together])  # pictures may be too many to be copied
+    if dataset.features:
+        prints = fingerprints(join([part.images for part in parts]))[0]
+    else:
+        prints = np.concatenate([fingerprints(part.images)[0] for part in parts])
     split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     best, twins = np.zeros(len(prints), np.float32), np.full(len(prints), -1)
     for first, second, values in alike(prints, likeness):  # rows are in the order of splits
@@ -131,15 +128,14 @@ def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKEN
 
 def _bits(parts: Sequence[Split], first: Rows, second: Rows) -> NDArray[np.int64]:
     """Return in how many of 64 bits the difference hashes of each pair of rows of all splits differ ``[m]``; none of features."""
-    if not len(first) or len(parts[0].shape) == 1:
+    if not len(first) or len(parts[0].shape or SHAPE) == 1:
         return np.zeros(len(first), np.int64)
     starts = np.cumsum([0, *(len(part) for part in parts)])
-    hashes: dict[int, Tensor] = {}
+    hashes: dict[int, NDArray[np.bool_]] = {}
     for row in {*first.tolist(), *second.tolist()}:
         at = int(np.searchsorted(starts, row, side="right")) - 1
-        place = row - int(starts[at])
-        grey = parts[at].images[place : place + 1].cpu().float().mean(1, keepdim=True)
-        small = F.interpolate(grey, size=(8, 9), mode="area")[0, 0]
+        (image,) = parts[at].images.read([row - int(starts[at])], parts[at].shape or SHAPE)
+        small = area(image.mean(0, dtype=np.float64), 8, 9)
         hashes[row] = small[:, 1:] > small[:, :-1]
     pairs = zip(first.tolist(), second.tolist(), strict=True)
     return np.array([int((hashes[one] != hashes[other]).sum()) for one, other in pairs])

@@ -8,71 +8,116 @@ first principal directions, in which two are never farther apart than in all of 
 from collections.abc import Iterator
 
 import numpy as np
-import torch
-import torch.nn.functional as F
+import PIL
 from numpy.typing import NDArray
-from torch import Tensor
 
-from labelwise.images.lazy import LazyImages
-from labelwise.images.streams import own_rows, stream_of
-from labelwise.support.cache import LOOKS, Cache
-from labelwise.support.processes import sum_over_processes
+from labelwise.images.images import FeatureRows, Images, Unreadable
+from labelwise.images.stored import StoredImages
+from labelwise.images.view import Fit
+from labelwise.support.cache import LOOKS, Cache, digest
+from labelwise.support.processes import all_gather, current_group
 from labelwise.support.segments import connected_groups
 
 LIKENESS = 0.97
+SHAPE = (3, 224, 224)  # at which files are read to be compared, unless they are read at another shape anyhow
 _SIDE, _CHUNK = 16, 1024
-_TOGETHER = 32  # pictures of which fingerprints are made at once: more would leave the processor's caches
+_TOGETHER = 256  # images read at a time
 _FEW = 4_096  # rows up to which all are compared with all
 _DIRECTIONS = (7, 16)
 _PAIRS = 10_000_000  # that are held at once, about
 _SAMPLE = 500  # rows by which these are estimated
 Rows = NDArray[np.int64]
 Places = NDArray[np.float64]
+Prints = NDArray[np.float32]
 
 
-def fingerprints(images: Tensor) -> Tensor:
-    """Return what pictures ``[n, c, h, w]`` or features ``[n, a]`` are compared by, of length one; zeros for a single grey."""
-    if isinstance(images, LazyImages) and stream_of(images) is None:
-        return _remembered(images)
-    if images.ndim == 2:
-        rows = images.detach().cpu().float()
-        return F.normalize(rows - rows.mean(0) if len(rows) > 2 else rows)
-    prints = [torch.empty(0, _SIDE * _SIDE)]
-    for part in torch.split(images, _TOGETHER):
-        grey = part.sum(1, keepdim=True, dtype=torch.int16).cpu().float() / part.shape[1]
-        flat = F.interpolate(grey, size=(_SIDE, _SIDE), mode="area").flatten(1)
-        flat = flat - flat.mean(1, keepdim=True)
-        prints.append(F.normalize(flat) * (flat.norm(dim=1, keepdim=True) > _SIDE))  # a shade of grey on average
-    return torch.cat(prints)
+def fingerprints(images: Images, shape: tuple[int, ...] = SHAPE) -> tuple[Prints, dict[int, str]]:
+    """Return what images or features are compared by ``[n, a]``, of length one, and why rows cannot be read.
+
+    Rows of a single grey, and those that cannot be read, are zeros. Files are read at ``shape``. Fingerprints of files are kept in the
+    cache, so that known files are not decoded. Several processes that share the work read a share each.
+    """
+    if isinstance(images, FeatureRows):
+        rows = images.values
+        return unit_rows(rows - rows.mean(0) if len(rows) > 2 else rows), {}
+    shape = images.shape or shape
+    mine = np.flatnonzero(np.arange(len(images)) % current_group().world == current_group().rank)
+    prints = np.zeros((len(images), _SIDE * _SIDE), np.float32)
+    prints[mine], faults = _read(images.select(mine), shape)
+    faults = {int(mine[row]): reason for row, reason in faults.items()}
+    if current_group().world > 1:
+        for rows, part, bad in all_gather((mine, prints[mine], faults)):
+            prints[rows] = part
+            faults |= bad
+    return prints, faults
 
 
-def _remembered(images: LazyImages) -> Tensor:
-    """Return the same of pictures that may not have been read: those that the cache knows need not be."""
-    cache, mine = Cache(), images[own_rows(images)]
-    assert isinstance(mine, LazyImages)
-    keys = mine.digests
-    known = cache.read(LOOKS, keys)
-    missing = [row for row, key in enumerate(keys) if key not in known]
-    if missing:
-        prints = fingerprints(mine.source.pixels(mine.rows[missing]))
-        fresh = {keys[row]: each.tobytes() for row, each in zip(missing, prints.numpy(), strict=True)}
-        cache.write(LOOKS, fresh)
-        known |= fresh
-    every = np.frombuffer(bytearray(b"".join(known[key] for key in keys)), np.float32)
-    table = torch.zeros(len(images), _SIDE * _SIDE)
-    table[own_rows(images)] = torch.from_numpy(every.reshape(len(keys), _SIDE * _SIDE))
-    return sum_over_processes(table)
+def _read(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> tuple[Prints, dict[int, str]]:
+    """Return the fingerprints of images, from the cache where it knows them, and why rows cannot be read."""
+    prints, faults = np.zeros((len(images), _SIDE * _SIDE), np.float32), dict[int, str]()
+    keys: list[bytes] = []
+    if isinstance(images, StoredImages):
+        frame = repr((shape, fit, PIL.__version__)).encode()
+        keys = [digest(frame, each) for each in images.digests()]
+    known = Cache().read(LOOKS, keys) if keys else {}
+    for row, key in enumerate(keys):
+        if key in known:
+            prints[row] = np.frombuffer(known[key], np.float32)
+    missing = [row for row in range(len(images)) if not keys or keys[row] not in known]
+    for start in range(0, len(missing), _TOGETHER):
+        some = missing[start : start + _TOGETHER]
+        fresh: dict[bytes, bytes] = {}
+        for row, image in zip(some, images.read(some, shape, fit), strict=True):
+            if isinstance(image, Unreadable):
+                faults[row] = image.reason
+            else:
+                prints[row] = fingerprint(image)
+                fresh |= {keys[row]: prints[row].tobytes()} if keys else {}
+        Cache().write(LOOKS, fresh)
+    return prints, faults
 
 
-def alike(prints: Tensor, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
+def fingerprint(image: NDArray[np.uint8]) -> Prints:
+    """Return the grey thumbnail of an image ``[c, h, w]``, of mean zero and length one ``[a]``; zeros for a single grey."""
+    grey = image.sum(0, dtype=np.int64) / np.float64(len(image))
+    flat = area(grey, _SIDE, _SIDE).ravel()
+    flat = flat - flat.mean()
+    size = float(np.sqrt((flat**2).sum()))
+    return np.asarray(flat / size if size > _SIDE else flat * 0, np.float32)  # a shade of grey on average
+
+
+def area(grey: Places, height: int, width: int) -> Places:
+    """Return an image ``[h, w]`` at another size: the mean of the pixels that each new one covers, as far as they touch it."""
+    sums = np.pad(grey.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    (top, bottom), (left, right) = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
+    boxes = sums[bottom][:, right] - sums[top][:, right] - sums[bottom][:, left] + sums[top][:, left]
+    return np.asarray(boxes / ((bottom - top)[:, None] * (right - left)))
+
+
+def _edges(size: int, count: int) -> tuple[Rows, Rows]:
+    """Return where each of ``count`` parts of a side begins and ends."""
+    at = np.arange(count)
+    return at * size // count, -(-(at + 1) * size // count)
+
+
+def unit_rows(rows: NDArray[np.float32]) -> Prints:
+    """Return rows ``[n, a]`` of length one; zeros stay."""
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
     """Yield the pairs of rows that look alike, the smaller row first, and how much; all of them, some at a time."""
     for first, second in _near(prints, likeness):
         yield _alike((prints, prints), first, second, likeness)
 
 
-def lookalike_groups(images: Tensor, likeness: float = LIKENESS) -> tuple[str, ...]:
+def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, ...]:
     """Return the group of each image: those that look alike, directly or by way of others; blank where there is none."""
-    prints = fingerprints(images)
+    return groups_of(fingerprints(images)[0], likeness)
+
+
+def groups_of(prints: Prints, likeness: float = LIKENESS) -> tuple[str, ...]:
+    """Return the same of fingerprints ``[n, a]``."""
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
         apart = member[first] != member[second]
@@ -95,24 +140,23 @@ def name_groups(kind: str, member: Rows) -> tuple[str, ...]:
     return tuple(names.get(group, "") for group in member.tolist())
 
 
-def _near(prints: Tensor, likeness: float) -> Iterator[tuple[Rows, Rows]]:
+def _near(prints: Prints, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs that can be alike, the smaller row first, and others that are not."""
-    rows = prints.any(1).nonzero()[:, 0]
+    rows = np.flatnonzero(prints.any(1))
     if len(rows) <= _FEW:
         for start in range(0, len(rows), _CHUNK):
             some = prints[rows[start : start + _CHUNK]]
-            pairs = (some @ prints[rows[start:]].T >= likeness - 1e-3).triu(1).nonzero() + start
-            yield rows[pairs[:, 0]].numpy(), rows[pairs[:, 1]].numpy()
+            first, second = np.nonzero(np.triu(some @ prints[rows[start:]].T >= likeness - 1e-3, 1))
+            yield rows[first + start], rows[second + start]
         return
-
-    points, number = prints[rows] - prints[rows].mean(0), rows.numpy()
+    points = prints[rows] - prints[rows].mean(0)
     if len(points) < points.shape[1]:  # the table of products that is the smaller one
-        directions = torch.linalg.svd(points, full_matrices=False).Vh.T
+        directions = np.linalg.svd(points, full_matrices=False)[2].T
     else:
-        directions = torch.linalg.eigh(points.T @ points).eigenvectors.flip(1)
-    places = (points @ directions[:, : _DIRECTIONS[-1]]).double().numpy()
+        directions = np.linalg.eigh(points.T @ points)[1][:, ::-1]
+    places = (points @ directions[:, : _DIRECTIONS[-1]]).astype(np.float64)
     for first, second in near(places, places, likeness):
-        yield number[first], number[second]
+        yield rows[first], rows[second]
 
 
 def radius_of(likeness: float) -> float:
@@ -149,7 +193,7 @@ def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows
 
 
 def pairs_between(
-    prints: tuple[Tensor, Tensor], places: tuple[Places, Places], likeness: float
+    prints: tuple[Prints, Prints], places: tuple[Places, Places], likeness: float
 ) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
     """Yield the pairs of a row of each that look alike, and how much; see ``near`` for where they lie."""
     for first, second in near(*places, likeness):
@@ -157,12 +201,14 @@ def pairs_between(
 
 
 def _alike(
-    prints: tuple[Tensor, Tensor], first: Rows, second: Rows, likeness: float
+    prints: tuple[Prints, Prints], first: Rows, second: Rows, likeness: float
 ) -> tuple[Rows, Rows, NDArray[np.float32]]:
     """Return those of some pairs that look alike, and how much: a row of the first and one of the second prints."""
     here, there = prints
-    pieces = zip(*(torch.split(torch.from_numpy(rows), _CHUNK * 64) for rows in (first, second)), strict=True)
-    cosines = [torch.empty(0), *((here[one] * there[other]).sum(1) for one, other in pieces)]
-    values = torch.cat(cosines).clamp_max(1).numpy()
+    values = np.empty(len(first), np.float32)
+    for start in range(0, len(first), _CHUNK * 64):
+        some = slice(start, start + _CHUNK * 64)
+        values[some] = np.einsum("ij,ij->i", here[first[some]], there[second[some]])
+    values = np.minimum(values, 1)
     enough = values >= likeness - 1e-5
     return first[enough], second[enough], values[enough]

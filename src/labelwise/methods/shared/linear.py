@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core.model import LabelModel, Spec, as_float
 from labelwise.images.describe.labels import Labels
-from labelwise.images.streams import map_own_rows, on_device
 from labelwise.methods.discriminant.copies import group_copies
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
@@ -32,6 +31,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
+from labelwise.train.sharing import map_own_rows, on_device
 from labelwise.train.stages import Loss, Method, Stage
 from labelwise.train.tensors import linear_scores, root_features
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.core.model import LabelModel, Spec, as_float
+from labelwise.core.model import LabelModel, Spec
+from labelwise.images.images import read_all
 from labelwise.images.split.looks import looks
-from labelwise.images.streams import map_own_rows
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
@@ -263,10 +264,14 @@ class ZeroLabel(Method):
         if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3:
             return
 
-        def seen(images: Tensor) -> Tensor:
-            return torch.cat([looks(as_float(part.to(model.device))) for part in torch.split(images, LOOKS_AT_ONCE)])
-
-        pictures, k = map_own_rows(data.train.images[rows], seen).double(), len(data.labels)
+        images = data.train.source
+        if images is None:
+            return
+        chosen, shape = images.select(rows.cpu().numpy()), data.train.shape
+        starts = range(0, len(chosen), LOOKS_AT_ONCE)
+        pieces = (chosen.select(range(start, min(start + LOOKS_AT_ONCE, len(chosen)))) for start in starts)
+        seen = np.concatenate([looks(read_all(piece, shape)) for piece in pieces])
+        pictures, k = torch.from_numpy(seen).double().to(model.device), len(data.labels)
         means = torch.stack([segment_mean(pictures, own, k) for own in members[:, rows.to(members.device)]])
         model.looks.copy_(looks_fit(means.cpu(), data.labels.names, sentences=source == "sentences"))
 

@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from labelwise.images.streams import byte_sums, own_rows, stream_of
 from labelwise.support.errors import UsageError
-from labelwise.support.processes import sum_over_processes
+from labelwise.support.processes import current_group, sum_over_processes
 
 CHUNK = 2**22  # numbers held in double precision at a time
 FLOOR = 1e-3  # smallest standard deviation, relative to the largest
@@ -29,14 +28,12 @@ def channel_statistics(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
 
 def _statistics_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and std of each channel, by whole numbers, which no sum rounds; several processes read a share each."""
-    stream, size = stream_of(images), math.prod(images.shape[2:])
-    if stream is not None:
-        sums = stream.sums(images.rows)  # type: ignore[attr-defined]
-    else:
-        sums = torch.zeros(2, images.shape[1], dtype=torch.int64, device=images.device)
-        for part in torch.split(images[own_rows(images)], max(1, CHUNK // (size * images.shape[1]))):
-            sums += byte_sums(part).sum(0)
-        sums = sum_over_processes(sums)
+    size = math.prod(images.shape[2:])
+    sums = torch.zeros(2, images.shape[1], dtype=torch.int64, device=images.device)
+    for part in torch.split(images[current_group().own(len(images))], max(1, CHUNK // (size * images.shape[1]))):
+        flat = part.flatten(2)
+        sums += torch.stack([flat.sum((0, 2)), flat.to(torch.int32).square_().sum((0, 2))])
+    sums = sum_over_processes(sums)
     count, pairs = len(images) * size, list(zip(*sums.tolist(), strict=True))
     means = [value / count for value, _ in pairs]
     stds = [math.sqrt((squares * count - value**2) / count**2) for value, squares in pairs]

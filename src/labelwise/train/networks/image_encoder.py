@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from labelwise.encoders.encode import encode
-from labelwise.images.decode.readable import check_read
 from labelwise.images.images import ArrayImages, Images
-from labelwise.images.streams import map_own_rows, stream_of
+from labelwise.images.skipped import check_read
 from labelwise.images.view import WHOLE, View
-from labelwise.support.cache import digest, is_on
+from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
-from labelwise.train.networks.tensor_cache import WeakTensorCache, cached_features
+from labelwise.train.networks.tensor_cache import WeakTensorCache
 from labelwise.train.networks.torch_encoder import encode_images, shared_encoder
 from labelwise.train.networks.weights import Normalisation, load_weights
+from labelwise.train.sharing import map_own_rows
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 PIECE = 64  # images that are encoded at a time where these are no bytes
@@ -207,29 +207,10 @@ class ImageEncoder(nn.Module):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
-        stream = stream_of(images) if self.frozen else None
-        if stream is not None:
-            values = self.survey(images)
-            stream.check(images.rows.tolist())  # type: ignore[attr-defined]
-        else:
-            values = map_own_rows(images, self._made)
+        values = map_own_rows(images, self._computed)
         if self.frozen:
             self._encoded[images] = values
         return values
-
-    def survey(self, images: Tensor) -> Tensor:
-        """Return the features of images that are never kept, made once for each; zeros where one cannot be read."""
-        stream = stream_of(images)
-        assert stream is not None
-        rows: Tensor = images.rows  # type: ignore[attr-defined]
-        return stream.features(self.owner(), rows, self._made, self.backbone.width_out).to(self.mean.device)
-
-    def _made(self, images: Tensor) -> Tensor:
-        on_cpu = self.mean.device.type == "cpu"
-        if not (self.frozen and images.dtype == torch.uint8 and on_cpu and is_on() and len(images)):
-            return self._computed(images)
-        self.check_weights()
-        return cached_features(images, self.owner(), type(self.backbone).__name__, self._computed)
 
     def _computed(self, images: Tensor) -> Tensor:
         """Return the trunk's features of images."""

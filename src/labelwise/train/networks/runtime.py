@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, fx
 
 from labelwise.encoders.runtime import session
-from labelwise.images.streams import on_device
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
 from labelwise.support.interruption import cancel_on_error
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.folding import folded, onnx_file
+from labelwise.train.sharing import on_device
 
 FEW = 20  # pictures that take as long as what saves time on more; see benchmarks/encode.py
 SMALL = (

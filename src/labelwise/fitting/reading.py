@@ -1,0 +1,72 @@
+"""The images of a fit, read once: as pixels at the shape that the method takes, or as features where its encoder is frozen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from labelwise.fitting.choice import encoder_of
+from labelwise.images.catalogue import EMBEDDED, names_own_files
+from labelwise.images.dataset import Dataset, Skipped, Split, skipped_lines
+from labelwise.images.images import ArrayImages, FeatureRows
+from labelwise.images.survey import readable
+from labelwise.images.view import WHOLE, Fit, View
+from labelwise.train.data import EncodedImages
+from labelwise.train.networks.encoder import Encoder, side_for
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.torch_encoder import encode_images
+from labelwise.train.pixels import readable_pixels
+from labelwise.train.stages import Method, Run
+
+
+def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
+    """Return the shape at which a method reads images: their own; of files, as its encoder takes them."""
+    if data.shape is not None:
+        return data.shape
+    side = side_for(encoder_of(method), method.view)
+    return (3, side, side)
+
+
+def size_for(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
+    """Return the side at which the images of a word are read for an encoder; None leaves it to them, or to who reads them."""
+    if names_own_files(source) or (str(source) in EMBEDDED and not Path(source).exists()):
+        return None
+    return encoder.side(view)
+
+
+def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> Dataset:
+    """Return data with training and validation images read: those that cannot be are left out and told."""
+    shape, fit = shape_for(method, data), method.view.fit
+    data = readable(data, ("train", "val"), shape)
+    encoder = encoder_of(method)
+    frozen = encoder.frozen and len(shape) == 3 and getattr(method, "adversarial", None) is None
+    network = encoder.build(shape, method.view).to(device) if frozen else None
+    splits, before = dict(data.splits), len(data.skipped)
+    for name in ("train", "val"):
+        if name in splits:
+            splits[name], skipped = _read(splits[name], shape, fit, network)
+            data = replace(data, skipped=(*data.skipped, *skipped))
+    if run.tell is not None:
+        for line in skipped_lines(data.skipped[before:]):
+            run.tell(f"Skipped {line}")
+    return replace(data, splits=splits)
+
+
+def _read(
+    split: Split, shape: tuple[int, ...], fit: Fit, network: ImageEncoder | None
+) -> tuple[Split, tuple[Skipped, ...]]:
+    """Return a split with its images read: as features of a frozen network, as pixels without one; and those left out."""
+    if isinstance(split.images, EncodedImages | FeatureRows) or not len(split):
+        return split, ()
+    if network is not None:
+        known = encode_images(network, split.images)
+        split = split.select(known.rows)
+        features = torch.from_numpy(known.values).to(network.mean.device)
+        return replace(split, images=EncodedImages(split.images, features, shape)), known.skipped
+    values, skipped = readable_pixels(split.images, shape, fit)
+    split = split.select([row for row in range(len(split)) if row not in skipped])
+    if isinstance(split.images, ArrayImages) and split.images.shape == shape:
+        return split, ()
+    return replace(split, images=ArrayImages(values.numpy(), split.images.ids, split.images.digests())), tuple(
+        skipped.values()
+    )
