@@ -41,6 +41,8 @@ def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> D
     encoder = encoder_of(method)
     frozen = encoder.frozen and len(shape) == 3 and getattr(method, "adversarial", None) is None
     network = encoder.build(shape, method.view).to(device) if frozen else None
+    if network is not None and not network.fixed:  # what it makes of images depends on all training images
+        network = None
     splits, before = dict(data.splits), len(data.skipped)
     for name in ("train", "val"):
         if name in splits:

@@ -161,7 +161,7 @@ class Dataset:
         wrong = [name for name in self.splits if name not in SPLITS]
         if wrong or not self.splits:
             raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")
-        shapes = {split.shape for split in self.splits.values() if len(split)}
+        shapes = {split.shape for split in self.splits.values() if len(split)} - {None}  # files are read at any shape
         if len(shapes) > 1:
             raise DataError(f"All splits must hold images of one shape; given {sorted(map(str, shapes))}.")
         if len({split.multilabel for split in self.splits.values() if len(split)}) > 1:

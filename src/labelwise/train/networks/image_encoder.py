@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from labelwise.encoders.encode import encode
 from labelwise.images.images import ArrayImages, Images
 from labelwise.images.skipped import check_read
 from labelwise.images.view import WHOLE, View
@@ -19,7 +18,7 @@ from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.tensor_cache import WeakTensorCache
-from labelwise.train.networks.torch_encoder import encode_images, shared_encoder
+from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.networks.weights import Normalisation, load_weights
 from labelwise.train.sharing import map_own_rows
 
@@ -196,8 +195,7 @@ class ImageEncoder(nn.Module):
     def features(self, images: Tensor | Images) -> Tensor:
         """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
 
-        For a frozen trunk they are kept as long as the images are, so a second call costs nothing. A bar on standard
-        error shows progress where a person looks at it.
+        For a frozen trunk they are kept as long as the images are, so a second call costs nothing.
         """
         if not isinstance(images, Tensor):
             features = encode_images(self, images)
@@ -207,23 +205,24 @@ class ImageEncoder(nn.Module):
             return images
         if self.frozen and images in self._encoded:
             return self._encoded[images]  # type: ignore[no-any-return]
-        values = map_own_rows(images, self._computed)
+        if images.dtype == torch.uint8:
+            values = torch.from_numpy(encode_images(self, ArrayImages(images.cpu().numpy())).values)
+        else:
+            values = map_own_rows(images, self._computed)
+        values = values.to(self.mean.device)
         if self.frozen:
             self._encoded[images] = values
         return values
 
     def _computed(self, images: Tensor) -> Tensor:
-        """Return the trunk's features of images."""
-        was_training, device = self.training, self.mean.device
+        """Return the trunk's features of floats."""
+        training = self.training
         self.eval()
         try:
-            if images.dtype == torch.uint8:
-                values = encode(shared_encoder(self), ArrayImages(images.cpu().numpy()), cache=False).values
-                return torch.from_numpy(values).to(device)
-            parts = [self.trunk(part.to(device)).float() for part in torch.split(images, PIECE) if len(part)]
-            return torch.cat(parts) if parts else torch.empty(0, self.backbone.width_out, device=device)
+            parts = [self.trunk(part.to(self.mean.device)).float() for part in torch.split(images, PIECE) if len(part)]
         finally:
-            self.train(was_training)
+            self.train(training)
+        return torch.cat(parts) if parts else torch.empty(0, self.backbone.width_out)
 
     def owner(self) -> bytes:
         """Return what is the same for encoders that make the same features: their weights, and how they see images."""

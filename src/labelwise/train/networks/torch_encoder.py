@@ -51,7 +51,15 @@ def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
 
 
 def encode_images(image_encoder: "ImageEncoder", images: Images) -> Features:
-    """Return the features of images, of which each process that shares the work encodes some."""
+    """Return the features of images in eval mode; each process that shares the work encodes some of them."""
+    training = image_encoder.training
+    try:
+        return _encode_shared(image_encoder, images)
+    finally:
+        image_encoder.train(training)
+
+
+def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
     encoder, group = shared_encoder(image_encoder), current_group()
     if group.world == 1:
         return encode(encoder, images)
