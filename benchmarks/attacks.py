@@ -22,11 +22,12 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import as_float
 from labelwise.data import load
 from labelwise.fitting.fit import fit
+from labelwise.fitting.rebuild import model_of
 from labelwise.methods import Encoder, Softmax
 from labelwise.train.adversarial import Adversarial
+from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run
 from labelwise_papers.attacks.apgd import Apgd
@@ -43,12 +44,13 @@ class Scores(nn.Module):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.model, self.labels = classifier.model, classifier.labels
+        self.model, self.labels = model_of(classifier), classifier.labels
         self.eval()  # torchattacks puts a model back to the mode it came in
 
     def forward(self, images: Tensor) -> Tensor:
         """Return scores ``[n, k]``."""
-        return self.model.score(self.model.encode_images(images), self.model.encode_labels(self.labels))
+        scores: Tensor = self.model.score(self.model.encode_images(images), self.model.encode_labels(self.labels))
+        return scores
 
 
 def rivals(labels: int) -> dict[str, tuple[tuple[Attack, ...], Rival]]:
@@ -92,7 +94,7 @@ def main() -> None:
     torch.set_num_threads(1)
     test = data.split("test")
     test = test.select(torch.linspace(0, len(test) - 1, min(chosen.images, len(test))).long())
-    images, targets = as_float(test.images).to(classifier.model.device), test.targets.to(classifier.model.device)
+    images, targets = as_float(test.images), torch.as_tensor(test.targets)
     names = [data.labels.names[i] for i in test.targets.tolist()]
     model = Scores(classifier)
     table = Table("attack", "stands, ours, %", "torchattacks, %", "seconds, ours", "torchattacks", "ratio")

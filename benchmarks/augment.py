@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.core.model import as_float
 from labelwise.train.augment import Augment
+from labelwise.train.model import as_float
 from labelwise.train.rng import BatchRng
 
 OURS = {

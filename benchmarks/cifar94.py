@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import labelwise as lw
-from labelwise.core.model import LabelModel
+from labelwise.api import open_on
 from labelwise.fitting.steps import set_aside
 from labelwise.images.dataset import Split
 from labelwise.methods import METHODS
@@ -31,6 +31,7 @@ from labelwise.methods.shared.linear import EncoderModel
 from labelwise.support.settings import override
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel
 
 SETTINGS = {
     "epochs": "13",
@@ -126,7 +127,7 @@ def runs(folder: Path, methods: list[str], seeds: int) -> Iterator[dict[str, Any
         for seed in range(seeds):
             out = folder / f"{method}-{seed}.lw"
             wall, about = fitted(command(method, SETTINGS, seed, out), compiled)
-            answers = lw.load(out, device="cuda").scores(test.images).best
+            answers = open_on(out, "cuda").scores(test.images).best
             yield {
                 "method": method,
                 "seed": seed,

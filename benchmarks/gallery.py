@@ -21,14 +21,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import ClassVar
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.model import LabelModel, Spec
+from labelwise.core.head import Array, Head, HeadDefaults
 from labelwise.images.describe.labels import Labels
 from labelwise.tasks.gallery_index import Lists, make_index, need_faiss
 from labelwise.tasks.retrieve import search
@@ -49,20 +51,21 @@ class Way:
     memory_mb: float
 
 
-class Plain(LabelModel):
-    """A model whose similarity is the cosine of codes; nothing else of it is used."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plain(HeadDefaults):
+    """A head whose similarity is the cosine of codes; nothing else of it is used."""
 
-    def encode_images(self, images: Tensor) -> Tensor:
-        """Return the images."""
-        return images
+    kind: ClassVar[str] = "plain"
+    labels: Labels
+    width: int
 
-    def encode_labels(self, labels: Labels) -> Tensor:
+    def embed_labels(self, labels: Labels) -> Array:
         """Return codes of no meaning."""
-        return torch.zeros(len(labels), *self.spec.shape)
+        return np.zeros((len(labels), self.width), np.float32)
 
-    def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return inner products."""
-        return image_codes @ label_codes.T
+        return np.asarray(embeddings @ label_embeddings.T)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +115,7 @@ def recall(found: Tensor, right: Tensor, k: int) -> float:
     return float(hits.float().mean())
 
 
-def by_index(model: LabelModel, tensor: Tensor) -> Way:
+def by_index(model: Head, tensor: Tensor) -> Way:
     """Return the search by the index of this package."""
     codes = tensor.numpy()
     begun = time.process_time()
@@ -163,7 +166,7 @@ def ratios(exact: Search, way: Way, queries: Tensor, rounds: int) -> tuple[float
 
 def rows(count: int, chosen: argparse.Namespace) -> list[Row]:
     codes, queries = clustered(count, chosen.size)
-    model = Plain(Spec(shape=(chosen.size,), labels=Labels(names=("any",))))
+    model = Plain(width=chosen.size, labels=Labels(names=("any",)))
     right, out = torch.from_numpy(search(model, queries.numpy(), codes.numpy(), 100)[1]), []
 
     def exact(asked: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from labelwise.api import retrieve
 from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import Spec
+from labelwise.encoders.encoder import Precomputed
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery, load_gallery, probe_embeddings
@@ -47,7 +47,7 @@ Figures = dict[str, float]
 
 def plain_classifier(size: int) -> Classifier:
     labels = Labels(names=("any",))
-    return bind(Plain(Spec(shape=(size,), labels=labels)), labels)
+    return bind(Plain(width=size, labels=labels), Precomputed(size), labels)
 
 
 def parts(count: int, size: int) -> Iterator[tuple[int, Tensor]]:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.grouped_batches import GroupedBatches
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import segment_mean
 

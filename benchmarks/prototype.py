@@ -37,8 +37,7 @@ import numpy as np
 import torch
 from metric_learning import GROUPS, LossName, Means, Metric, Rule
 
-from labelwise.core.classifier import Classifier, Origin, bind
-from labelwise.core.model import LabelModel
+from labelwise.core.classifier import Classifier, Origin
 from labelwise.data import load
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
@@ -46,15 +45,18 @@ from labelwise.evaluation.protocols import measure_retrieval, measure_verificati
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.fitting.fit import fit
+from labelwise.fitting.rebuild import model_of
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel
-from labelwise.methods.shared.linear import LinearModel, array
+from labelwise.methods.shared.head import TrainedHead
+from labelwise.methods.shared.linear import LinearModel
 from labelwise.methods.shared.statistics import whiten
 from labelwise.support.errors import DataError
 from labelwise.support.settings import override
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
+from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run
 from labelwise_papers.analyses.domains import evaluate_domain_views
@@ -64,6 +66,7 @@ from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square
 from labelwise_papers.benchmarks.rotations import rotated
+from tests.changed import bind_model
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 GROUP = 5  # images of a label that stand together in a batch of `prototype`, as in the paper; of rivals see ``Metric``
@@ -159,9 +162,9 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
 
 def heads(classifier: Classifier, method: ImageMethod) -> dict[str, Classifier]:
     """Return a classifier for every way in which a trained model names labels."""
-    found = {name: of(classifier.model) for name, of in views(method).items()}
+    found = {name: of(model_of(classifier)) for name, of in views(method).items()}
     origin = Origin(train_digests=classifier.origin.train_digests)
-    return {name: replace(bind(each, classifier.labels), origin=origin) for name, each in found.items()}
+    return {name: replace(bind_model(each, classifier.labels), origin=origin) for name, each in found.items()}
 
 
 def views(method: ImageMethod) -> dict[str, Callable[[LabelModel], LabelModel]]:
@@ -296,11 +299,11 @@ def new_labels(
 
 def whitened_otherwise(classifier: Classifier, split: Split, ridges: list[float]) -> dict[str, dict[str, float]]:
     """Return recall at 1, mean average precision at R and EER by the cosine of codes that are whitened with other ridges."""
-    model, found = classifier.model, {}
-    assert isinstance(model, LinearModel)
+    head, found = classifier.head, {}
+    assert isinstance(head, TrainedHead)
     tested = Evaluation.of(classifier, split)
     for ridge in ridges:
-        white = whiten(tested.scores.embeddings, array(model.unit_mean), array(model.unit_within), ridge)
+        white = whiten(tested.scores.embeddings, head.unit_mean, head.unit_within, ridge)
         otherwise = replace(tested, scores=classifier.scores_of(white))
         near = evaluate_retrieval(otherwise, by="cosine", ks=(1,))
         eer = evaluate_verification(otherwise, by="cosine").eer

@@ -8,6 +8,7 @@ pictures of trained labels named right afterwards (before, in brackets), and the
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -23,7 +24,8 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.make import zero_shot
 from labelwise.methods import Encoder, Prototype
-from labelwise.methods.prototype.method import Head, PrototypeModel
+from labelwise.methods.prototype.head import PrototypeHead
+from labelwise.methods.prototype.method import Head
 from labelwise.train.stages import Run
 
 MOST_TAUGHT, MOST_TESTED, MOST_TRAINED = 10, 2000, 6000
@@ -87,11 +89,11 @@ def main() -> None:
                 classifier = fit(known, method_for(data, head, chosen.epochs), Run(seed=seed, device=chosen.device))
                 test = known.split("test")
                 before.append(_right(classifier, test, data))
-                model = classifier.model
-                assert isinstance(model, PrototypeModel)
+                own = classifier.head
+                assert isinstance(own, PrototypeHead)
                 for lifted in found:
-                    model.lifted = lifted
-                    found[lifted].append(measure(classifier, test, held, chosen.shots))
+                    one = replace(classifier, head=replace(own, lifted=lifted))
+                    found[lifted].append(measure(one, test, held, chosen.shots))
             for lifted, pairs in found.items():
                 new, old = (100 * fmean(pair[i] for pair in pairs) for i in (0, 1))
                 both = 100 * fmean(2 * a * b / max(a + b, 1e-9) for a, b in pairs)

@@ -19,15 +19,15 @@ import torch
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import as_float
 from labelwise.data import Dataset, degraded, finches, load
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
-from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
+from labelwise.fitting.naming import name_clusters, named_head, uncertain_clusters
 from labelwise.fitting.patches import Patches, find_patches
 from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.train.augment import Augment
+from labelwise.train.model import as_float
 from labelwise_papers.analyses.named import evaluate_named
 
 CHANGES = {"usual": Patches(), "parts": Patches(augment=Augment(size=40, flip=True))}  # parts: nothing is resized
@@ -62,7 +62,7 @@ def answered(classifier: Classifier, data: Dataset) -> Classifier:
     """Return the classifier after one answer about the least certain cluster."""
     doubt, train = uncertain_clusters(classifier)[0], data.split("train")
     label = classifier.labels.index(doubt.label)
-    assert named_model(classifier).names[doubt.cluster] == label
+    assert named_head(classifier).names[doubt.cluster] == label
     said = int(train.targets[classifier.scores(train.images).best == label].mode().values)
     return name_clusters(classifier, {doubt.cluster: data.labels.names[said]})
 

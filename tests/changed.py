@@ -9,11 +9,18 @@ import numpy as np
 from torch import Tensor
 
 from labelwise.core.calibration import Calibration
-from labelwise.core.classifier import Classifier, Origin
+from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.scores import Scores
 from labelwise.core.store import ABOUT
+from labelwise.fitting import rebuild
+from labelwise.fitting.rebuild import training_state
+from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_images
+from labelwise.images.describe.labels import Labels
+from labelwise.train.model import LabelModel
+from labelwise.train.stages import Method
+from tests.torch_head import Flat, head_of
 
 PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}
 
@@ -57,3 +64,17 @@ def with_penalty(classifier: Classifier, seen_penalty: float) -> Classifier:
     scale = own.scale / factor
     offset = own.offset - shift * scale + new_shift * scale
     return replace(classifier, calibration=replace(other, scale=scale * new_factor, offset=offset))
+
+
+def bind_model(model: LabelModel, labels: Labels, method: Method | None = None) -> Classifier:
+    """Return the classifier of a model of torch as it is now; one without a head of its own gets one that asks the model."""
+    model.eval()
+    if type(model).export_head is LabelModel.export_head:
+        return bind(head_of(model), Flat(model.spec.shape), labels)
+    record = None if method is None else MethodRecord.of(method)
+    return changed(Trained.of(model).bound(labels), method=record, training=training_state(model))
+
+
+def model_of(classifier: Classifier) -> Any:
+    """Return the model of torch of a classifier, of whatever class it is."""
+    return rebuild.model_of(classifier)

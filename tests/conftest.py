@@ -88,8 +88,9 @@ def squares(images: int = 240, side: int = 8, seed: int = 0) -> Dataset:
 def colour_weights() -> str:
     """The file of a convnet's weights that tell colours apart; a method that reads no label cannot learn that itself."""
     from labelwise.fitting.fit import fit
+    from labelwise.fitting.rebuild import model_of
 
-    model = fit(blobs(6), quick("softmax"), Run(device="cpu")).model
+    model = model_of(fit(blobs(6), quick("softmax"), Run(device="cpu")))
     assert isinstance(model, HeadModel)
     file = once.folder() / "colours.safetensors"
     state = {name: tensor.contiguous() for name, tensor in model.encoder.backbone.state_dict().items()}

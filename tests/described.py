@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.train.model import LabelModel, Spec
 from tests.pixels_of import px
 
 UNSEEN = (2, 5, 9)  # of twelve labels, in the midst of the others

@@ -16,10 +16,10 @@ import torch
 
 import labelwise.core.store  # noqa: F401 - imported before anything is measured
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import check_shape
 from labelwise.core.store import ABOUT, load
 from labelwise.support.errors import LabelwiseError
-from tests.changed import description
+from labelwise.train.model import check_shape
+from tests.changed import description, model_of
 
 VALUES = (-1, 2048, 10**9)
 TRAINING = ("adversarial", "augment", "encoder_optimizer", "head_optimizer", "optimizer", "schedule")  # tried once
@@ -68,7 +68,7 @@ def main(folders: list[Path]) -> None:
     before = set(sys.modules)
     classifiers = [load(folder) for folder in folders]
     imported = sorted(name for name in set(sys.modules) - before if name.startswith(("sympy", "torch._refs")))
-    shapes = [classifier.model.spec.shape for classifier in classifiers]
+    shapes = [model_of(classifier).spec.shape for classifier in classifiers]
     images = [torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
     for classifier, some in zip(classifiers, images, strict=True):
         assert np.isfinite(classifier.scores(some).log_odds).all()

@@ -1,39 +1,71 @@
-"""A model so plain that every score is known: the mean of each colour, weighed by one number per label and colour."""
+"""An encoder and a head so plain that every score is known: the mean of each colour, weighed by one number per label and colour."""
 
-import torch
-from torch import Tensor, nn
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
 
 from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import LabelModel, Spec
+from labelwise.core.head import Array, HeadDefaults
+from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from tests.changed import changed
 
 ABC = Labels(
     names=("a", "b", "c"),
-    vectors=torch.eye(3),
+    vectors=np.eye(3, dtype=np.float32),
     texts=(("first",), ("second", "2nd"), ("third",)),
     order=(2, 0, 1),
-    shares=torch.tensor([0.5, 0.3, 0.2]),
+    shares=np.array([0.5, 0.3, 0.2], np.float32),
 )
 
 
-class Pixels(LabelModel):
-    """Scores by one weight per label and channel."""
+@dataclass(frozen=True)
+class Colours:
+    """Features are the mean of each colour in [0, 1], or what was given."""
 
-    def __init__(self, labels: Labels = ABC) -> None:
-        super().__init__(Spec(shape=(3, 2, 2), labels=labels))
-        self.weights = nn.Parameter(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
+    shape: tuple[int, ...] = (3, 2, 2)
+    fit: Literal["cut", "squash"] = "cut"
+    runtime: str = ""
 
-    def encode_images(self, images: Tensor) -> Tensor:
-        return images.mean((2, 3))
+    @property
+    def id(self) -> str:
+        return f"colours/{self.shape}"
 
-    def encode_labels(self, labels: Labels) -> Tensor:
-        return self.weights[[self.spec.labels.index(name) for name in labels.names]]
+    @property
+    def name(self) -> str:
+        return "colours"
 
-    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        return image_embeddings @ label_embeddings.T
+    @property
+    def width(self) -> int:
+        return self.shape[0]
+
+    def __call__(self, images: Array) -> Array:
+        means: Array = images if images.ndim == 2 else images.astype(np.float32).mean((2, 3)) / np.float32(255)
+        return means.astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weighed(HeadDefaults):
+    """Scores by one weight per label and feature."""
+
+    kind: ClassVar[str] = "weighed"
+    labels: Labels = ABC
+    weights: Array = shaped("k", "d")
+
+    @property
+    def width(self) -> int:
+        return int(self.weights.shape[1])
+
+    def embed_labels(self, labels: Labels) -> Array:
+        return self.weights[[self.labels.index(name) for name in labels.names]]
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        return np.asarray(embeddings @ label_embeddings.T)
 
 
 def plain_classifier() -> Classifier:
     """Labels a, b and c, calibrated as if by hand."""
-    return changed(bind(Pixels(), ABC), scale=torch.tensor([1.0, 2, 3]), offset=torch.tensor([0.0, 1, 2]))
+    bound = bind(Weighed(weights=np.eye(3, dtype=np.float32)), Colours(), ABC)
+    scale, offset = np.array([1, 2, 3], np.float32), np.array([0, 1, 2], np.float32)
+    return changed(bound, scale=scale, offset=offset)

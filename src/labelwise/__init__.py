@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from labelwise.api import teach as teach
     from labelwise.api import verify as verify
     from labelwise.core.classifier import Classifier as Classifier
-    from labelwise.core.model import LabelModel as LabelModel
-    from labelwise.core.model import Spec as Spec
     from labelwise.core.scores import Scores as Scores
     from labelwise.core.store import load as load
     from labelwise.core.store import save as save
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
     from labelwise.reporting.page import report as report
     from labelwise.tasks.imagine import imagine as imagine
     from labelwise.train.exactness import exact as exact
+    from labelwise.train.model import LabelModel as LabelModel
+    from labelwise.train.model import Spec as Spec
     from labelwise.train.stages import Run as Run
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-import torch
-from torch import Tensor
+from numpy.typing import ArrayLike
 
+from labelwise.core import store
 from labelwise.core.classifier import Classifier
 from labelwise.images.as_images import Pictures
 from labelwise.images.dataset import Split
@@ -23,6 +24,16 @@ from labelwise.tasks import verify as verify_task
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_store import StoredGallery
 from labelwise.tasks.similarity import By
+
+
+def open_on(folder: str | Path, device: str = "auto") -> Classifier:
+    """Return a saved classifier that encodes on this device: auto and cpu need no torch, cuda runs the model that was trained."""
+    classifier = store.load(folder)
+    if device in ("auto", "cpu"):
+        return classifier
+    from labelwise.fitting.rebuild import on_device  # needs torch
+
+    return on_device(classifier, device)
 
 
 def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> list[classify_task.Prediction]:
@@ -74,9 +85,7 @@ def fit_verification(
     classifier: Classifier, split: Split, rule: verify_task.Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on held-out labelled images; see ``tasks.verify``."""
-    return verify_task.fit_verifier(
-        classifier.scores(split.images), torch.from_numpy(split.targets), rule, by=by, seed=seed
-    )
+    return verify_task.fit_verifier(classifier.scores(split.images), split.targets, rule, by=by, seed=seed)
 
 
 def retrieve(  # noqa: PLR0913 - each may be chosen
@@ -115,6 +124,6 @@ def forget(classifier: Classifier, name: str) -> Classifier:
     return classifier.remove(name)
 
 
-def calibrate(classifier: Classifier, pictures: Pictures, targets: Tensor, *, keep: float = 0.95) -> Classifier:
+def calibrate(classifier: Classifier, pictures: Pictures, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
     """Return the classifier with probabilities and the outlier rule fitted on held-out pictures; see ``tasks.calibrate``."""
     return calibrate_task.calibrate(classifier.scores(pictures), targets, keep=keep)

@@ -141,7 +141,7 @@ def _saliency(asked: Asked) -> Analysis:
 
     scores, positions = asked.evaluation.labelled()
     assert scores.images is not None
-    images, targets = asked.classifier.batch(scores.images), torch.from_numpy(positions)
+    images, targets = (torch.from_numpy(each) for each in (asked.classifier.batch(scores.images), positions))
     figures = salient_share(asked.classifier, images, targets)
     rows = [
         ("images", str(figures["images"])),

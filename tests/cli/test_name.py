@@ -21,9 +21,10 @@ from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
 from labelwise.reporting.naming_page import doubts
 from labelwise.support.errors import UsageError
+from tests.changed import model_of
 from tests.cli.folders import write_tall
 from tests.conftest import blobs
-from tests.methods.test_zero_label import CPU, STRUCTURE, model_of, world
+from tests.methods.test_zero_label import CPU, STRUCTURE, world
 from tests.pixels_of import px
 
 
@@ -247,7 +248,7 @@ def test_what_cannot_be_named_is_told(run: Any, model: Path, pictures: Path, tmp
     code, _, err = run("name", model, "--answer", "0=a", "--out", other)
     assert code == 2
     assert "--overwrite" in err
-    assert load(other).model.__class__.__name__ == "SoftmaxModel", "nothing was written"
+    assert load(other).head.__class__.__name__ == "SoftmaxModel", "nothing was written"
     (tmp_path / "answers.csv").write_text("number,name\n0,a\n")
     code, _, err = run("name", model, "--answers-file", tmp_path / "answers.csv")
     assert code == 1

@@ -15,7 +15,8 @@ import typer
 from labelwise import __version__, cli
 from labelwise.cli import verbs
 from labelwise.cli.verbs import VERBS
-from labelwise.core.model import CAPABILITIES, Generates, LearnsFromExamples, Locates, Whitens
+from labelwise.core.head import CAPABILITIES, Generates, LearnsFromExamples, Whitens
+from labelwise.encoders.encoder import Locates
 
 ROOT = Path(__file__).parents[2]
 

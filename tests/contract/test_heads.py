@@ -15,8 +15,9 @@ from labelwise.core.head_files import HEADS, pack, unpack
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
+from labelwise.train.model import as_float
+from tests.changed import model_of
 from tests.contract.subjects import subject_of, trained
-from tests.pixels_of import px
 
 NAMES = list(METHODS)
 ROOT = Path(labelwise.__file__).parent.parent
@@ -24,8 +25,8 @@ ROOT = Path(labelwise.__file__).parent.parent
 
 def both(name: str) -> tuple[Any, Head, torch.Tensor, Any]:
     """The model of a method, its head, image embeddings by the model, and features for the head."""
-    model: Any = trained(name).model
-    images = px(subject_of(name))
+    model: Any = model_of(trained(name))
+    images = as_float(torch.from_numpy(subject_of(name).images))
     with torch.no_grad():
         embeddings = model.encode_images(images).float()
         features = model.prepare(images) if model.encoder.frozen else model.encoder(images)
@@ -66,7 +67,7 @@ def test_head_teaches_compares_whitens_and_generates_as_its_model(name: str) -> 
             close(head.whitened(own), model.whitened(embeddings))
         if isinstance(head, Generates):
             labels = trained(name).labels
-            close(head.comparable(features), model.features_of(px(subject_of(name))))
+            close(head.comparable(features), model.features_of(as_float(torch.from_numpy(subject_of(name).images))))
             close(head.generate(labels, 3, 7), model.generate(labels, 3, 7))
 
 

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -9,14 +11,16 @@ from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.changed import exact
 from tests.close import assert_close
-from tests.plain import ABC, Pixels, plain_classifier
+from tests.plain import ABC, Colours, Weighed, plain_classifier
+
+EYE = np.eye(3, dtype=np.float32)
 
 
-class NeedsTexts(Pixels):
-    reads = ("texts",)
+class NeedsTexts(Weighed):
+    reads: ClassVar[tuple[str, ...]] = ("texts",)
 
 
-class Together(Pixels):
+class Together(Weighed):
     fitted_together = True
 
 
@@ -26,10 +30,9 @@ def classifier() -> Classifier:
 
 
 def test_scores_apply_scale_and_offset(classifier: Classifier) -> None:
-    images = torch.rand(5, 3, 2, 2)
+    images = torch.rand(5, 3, 2, 2).mul(255).round() / 255
     means = images.mean((2, 3))
     assert_close(exact(classifier, images).log_odds, means * torch.tensor([1.0, 2, 3]) + torch.tensor([0.0, 1, 2]))
-    assert_close(classifier.encode(images, batch=2), classifier.encode(images))
 
 
 def test_bytes_and_floats_score_alike(classifier: Classifier) -> None:
@@ -74,19 +77,19 @@ def test_wrong_images_are_refused(classifier: Classifier, images: Tensor, messag
 
 
 def test_no_image_gives_no_score(classifier: Classifier) -> None:
-    nothing = exact(classifier, torch.rand(0, 3, 2, 2))
+    nothing = classifier.scores_of(np.empty((0, 3), np.float32))
     assert nothing.log_odds.shape == (0, 3)
     assert nothing.unknown.shape == (0,)
 
 
 def test_missing_knowledge_is_named() -> None:
-    with pytest.raises(UsageError, match='NeedsTexts reads the "texts" of labels'):
-        bind(NeedsTexts(), Labels(names=("a", "b", "c")))
+    with pytest.raises(UsageError, match='"weighed" reads the "texts" of labels'):
+        bind(NeedsTexts(weights=EYE), Colours(), Labels(names=("a", "b", "c")))
 
 
 def test_model_fitted_together_refuses_a_new_label() -> None:
     with pytest.raises(UnsupportedError, match="fitted to all labels together"):
-        bind(Together(), ABC).add(ABC.add("d"), np.asarray(torch.ones(3)))
+        bind(Together(weights=EYE), Colours(), ABC).add(ABC.add("d"), np.asarray(torch.ones(3)))
 
 
 def test_labels_known_from_a_description_are_named(classifier: Classifier) -> None:

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.familiarity import MEMORY, NEAREST, Familiarity, Sign
-from labelwise.core.model import LabelModel, Spec
-from labelwise.fitting.steps import remembering
+from labelwise.core.classifier import Classifier
+from labelwise.core.familiarity import NEAREST, Familiarity, Sign
 from labelwise.images.describe.labels import Labels
 from labelwise.tasks.outliers import outliers
-from tests.changed import changed
+from labelwise.train.model import LabelModel, Spec
+from tests.changed import bind_model, changed
 
 LABELS = Labels(names=("right", "up"))
 
@@ -56,7 +55,8 @@ def outlier_score(classifier: Classifier, embeddings: Tensor, sign: Sign = "both
 
 @pytest.fixture
 def classifier() -> Classifier:
-    bound = remembering(bind(Plane(), LABELS), near_axes(200, 0))
+    bound = bind_model(Plane(), LABELS)
+    bound = replace(bound, familiarity=bound.familiarity.remember(near_axes(200, 0).numpy()))
     return replace(bound, familiarity=bound.familiarity.fit(bound.scores_of(near_axes(400, 1)), keep=0.9))
 
 
@@ -94,11 +94,8 @@ def test_familiarity_is_the_cosine_to_a_near_training_embedding(classifier: Clas
         assert score == pytest.approx((distance - rule.centre[1]) / rule.spread[1], abs=1e-3)
 
 
-def test_memory_is_bounded_and_grows_with_examples(classifier: Classifier) -> None:
+def test_memory_grows_with_examples(classifier: Classifier) -> None:
     assert classifier.familiarity.memory is not None
-    full = remembering(changed(classifier, memory=None), near_axes(MEMORY + 50, 4)).familiarity.memory
-    assert full is not None
-    assert len(full) == MEMORY
     left = torch.tensor([[-5.0, 0.0]]).expand(NEAREST, 2)
     more = replace(classifier, familiarity=classifier.familiarity.remember(np.asarray(left)))
     before, after = (outlier_score(each, left[:1], "familiarity").item() for each in (classifier, more))
@@ -106,14 +103,14 @@ def test_memory_is_bounded_and_grows_with_examples(classifier: Classifier) -> No
 
 
 def test_a_model_that_knows_what_is_strange_is_believed(classifier: Classifier) -> None:
-    knowing = replace(classifier, model=Knowing())
+    knowing = replace(classifier, head=bind_model(Knowing(), LABELS).head)
     bare = changed(knowing, rule=None)
     points = torch.tensor([[-3.0, 0.0], [4.0, 1.0]])
     assert outlier_score(bare, points, "familiarity").tolist() == [3.0, -4.0]
 
 
 def test_without_a_rule_nothing_is_unknown() -> None:
-    bare = bind(Plane(), LABELS)
+    bare = bind_model(Plane(), LABELS)
     assert not bool(bare.scores_of(torch.randn(5, 2)).unknown.any())
     assert bare.scores_of(torch.zeros(0, 2)).outlier_score.shape == (0,)
     assert Familiarity().limit == float("inf")

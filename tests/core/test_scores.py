@@ -1,6 +1,8 @@
 """The matrix of scores: what follows from it, computed once, and its rows."""
 
+from collections import Counter
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,29 +11,29 @@ from scipy.special import expit, softmax
 from torch import Tensor
 
 from labelwise.core import scores as module
+from labelwise.core.arrays import Array
 from labelwise.core.scores import Scores
-from labelwise.images.as_images import as_images
 from labelwise.tasks.calibrate import calibration_errors
 from labelwise.tasks.classify import classify
 from tests.changed import changed, exact
 from tests.close import assert_close
-from tests.plain import ABC, Pixels, plain_classifier
+from tests.plain import ABC, Weighed, plain_classifier
 
 WORKED_OUT = ("raw", "log_odds", "best", "probabilities", "yes", "reported", "confidence", "outlier_score", "unknown")
 
 
-class Counted(Pixels):
-    """Pixels that count how often they are asked."""
+class Counted(Weighed):
+    """A head that counts how often it is asked."""
 
-    encoded = scored = 0
+    calls: ClassVar[Counter[str]] = Counter()
 
-    def encode_images(self, images: Tensor) -> Tensor:
-        self.encoded += len(images)
-        return super().encode_images(images)
+    def embed(self, features: Array) -> Array:
+        self.calls["embedded"] += len(features)
+        return super().embed(features)
 
-    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        self.scored += 1
-        return super().score(image_embeddings, label_embeddings)
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        self.calls["scored"] += 1
+        return np.asarray(super().score(embeddings, label_embeddings))
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def scores() -> Scores:
     images = torch.rand(7, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     first = exact(classifier, images)
     limited = replace(classifier, familiarity=classifier.familiarity.fit(first, 0.6))
-    return Scores(limited, first.embeddings, as_images(images, (3, 2, 2)))
+    return Scores(limited, first.embeddings, limited.images(images))
 
 
 def test_what_follows_from_scores(scores: Scores) -> None:
@@ -62,18 +64,18 @@ def test_where_several_may_be_true_the_answers_are_reported(scores: Scores) -> N
 
 
 def test_images_are_encoded_once_and_scored_once() -> None:
-    model = Counted()
-    classifier = replace(plain_classifier(), model=model)
+    calls = Counted.calls
+    classifier = replace(plain_classifier(), head=Counted(weights=np.eye(3, dtype=np.float32)))
     scores = classifier.scores(torch.zeros(4, 3, 2, 2, dtype=torch.uint8))
     for name in (*WORKED_OUT, *WORKED_OUT):
         getattr(scores, name)
     scores.top(2)
-    assert (model.encoded, model.scored) == (4, 1)
+    assert calls == {"embedded": 4, "scored": 1}
     assert np.array_equal(scores[[1, 2]].log_odds, scores.log_odds[[1, 2]])
-    assert (model.encoded, model.scored) == (4, 1), "what was computed is kept"
+    assert calls == {"embedded": 4, "scored": 1}, "what was computed is kept"
     other = scores.of(classifier.select(["b"]))
     assert other.log_odds.shape == (4, 1)
-    assert model.encoded == 4
+    assert calls["embedded"] == 4
 
 
 @pytest.mark.parametrize("rows", [[2, 0], torch.tensor([2, 0]), slice(0, 2), torch.arange(7) == 3])
@@ -84,7 +86,7 @@ def test_rows_are_the_same_of_some_pictures(
     if asked_before:
         assert all(len(getattr(scores, name)) == 7 for name in WORKED_OUT)
     some = scores[rows]
-    for name in (*WORKED_OUT, "embeddings", "images"):
+    for name in (*WORKED_OUT, "embeddings"):
         assert_close(getattr(some, name), getattr(scores, name)[rows])
 
 

@@ -28,9 +28,8 @@ def test_an_object_is_shown_in_a_line_or_two() -> None:
         "familiarity": classifier.familiarity,
         "origin": classifier.origin,
         "verifier": classifier.verifier,
-        "spec": classifier.model.spec,
-        "explanation": lw.explain(classifier, px(test)[:1]),
-        "gallery": make_gallery(classifier, px(test), [f"{i}.png" for i in range(len(test))]),
+        "explanation": lw.explain(classifier, test.images[:1]),
+        "gallery": make_gallery(classifier, test.images, [f"{i}.png" for i in range(len(test))]),
         "test set": part,
         "evaluation": part.evaluate(classifier),
     }

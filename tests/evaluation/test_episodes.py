@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from labelwise.core.model import LearnsFromExamples, as_float
+from labelwise.core.head import LearnsFromExamples
 from labelwise.evaluation import episodes as module
 from labelwise.evaluation.episodes import (
     EpisodeSettings,
@@ -23,7 +23,6 @@ from labelwise.support.errors import DataError, UsageError
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluation.test_verification import noisy
-from tests.pixels_of import px
 
 FEW = EpisodeSettings(ways=3, shots=2, queries=4, count=6, seed=5)
 TEST = noisy(blobs().split("test"))
@@ -35,17 +34,14 @@ def test_accuracies_are_those_of_episodes_taught_one_by_one(
     method: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
-    model = trained(method).model
+    model = trained(method).head
     assert isinstance(model, LearnsFromExamples)
-    images = as_float(px(TEST))
-    with torch.no_grad():
-        embeddings = model.encode_images(images).float()
+    embeddings = torch.from_numpy(trained(method).encode(TEST.images))
     found = episode_accuracies(model, embeddings, torch.as_tensor(TEST.targets), FEW)
     for place, episode in enumerate(episodes(torch.as_tensor(TEST.targets), 3, 2, 4, 6, 5)):
-        with torch.no_grad():
-            examples = model.encode_images(images[episode.support.flatten()]).float()
-            label_embeddings = model.labels_from_examples(examples, torch.tensor([0, 0, 1, 1, 2, 2]))
-            taught = model.score(model.encode_images(images[episode.query.flatten()]), label_embeddings).argmax(1)
+        examples, asked = (embeddings[rows.flatten()].numpy() for rows in (episode.support, episode.query))
+        label_embeddings = model.labels_from_examples(examples, np.array([0, 0, 1, 1, 2, 2]))
+        taught = trained(method).head.score(asked, label_embeddings).argmax(1)
         right = {"taught": 0, "nearest mean": 0, "cosine": 0}
         for i, row in enumerate(episode.query.flatten().tolist()):
             means = [embeddings[rows].mean(0) for rows in episode.support]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import Generates
+from labelwise.core.head import Generates
 from labelwise.evaluation.evaluation import align_targets
 from labelwise.evaluation.imagined import draw_imagined, evaluate_imagined
 from labelwise.tasks.imagine import image_features, imagine
@@ -40,7 +40,7 @@ def root_mean_square(rows: torch.Tensor) -> float:
 
 
 def slow(classifier: Classifier, name: str, count: int, seed: int) -> dict[str, object]:
-    model = classifier.model
+    model = classifier.head
     assert isinstance(model, Generates)
     rows = model.generate(classifier.labels, count, seed)[classifier.labels.index(name)]
     means = [px(TEST)[torch.as_tensor(TEST.targets) == i].mean(0).tolist() for i in range(12)]

@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import expected_calibration_error
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation, align_targets
@@ -19,7 +19,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError, UnsupportedError
 from labelwise_papers.analyses.answers import answer_calibration, asked_pairs, yes_rates
 from labelwise_papers.analyses.probe import probe_embeddings
-from tests.changed import changed, made_from
+from tests.changed import bind_model, changed, made_from
 from tests.described import Table
 from tests.pixels_of import px
 
@@ -32,7 +32,7 @@ def known_scores(n: int = 80, seed: int = 0) -> tuple[Classifier, Split, Tensor]
     truths = torch.rand(n, 4, generator=made) < torch.tensor([0.5, 0.2, 0.7, 0.0])
     truths[:5] = False
     scores = torch.randn(n, 4, generator=made) + 1.5 * truths
-    bound = bind(Table(LABELS), LABELS)
+    bound = bind_model(Table(LABELS), LABELS)
     classifier = changed(
         bound, scale=bound.calibration.scale * 1.5, offset=bound.calibration.offset - 1, multilabel=True
     )

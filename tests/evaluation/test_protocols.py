@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core.model import Compares, Whitens
+from labelwise.core.head import Compares, Whitens
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.protocols import PROTOCOLS, measure_retrieval, measure_verification, run_protocols
 from labelwise.evaluation.retrieval import evaluate_retrieval, query_figures
@@ -31,14 +31,17 @@ def test_every_score_is_measured_as_it_is_alone() -> None:
     for score, result in verification.items():
         assert result == evaluate_verification(evaluation, by=score)
     assert retrieval["similarity"] == evaluate_retrieval(evaluation)
-    embeddings, model = torch.from_numpy(classifier.encode(split.images[5:])), classifier.model
+    embeddings, model = torch.from_numpy(classifier.encode(split.images[5:])), classifier.head
     assert isinstance(model, Compares)
     assert isinstance(model, Whitens)
     ways = torch.nn.functional.normalize(embeddings, dim=1)
     table: dict[By, torch.Tensor] = {
         "cosine": ways @ ways.T,
-        "sum": ways @ ways.T + model.similarity(embeddings, embeddings),
-        "whitened": (white := torch.nn.functional.normalize(model.whitened(embeddings), dim=1)) @ white.T,
+        "sum": ways @ ways.T + torch.from_numpy(model.similarity(embeddings.numpy(), embeddings.numpy())),
+        "whitened": (
+            white := torch.nn.functional.normalize(torch.from_numpy(model.whitened(embeddings.numpy())), dim=1)
+        )
+        @ white.T,
     }
     for by, scores in table.items():
         scores = scores.detach().fill_diagonal_(-torch.inf)
@@ -53,7 +56,7 @@ def test_a_model_without_a_similarity_of_its_own_is_measured_by_cosines() -> Non
     evaluation = Evaluation.of(classifier, TEST)
     retrieval = measure_retrieval(evaluation)
     assert list(measure_verification(evaluation)) == list(retrieval) == ["cosine", "whitened"]
-    first, _ = query_figures(classifier.model, classifier.encode(TEST.images), TEST.targets)
+    first, _ = query_figures(classifier.head, classifier.encode(TEST.images), TEST.targets)
     assert retrieval["cosine"].recall[1] == pytest.approx(float((first == 0).mean()))
 
 

@@ -37,7 +37,7 @@ def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
     targets = [target for target, _ in items]
     angles = torch.tensor([float(angle) for _, angle in items])
     embeddings = torch.stack([angles.cos(), angles.sin()], 1)  # many are alike, so there are ties
-    model = trained("softmax").model
+    model = trained("softmax").head
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "CHUNK", chunk)
         # The same angles must give the same bits in every chunk, or ties are none: look them up in one table.
@@ -63,7 +63,7 @@ def test_figures_of_a_split(method: str) -> None:
     embeddings = classifier.encode(px(split))
     with torch.no_grad():
         first, precision = slow(
-            torch.from_numpy(all_alike(classifier.model, embeddings, embeddings, "similarity")), split.targets.tolist()
+            torch.from_numpy(all_alike(classifier.head, embeddings, embeddings, "similarity")), split.targets.tolist()
         )
     found = evaluate_retrieval(Evaluation.of(classifier, split))
     assert found.queries == found.images == len(split)

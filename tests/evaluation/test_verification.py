@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from labelwise.api import fit_verification
+from labelwise.core.head import Compares
 from labelwise.core.metrics import equal_error_rate
-from labelwise.core.model import Compares
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.images.dataset import Split
@@ -33,10 +33,9 @@ def test_figures_are_those_of_all_pairs() -> None:
     assert rule is not None
     split = replace(FEW, targets=torch.where(torch.arange(40) < 3, -1, torch.as_tensor(FEW.targets)))
     found = evaluate_verification(Evaluation.of(classifier, split))
-    embeddings, model = classifier.encode(px(split)), classifier.model
+    embeddings, model = classifier.encode(split.images), classifier.head
     assert isinstance(model, Compares)
-    with torch.no_grad():
-        one_way = model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))
+    one_way = model.similarity(embeddings, embeddings)
     every = ((one_way + one_way.T) / 2).tolist()
     same, different = list[float](), list[float]()
     for i, j in combinations(range(3, 40), 2):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import ZeroShotResult, evaluate_zero_shot
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError
-from tests.changed import changed, known_by_description, made_from, with_penalty
+from tests.changed import bind_model, changed, known_by_description, made_from, with_penalty
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import Distances, Table
 from tests.pixels_of import px
@@ -32,7 +32,7 @@ def split(n: int = 48) -> Split:
 
 
 def classifier(kind: str, seen_penalty: float = 0.3) -> Classifier:
-    bound = known_by_description(bind(KINDS[kind](LABELS), LABELS), "b", "d", "f")
+    bound = known_by_description(bind_model(KINDS[kind](LABELS), LABELS), "b", "d", "f")
     return with_penalty(
         changed(bound, scale=bound.calibration.scale * 2, offset=bound.calibration.offset - 1), seen_penalty
     )
@@ -56,7 +56,7 @@ def test_figures_equal_a_slow_reference(kind: str) -> None:
         px(test)[labelled],
         torch.as_tensor(test.targets)[labelled],
         ~one.calibration.unseen,
-        one.model.penalty,
+        one.head.penalty,
     )
     found = evaluate_zero_shot(Evaluation.of(one, test, LABELS))
     unseen, known = slow_accuracies(applied(scores, torch.from_numpy(seen), 0.3, how), targets, torch.from_numpy(seen))

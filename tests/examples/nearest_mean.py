@@ -1,59 +1,68 @@
-"""A whole method in one short file: a label is the mean of its pictures, and the nearest mean answers."""
+"""A whole method in one short file: a label is the mean of its images, and the nearest mean answers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
 
-from labelwise.core.model import LabelModel, Spec, as_float
+from labelwise.core.head import Array, HeadDefaults
+from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.shared.linear import Encoder, EncoderModel
+from labelwise.support.segments import segment_mean
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Method, Stage
-from labelwise.train.tensors import segment_mean
-from tests.pixels_of import px
 
 
-class MeanModel(LabelModel):
-    """Pictures as few large cells, labels as the means of theirs; a score is a squared distance, below zero."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeanHead(HeadDefaults):
+    """Labels are the means of features of their images; a score is a squared distance, below zero."""
+
+    kind: ClassVar[str] = "nearest_mean"
+    labels: Labels
+    means: Array = shaped("k", "d")
+
+    @property
+    def width(self) -> int:
+        return int(self.means.shape[1])
+
+    def embed_labels(self, labels: Labels) -> Array:
+        return self.means[[self.labels.index(name) for name in labels.names]]
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        return np.asarray(-((embeddings[:, None] - label_embeddings) ** 2).sum(2))
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Having this, it can be taught new labels from images."""
+        return segment_mean(embeddings, groups, int(groups.max()) + 1)
+
+
+class MeanModel(EncoderModel):
+    """What training leaves: an encoder, and the means."""
 
     means: Tensor
 
-    def __init__(self, spec: Spec, cells: int) -> None:
-        super().__init__(spec)
-        self.cells = cells
-        size = spec.shape[0] * (cells**2 if len(spec.shape) == 3 else 1)
-        self.register_buffer("means", torch.zeros(len(spec.labels), size))
-
-    def encode_images(self, images: Tensor) -> Tensor:
-        return adaptive_avg_pool2d(images, self.cells).flatten(1) if images.ndim == 4 else images
-
-    def encode_labels(self, labels: Labels) -> Tensor:
-        return self.means[[self.spec.labels.index(name) for name in labels.names]]
-
-    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        return -(image_embeddings[:, None] - label_embeddings).square().sum(2)
-
-    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Having this, it can be taught new labels from pictures."""
-        return segment_mean(embeddings, groups, int(groups.max()) + 1)
+    def export_head(self) -> MeanHead:
+        return MeanHead(labels=self.spec.labels, means=self.means.numpy())
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearestMean(Method):
-    """How a model is made. The setting says into how many cells a picture is divided, in each direction."""
+    """How a model is made: the setting says which network makes features of images."""
 
     name: ClassVar[str] = "nearest_mean"
-    cells: int = 2
+    encoder: Encoder = field(default_factory=lambda: Encoder(frozen=True))
 
     def build(self, spec: Spec) -> MeanModel:
-        return MeanModel(spec, self.cells)
+        return MeanModel(spec, self.encoder)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Train nothing by gradients; one pass over the pictures gives the means."""
-        assert isinstance(model, MeanModel)
-        embeddings = model.encode_images(as_float(px(data.train)))
-        model.means.copy_(model.labels_from_examples(embeddings, data.train.targets))
+        """Train nothing by gradients; one pass over the images gives the means."""
+        features: Tensor = model.head_features(data.train.images).cpu()
+        means = segment_mean(features, data.train.targets, len(data.labels))
+        model.register_buffer("means", torch.from_numpy(means))
         yield from ()

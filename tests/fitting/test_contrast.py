@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.core.model import as_float
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.images.dataset import Dataset
@@ -18,6 +17,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.core.classifier import bind
-from labelwise.core.model import LabelModel, Spec
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import training_data
@@ -20,7 +18,9 @@ from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from tests.changed import bind_model, model_of
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 from tests.pixels_of import px
@@ -31,7 +31,7 @@ def test_test_images_cannot_be_reached(blob_data: Dataset) -> None:
     noise = replace(blob_data.split("test"), images=torch.randint(0, 256, (80, 3, 8, 8), dtype=torch.uint8))
     other = replace(blob_data, splits={**blob_data.splits, "test": noise})
     runs = [lw.fit(data, quick("indicator", 2), lw.Run(device="cpu")) for data in (blob_data, other)]
-    first, second = (run.model.state_dict() for run in runs)
+    first, second = (model_of(run).state_dict() for run in runs)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not hasattr(training_data(blob_data), "test")
 
@@ -135,7 +135,7 @@ def test_calibration_lowers_the_error_on_test_images() -> None:
     }
     data = replace(hard, splits=noisy)
     classifier = lw.fit(data, quick("multilabel"), lw.Run(device="cpu"))
-    raw = bind(classifier.model, classifier.labels)
+    raw = bind_model(model_of(classifier), classifier.labels)
     after, before = (evaluate_closed(Evaluation.of(c, data.split("test"), data.labels)) for c in (classifier, raw))
     assert after.accuracy == before.accuracy
     assert after.ece < before.ece

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import labelwise as lw
+from labelwise.core.classifier import MethodRecord
 from labelwise.images.dataset import Dataset
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.encoder import Encoder
@@ -118,13 +119,13 @@ def test_shell_and_python_agree(run: Any, installed: bool, case: str, tmp_path: 
 def test_an_explicit_method_is_what_is_trained(installed: bool, tmp_path: Path) -> None:
     data = lw.data.folder(folder_of(tmp_path, ""))
     found = lw.fit(data, lw.methods.Softmax(epochs=1), Run(device="cpu"))
-    assert found.origin.method == lw.methods.Softmax(epochs=1)
-    assert found.model.spec.shape == (3, 64, 64), "from scratch, whatever is installed"
+    assert found.origin.method == MethodRecord.of(lw.methods.Softmax(epochs=1))
+    assert found.shape == (3, 64, 64), "from scratch, whatever is installed"
     found = lw.fit(
         data, lw.methods.Softmax(epochs=1, encoder=Encoder(backbone="efficientnet_lite0")), Run(device="cpu")
     )
-    assert found.model.spec.shape == (3, SIDE, SIDE), "pictures are read as the encoder takes them"
-    assert len(lw.classify(found, px(data.split("test")))) == len(data.split("test"))
+    assert found.shape == (3, SIDE, SIDE), "pictures are read as the encoder takes them"
+    assert len(lw.classify(found, data.split("test").images)) == len(data.split("test"))
 
 
 def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Path) -> None:

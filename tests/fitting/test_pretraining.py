@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import as_float
 from labelwise.fitting.fit import fit
 from labelwise.fitting.pretraining import ContrastModel, fresh_encoder, pretrain, read_encoder, write_encoder
 from labelwise.images.dataset import Dataset
@@ -17,7 +15,9 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax
 from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
+from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
+from tests.changed import bind_model
 from tests.conftest import blobs
 from tests.fitting.test_contrast import CPU, SMALL, built, data_of, small
 from tests.pixels_of import px
@@ -93,4 +93,4 @@ def test_what_cannot_be_trained_is_an_error(tmp_path: Path, blob_data: Dataset) 
             data_of(blob_data).spec, replace(read_encoder(path), frozen=True).build((3, 8, 8)), small("simclr")
         )
     with pytest.raises(UnsupportedError, match="knows none"):
-        bind(built("simclr", data_of(blob_data)), Labels(names=("a", "b")))
+        bind_model(built("simclr", data_of(blob_data)), Labels(names=("a", "b")))

@@ -11,10 +11,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.fitting.steps import remembering
 from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -26,7 +25,7 @@ from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.ridge import Ridge
-from tests.changed import changed, exact, known_by_description, with_penalty
+from tests.changed import bind_model, changed, exact, known_by_description, model_of, with_penalty
 from tests.close import assert_close
 from tests.conftest import blobs
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
@@ -211,7 +210,7 @@ def test_test_images_cannot_be_reached() -> None:
     data = by_vector()
     noise = replace(data.split("test"), images=torch.randn(data.split("test").images.shape))
     pair = [fit_zero_shot(one, Eszsl(), RUN) for one in (data, replace(data, splits={**data.splits, "test": noise}))]
-    first, second = (one.model.state_dict() for one in pair)
+    first, second = (model_of(one).state_dict() for one in pair)
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert np.array_equal(pair[0].label_embeddings, pair[1].label_embeddings)
     for piece in ("scale", "offset"):
@@ -226,7 +225,7 @@ def test_test_images_cannot_be_reached() -> None:
 def tried(method: ImageMethod, data: TrainData) -> Classifier:
     """The classifier of the trial, no label held back yet."""
     model, _ = train(method, data, RUN)
-    return known_by_description(bind(model, data.known), *names(data.unseen))
+    return known_by_description(bind_model(model, data.known), *names(data.unseen))
 
 
 def trial_of(data: Dataset, method: ImageMethod) -> TrainData:
@@ -240,8 +239,8 @@ def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     data = by_vector(noise=1.5)
     trial = trial_of(data, METHODS[method])
     bound = tried(METHODS[method], trial)
-    seen, how, targets = ~bound.calibration.unseen, bound.model.penalty, torch.as_tensor(trial.val.targets)
-    scores = exact(bound, px(trial.val)).raw
+    seen, how, targets = ~bound.calibration.unseen, model_of(bound).penalty, torch.as_tensor(trial.val.targets)
+    scores = exact(bound, trial.val.images).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(torch.from_numpy(scores), targets, torch.from_numpy(seen), how))
     about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
     unseen, known = slow_accuracies(
@@ -261,11 +260,13 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     data = by_vector(noise=1.5)
     trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
     found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
-    held = remembering(changed(bound, seen_penalty=found.origin.summary["balance"]["gap"]), px(trial.train))
-    done = calibrate(exact(held, px(trial.val)), torch.as_tensor(trial.val.targets))
+    embeddings = bound.encode(trial.train.images)
+    penalised = changed(bound, seen_penalty=found.origin.summary["balance"]["gap"])
+    held = replace(penalised, familiarity=penalised.familiarity.remember(embeddings))
+    done = calibrate(exact(held, trial.val.images), torch.as_tensor(trial.val.targets))
     assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
     assert found.calibration.temperature == pytest.approx(done.calibration.temperature)
-    if found.model.penalty == "scale":
+    if model_of(found).penalty == "scale":
         assert found.calibration.seen_penalty == held.calibration.seen_penalty
     else:
         rows = px(data.split("test"))

@@ -121,20 +121,14 @@ def lines(text: str) -> list[str]:
     return [re.sub(r" {2,}", "  ", line.rstrip()) for line in text.splitlines() if line.strip()]
 
 
-def embeddings(classifier: Any, images: Tensor) -> Tensor:
-    """Return what the model makes of images ``[n, d]``, bytes or floats."""
-    images = images.float() / 255 if images.dtype == torch.uint8 else images
-    with torch.no_grad():
-        found: Tensor = classifier.model.encode_images(images)
-    return found
+def embeddings(classifier: Any, images: Tensor) -> Any:
+    """Return the embeddings of images ``[n, d]``."""
+    return classifier.encode(images)
 
 
-def raw_scores(classifier: Any, images: Tensor) -> Tensor:
-    """Return the scores of the model itself ``[n, k]``, before calibration."""
-    with torch.no_grad():
-        labels = torch.as_tensor(classifier.label_embeddings)
-        found: Tensor = classifier.model.score(embeddings(classifier, images).float(), labels)
-    return found
+def raw_scores(classifier: Any, images: Tensor) -> Any:
+    """Return the scores of the head itself ``[n, k]``, before calibration."""
+    return classifier.scores(images).raw
 
 
 def log_odds(classifier: Any, images: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
@@ -23,6 +23,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run, Stage
+from tests.changed import bind_model, model_of
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
 from tests.once import once
@@ -146,11 +147,11 @@ def test_saved_and_loaded_it_scores_the_same(reader: str, tmp_path: Path) -> Non
     found, test = fitted(reader), by_text().split("test")
     lw.save(found, tmp_path / "clarel.lw")
     loaded = lw.load(tmp_path / "clarel.lw")
-    assert np.array_equal(loaded.scores(px(test)).log_odds, found.scores(px(test)).log_odds)
-    again = bind(loaded.model, found.labels)
+    assert np.array_equal(loaded.scores(test.images).log_odds, found.scores(test.images).log_odds)
+    again = bind_model(model_of(loaded), found.labels)
     torch.testing.assert_close(again.label_embeddings, found.label_embeddings)
-    assert isinstance(loaded.model, ClarelModel)
-    assert isinstance(loaded.model.reader, SentenceReader if reader == "words" else VectorReader)
+    assert isinstance(model_of(loaded), ClarelModel)
+    assert isinstance(model_of(loaded).reader, SentenceReader if reader == "words" else VectorReader)
     assert loaded.origin.method == found.origin.method
     assert loaded.unseen == set(DIAGONAL)
 
@@ -184,7 +185,7 @@ def test_a_label_from_examples_wins_its_own_images(name: str, count: int) -> Non
 
 
 def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> None:
-    model, data = fitted("vectors").model, by_text(per_label=60)
+    model, data = model_of(fitted("vectors")), by_text(per_label=60)
     assert isinstance(model, ClarelModel)
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():

@@ -8,8 +8,8 @@ import pytest
 import torch
 from sklearn import linear_model
 
-from labelwise.core.classifier import bind
 from labelwise.core.head import Array
+from labelwise.fitting.rebuild import method_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
@@ -23,6 +23,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge
+from tests.changed import bind_model, model_of
 from tests.close import assert_close
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import by_vector, sentences
@@ -91,7 +92,7 @@ def test_eszsl_solves_on_centred_embeddings_and_vectors() -> None:
     wanted = direct(embeddings.double().numpy(), array(data.train.targets), vectors.double().numpy(), (0.5, 2.0))
     np.testing.assert_allclose(array(model.weights), wanted, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(len(embeddings)))
-    bound = bind(model, data.known)
+    bound = bind_model(model, data.known)
     scores = embeddings @ model.weights @ model.vectors(data.known).T
     assert_close(bound.scores(data.train.images).log_odds, scores, rtol=1e-4, atol=1e-6)
     assert model.penalties.tolist() == [0.5, 2.0]
@@ -143,9 +144,9 @@ def test_nothing_is_chosen_without_held_out_labels(method: ZeroShotMethod, plain
 def test_the_final_run_takes_the_penalties_of_the_trial(method: ZeroShotMethod) -> None:
     chosen = trained(method, trial(method)).penalties
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), method, RUN)
-    assert isinstance(found.model, BilinearModel)
-    assert torch.equal(found.model.penalties, chosen)
-    settled = found.origin.method
+    assert isinstance(model_of(found), BilinearModel)
+    assert torch.equal(model_of(found).penalties, chosen)
+    settled = method_of(found)
     if isinstance(settled, Eszsl):
         assert [settled.image_penalty, settled.label_penalty] == chosen.tolist()
     else:

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from labelwise.api import explain, teach
-from labelwise.core.model import as_float
 from labelwise.core.store import load, save
 from labelwise.fitting.encoding import encode_dataset, write_features
 from labelwise.fitting.fit import fit, training_data
@@ -23,11 +22,13 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.support.errors import DataError, Interrupted, StoreError, UsageError
 from labelwise.train.augment import Augment
 from labelwise.train.loop import train
+from labelwise.train.model import as_float
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.networks.networks import ConvNet
 from labelwise.train.stages import Run
+from tests.changed import model_of
 from tests.pixels_of import px
 
 CPU = Run(device="cpu")
@@ -151,11 +152,11 @@ def test_a_saved_classifier_opens_without_the_file_of_weights(
     save(classifier, tmp_path / "model.lw")
     path.unlink()
     again = load(tmp_path / "model.lw")
-    torch.testing.assert_close(again.scores(px(test)).log_odds, scores)
-    assert explain(again, px(test)[:1]).heat.shape == (8, 8)
-    assert len(teach(again, "another", examples=px(test)[:5]).labels) == 5
-    images = as_float(px(test)[:2]).requires_grad_()
-    again.model.encode_images(images).sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(again.scores(test.images).log_odds, scores)
+    assert explain(again, test.images[:1]).heat.shape == (8, 8)
+    assert len(teach(again, "another", examples=test.images[:5]).labels) == 5
+    images = as_float(test.images[:2]).requires_grad_()
+    model_of(again).encode_images(images).sum().backward()
     assert images.grad is not None
     assert images.grad.abs().sum() > 0
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelwise.core.model import Spec
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.indicator.method import PART, Indicator, IndicatorModel
@@ -18,6 +17,7 @@ from labelwise.methods.indicator.negatives import sample_uniformly
 from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.model import Spec
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run
 from tests.conftest import blobs

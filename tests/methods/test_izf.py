@@ -14,7 +14,6 @@ from torch.nn.functional import normalize
 
 from labelwise.api import teach
 from labelwise.core.balance import balance_curve
-from labelwise.core.classifier import bind
 from labelwise.data import load
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
@@ -31,6 +30,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run
+from tests.changed import bind_model, model_of
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import DIAGONAL, by_text, by_vector
 from tests.epochs import batches_of
@@ -138,7 +138,7 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
     others = every[len(vectors) :]
     wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), Choice(**SET))
-    scores = bind(model, data.known).scores(px(data.train)[:9]).log_odds
+    scores = bind_model(model, data.known).scores(data.train.images[:9]).log_odds
     torch.testing.assert_close(torch.from_numpy(scores).diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
 
@@ -188,8 +188,8 @@ def test_training_starts_at_the_closed_form_and_lowers_the_loss() -> None:
 
 
 def merit(model: FlowModel, data: TrainData) -> float:
-    bound = bind(model, data.known)
-    scores = model.score(torch.from_numpy(bound.encode(px(data.val))), torch.from_numpy(bound.label_embeddings))
+    bound = bind_model(model, data.known)
+    scores = model.score(torch.from_numpy(bound.encode(data.val.images)), torch.from_numpy(bound.label_embeddings))
     seen = torch.arange(len(data.known)) < len(data.labels)
     return max(harmonic(u, s) for _, u, s in slow_curve(scores, data.val.targets, seen))
 
@@ -211,8 +211,8 @@ def test_training_never_makes_the_trial_worse(lr: float) -> None:
 def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = trial()
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
-    assert isinstance(found.model, FlowModel)
-    assert found.model.solution == trained(Izf(epochs=0), data).solution
+    assert isinstance(model_of(found), FlowModel)
+    assert model_of(found).solution == trained(Izf(epochs=0), data).solution
     monkeypatch.setattr("labelwise.methods.izf.method.label_folds", lambda only: iter([only]))
     model = trained(Izf(epochs=0), data)
     assert model.solution is not None
@@ -246,8 +246,8 @@ def test_the_gap_is_the_best_over_all_folds() -> None:
     assert len(model.held_out) == 3
     fitted = fit_zero_shot(made, Izf(epochs=0), RUN)
     gap = fitted.origin.summary["balance"]["gap"]
-    bound = bind(model, data.known)
-    own = bound.scores(px(data.val)).raw[:, : len(data.labels)]
+    bound = bind_model(model, data.known)
+    own = bound.scores(data.val.images).raw[:, : len(data.labels)]
     unit = float(own.std(1).mean())
 
     def mean_harmonic(penalty: float) -> float:

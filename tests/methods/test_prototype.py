@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
-from labelwise.core.model import Compares, as_float
+from labelwise.core.head import Compares
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Prototype, Softmax
@@ -20,6 +20,7 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.similarity import all_alike
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
+from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run
@@ -209,14 +210,13 @@ def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
 
 def test_similarity_of_images(blob_data: Dataset) -> None:
     a, b = torch.randn(3, 64), torch.randn(5, 64)
-    plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec)
+    plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec).export_head()
     assert_close(all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
-    embeddings = found.encode(px(test))
-    assert isinstance(found.model, Compares)
-    alike = found.model.similarity(torch.from_numpy(embeddings), torch.from_numpy(embeddings))
-    assert not alike.requires_grad
+    embeddings = found.encode(test.images)
+    assert isinstance(found.head, Compares)
+    alike = torch.from_numpy(found.head.similarity(embeddings, embeddings))
     same = torch.as_tensor(test.targets)[:, None] == torch.as_tensor(test.targets)
     other = ~torch.eye(len(test), dtype=torch.bool)
     assert float((alike[same & other] > 0).double().mean()) > 0.9

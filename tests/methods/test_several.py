@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 import labelwise as lw
-from labelwise.core.model import Spec
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.fitting.fit import training_data
@@ -19,6 +18,7 @@ from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.model import Spec
 from labelwise.train.rng import BatchRng
 from tests.conftest import quick, squares
 

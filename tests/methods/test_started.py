@@ -17,6 +17,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.stages import Run
 from labelwise.train.tensors import linear_scores
+from tests.changed import model_of
 
 CPU = Run(device="cpu")
 KINDS: list[StartedMethod] = [
@@ -73,25 +74,25 @@ def test_begins_with_the_closed_form_and_stops_at_once_without_a_gain(
 
 def test_held_out_images_are_solved_with_in_the_end_unless_they_are_the_users() -> None:
     data = features()
-    model = fit(data, Softmax(), CPU).model
+    model = model_of(fit(data, Softmax(), CPU))
     assert isinstance(model, StartedModel)
     assert model.counts.sum() == len(data.split("train"))
     train, test = data.split("train"), data.split("test")
     own = Dataset(name="own", labels=data.labels, splits={"train": train, "val": test})
-    model = fit(own, Softmax(), CPU).model
+    model = model_of(fit(own, Softmax(), CPU))
     assert isinstance(model, StartedModel)
     assert model.counts.sum() == len(train)
 
 
 @pytest.mark.parametrize(("shift", "kind"), [(0.0, ROOT), (5.0, UNIT)])
 def test_roots_of_features_none_of_which_is_negative(shift: float, kind: float) -> None:
-    model = fit(features(shift), Softmax(), CPU).model
+    model = model_of(fit(features(shift), Softmax(), CPU))
     assert isinstance(model, StartedModel)
     assert float(model.feature_map) == kind
 
 
 def test_false_trains_from_nothing_on_standardised_features() -> None:
-    model = fit(features(), Indicator(closed_form=False, epochs=2), CPU).model
+    model = model_of(fit(features(), Indicator(closed_form=False, epochs=2), CPU))
     assert isinstance(model, StartedModel)
     assert not model.started
     assert float(model.feature_map) == 0
@@ -136,7 +137,7 @@ def test_one_thread_while_it_trains(fails: bool, monkeypatch: pytest.MonkeyPatch
 def test_nothing_but_label_embeddings_may_lie_between_features_and_scores() -> None:
     from labelwise.train.networks.encoder import Encoder
 
-    model = fit(features(), Softmax(encoder=Encoder(code_size=4), epochs=2), CPU).model
+    model = model_of(fit(features(), Softmax(encoder=Encoder(code_size=4), epochs=2), CPU))
     assert isinstance(model, StartedModel)
     assert not model.started
     assert isinstance(model.encoder.project, nn.Linear)

@@ -14,9 +14,9 @@ from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
-from labelwise.methods.zero_label.method import NamedModel
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.errors import UnsupportedError, UsageError
+from tests.changed import model_of
 
 STRUCTURE = ZeroLabel(restarts=3, search=50)
 SHORT = Matching(steps=6, batch=30, iterations=50)
@@ -42,11 +42,6 @@ def world(shuffled: bool = False, labelled: bool = True) -> Dataset:
     return Dataset(name="world", labels=Labels(names=tuple("abcde"), vectors=vectors), splits=splits)
 
 
-def model_of(classifier: lw.Classifier) -> NamedModel:
-    assert isinstance(classifier.model, NamedModel)
-    return classifier.model
-
-
 def accuracy(classifier: lw.Classifier) -> float:
     test = world().split("test")
     return float((classifier.scores(test.images).best == torch.as_tensor(test.targets)).double().mean())
@@ -56,9 +51,9 @@ def accuracy(classifier: lw.Classifier) -> float:
 def test_no_label_is_read(method: ZeroLabel) -> None:
     """True targets, random targets and none at all give the same weights and the same calibration, bit for bit."""
     runs = [lw.fit(data, method, CPU) for data in (world(), world(shuffled=True), world(labelled=False))]
-    first = runs[0].model.state_dict()
+    first = model_of(runs[0]).state_dict()
     for run in runs[1:]:
-        other = run.model.state_dict()
+        other = model_of(run).state_dict()
         assert all(torch.equal(first[name], other[name]) for name in first)
         assert (run.calibration.temperature, run.familiarity.rule) == (
             runs[0].calibration.temperature,
@@ -206,7 +201,7 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
         raise AssertionError("sentences were read again")
 
     monkeypatch.setattr("labelwise.methods.zero_label.label_prior.encode_sentences", missing)
-    opened = load(tmp_path / "named.lw", device="cpu")
+    opened = load(tmp_path / "named.lw")
     torch.testing.assert_close(
         opened.scores(data.split("test").images).log_odds, classifier.scores(data.split("test").images).log_odds
     )
@@ -262,7 +257,7 @@ def test_pictures_are_named_by_their_looks(tmp_path: Path) -> None:
     )
     assert right > 0.9
     save(classifier, tmp_path / "a.lw")
-    torch.testing.assert_close(model_of(load(tmp_path / "a.lw", device="cpu")).looks, model.looks)
+    torch.testing.assert_close(model_of(load(tmp_path / "a.lw")).looks, model.looks)
     without = model_of(lw.fit(data, replace(method, looks=False), CPU))
     assert not bool(without.looks.any())
     assert without.evidence().looks is None
@@ -292,5 +287,5 @@ def test_one_clustering_for_all_restarts_and_a_layer_with_a_bias(tmp_path: Path)
     assert bool((model.head.bias != 0).all())
     save(classifier, tmp_path / "a.lw")
     images = world().split("test").images
-    again = load(tmp_path / "a.lw", device="cpu").scores(images).log_odds
+    again = load(tmp_path / "a.lw").scores(images).log_odds
     torch.testing.assert_close(again, classifier.scores(images).log_odds)

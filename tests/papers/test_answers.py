@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import Spec
+from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import DataError, UsageError
+from labelwise.train.model import Spec
 from labelwise_papers.analyses.answers import (
     answer_calibration,
     draw_calibration,
@@ -22,7 +22,7 @@ from labelwise_papers.analyses.answers import (
     wrong_labels,
     yes_rates,
 )
-from tests.changed import changed, made_from
+from tests.changed import bind_model, changed, made_from, model_of
 from tests.conftest import blobs, quick
 from tests.described import Table
 
@@ -37,7 +37,7 @@ def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
         with torch.no_grad():
             model.predictor.bias.add_(0.06)
             model.label_encoder.first.bias.add_(0.1)
-    bound = bind(model, data.labels)
+    bound = bind_model(model, data.labels)
     if not bound.label_embeddings.any():  # a closed form that was not solved yet
         bound = changed(
             bound,
@@ -53,7 +53,7 @@ def sigmoid(x: float) -> float:
 
 def literal_yes(classifier: Classifier, image: Tensor, label_input: Tensor) -> float:
     """The score of one question as the paper writes it: w.(z * psi) + b with psi of a label input in R^k."""
-    model = classifier.model
+    model = model_of(classifier)
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
         psi = model.label_encoder.second(model.label_encoder.first(label_input))
@@ -131,7 +131,7 @@ def known_scores() -> tuple[Classifier, Split]:
     made = torch.Generator().manual_seed(2)
     targets = torch.arange(60) % 3
     scores = torch.randn(60, 3, generator=made) + 2 * torch.eye(3)[targets]
-    bound = bind(Table(LABELS), LABELS)
+    bound = bind_model(Table(LABELS), LABELS)
     split = Split(images=scores, targets=torch.where(torch.arange(60) % 5 == 4, -1, targets))
     return changed(bound, scale=bound.calibration.scale * 1.5, offset=bound.calibration.offset - 1), split
 

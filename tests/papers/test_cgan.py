@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from labelwise.fitting.rebuild import method_of, model_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
@@ -60,12 +61,12 @@ def test_generated_features_come_near_real_ones() -> None:
 def test_the_trial_settles_epochs_and_penalty() -> None:
     method = Cgan(epochs=4, hidden=16, batch=32)
     found = fit_zero_shot(by_vector(), method, RUN)
-    settled = found.origin.method
+    settled, model = method_of(found), model_of(found)
     assert isinstance(settled, Cgan)
     assert 1 <= settled.epochs <= 4
     assert settled.head_penalty is not None
-    assert isinstance(found.model, CganModel)
-    assert int(found.model.trained_epochs) == settled.epochs
+    assert isinstance(model, CganModel)
+    assert int(model.trained_epochs) == settled.epochs
     assert found.unseen == {f"label {i}" for i in UNSEEN}
     assert from_plain(Cgan, to_plain(settled)) == settled
 

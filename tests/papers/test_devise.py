@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from labelwise.core.classifier import bind
 from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import Encoder
 from labelwise.methods.shared.zero_shot import BilinearModel
@@ -14,6 +13,7 @@ from labelwise.train.loop import train
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
+from tests.changed import bind_model
 from tests.conftest import blobs
 from tests.described import by_vector
 
@@ -73,7 +73,7 @@ def test_training_ranks_the_right_label_first() -> None:
     data = final(method)
     model, _ = train(method, data, Run(device="cpu"))
     assert isinstance(model, BilinearModel)
-    best = bind(model, data.labels).scores(data.train.images).best
+    best = bind_model(model, data.labels).scores(data.train.images).best
     assert float((best == data.train.targets).double().mean()) > 0.9
 
 

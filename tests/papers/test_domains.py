@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import LabelModel
 from labelwise.data import load
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl, ImageMethod
 from labelwise.methods.prototype.method import PrototypeModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses import domains as module
 from labelwise_papers.analyses.domains import (
@@ -27,6 +26,7 @@ from labelwise_papers.analyses.domains import (
     evaluate_domains,
     hold_out,
 )
+from tests.changed import bind_model, model_of
 from tests.conftest import blobs, quick, squares
 
 STYLES = ("day", "dusk", "night")
@@ -83,7 +83,7 @@ def test_candidates_are_what_fit_would_give(name: str) -> None:
     assert replace(one.candidates[0], epochs=4) != one.candidates[3]
     data = hold_out(styled(), "night", 1)
     classifier = fit(data, brief(name), run)
-    raw = bind(classifier.model, classifier.labels)
+    raw = bind_model(model_of(classifier), classifier.labels)
     for part, accuracy in (("val", one.candidates[4].validation), ("test", one.candidates[4].test)):
         split = data.split(part)
         assert accuracy == float((raw.scores(split.images).best == np.asarray(split.targets)).mean())

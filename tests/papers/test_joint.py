@@ -1,13 +1,14 @@
 """Joint embeddings: they add up to the score, and their plane shows the labels that an image fits best."""
 
 import sys
-from types import MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from labelwise.core.arrays import linear_scores
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.plane import Projection
 from labelwise.images.dataset import Split
@@ -15,6 +16,7 @@ from labelwise.methods import METHODS
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise_papers.analyses.joint import JointView, draw_joint, joint_embeddings, joint_view
+from tests.changed import model_of
 from tests.close import assert_close
 from tests.conftest import blobs
 from tests.papers.test_answers import untrained
@@ -40,7 +42,7 @@ def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
 
 def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> None:
     classifier = untrained("indicator", DATA)
-    model = classifier.model
+    model = model_of(classifier)
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
         h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(
@@ -54,10 +56,7 @@ def test_a_score_that_is_not_linear_has_no_joint_embedding(monkeypatch: pytest.M
     with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
         joint_embeddings(untrained("clarel", DATA).scores(TRAIN.images), np.asarray(TRAIN.targets))
     classifier = untrained("softmax", DATA)
-    plain = classifier.model.score
-    monkeypatch.setattr(
-        classifier.model, "score", MethodType(lambda _, z, embeddings: plain(z, embeddings).square(), classifier.model)
-    )
+    monkeypatch.setattr(type(classifier.head), "score", lambda _, z, embeddings: linear_scores(z, embeddings) ** 2)
     with pytest.raises(UnsupportedError, match="no joint code"):
         joint_embeddings(classifier.scores(TRAIN.images), np.asarray(TRAIN.targets))
 

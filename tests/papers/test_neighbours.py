@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.methods import METHODS
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import UsageError
 from labelwise_papers.analyses.neighbours import nearest_labels
+from tests.changed import bind_model, model_of
 from tests.conftest import blobs
 from tests.papers.test_answers import untrained
 
@@ -37,15 +38,15 @@ def check(classifier: Classifier, points: torch.Tensor, k: int) -> str:
 @pytest.mark.parametrize("k", [1, 3, 9])
 def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
     classifier = untrained("indicator", DATA)
-    model = classifier.model
+    model = model_of(classifier)
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
         model.predictor.weight.copy_(torch.linspace(-2, 2, model.encoder.code_size))  # embeddings now differ from psi
         psi = model.label_encoder.of_inputs(torch.eye(6))
-    assert check(bind(model, DATA.labels), psi, k) == "label embeddings"
+    assert check(bind_model(model, DATA.labels), psi, k) == "label embeddings"
     some = ["blob 4", "blob 1", "blob 5"]
     rows = [4, 1, 5]
-    assert check(bind(model, DATA.labels).select(some), psi[rows], k) == "label embeddings"
+    assert check(bind_model(model, DATA.labels).select(some), psi[rows], k) == "label embeddings"
 
 
 def test_a_taught_label_has_an_embedding_alone() -> None:

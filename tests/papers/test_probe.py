@@ -7,14 +7,13 @@ import pytest
 import torch
 from sklearn.linear_model import SGDClassifier
 
-from labelwise.core.classifier import bind
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError
 from labelwise_papers.analyses.probe import probe_embeddings
-from tests.changed import changed, made_from
+from tests.changed import bind_model, changed, made_from
 from tests.described import Table
 from tests.papers.test_answers import DATA, untrained
 
@@ -29,7 +28,7 @@ def rows(n: int, seed: int) -> Split:
 
 
 def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> None:
-    classifier, train, test = bind(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
+    classifier, train, test = bind_model(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
     found = probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))
     own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
     assert found["classifier"] == pytest.approx(
@@ -46,7 +45,7 @@ def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> No
 
 
 def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
-    classifier, train, test = bind(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
+    classifier, train, test = bind_model(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
     noisy = replace(train, images=train.images + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
     found = [
         probe_embeddings(Evaluation.of(classifier, noisy, LABELS), Evaluation.of(classifier, test, LABELS), seed=seed)[
@@ -85,7 +84,7 @@ def test_every_method_has_embeddings(method: str) -> None:
 
 def test_leaks_and_too_few_labels_are_told() -> None:
     train, test = rows(30, 0), rows(12, 1)
-    classifier = made_from(bind(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
+    classifier = made_from(bind_model(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
     assert probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))[
         "leaked"
     ] == pytest.approx(3 / 12)

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import as_float
 from labelwise.evaluation.episodes import EpisodeSettings
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset
@@ -19,8 +17,10 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
+from labelwise.train.model import as_float
 from labelwise_papers.attacks.pgd import Fgsm, Pgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
+from tests.changed import bind_model, model_of
 from tests.close import assert_close
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -140,13 +140,13 @@ def test_rivals_keep_their_groups(tmp_path: Path) -> None:
 
 def test_rules_on_embeddings_alone() -> None:
     classifier, split = trained("softmax"), blobs().split("test")
-    model = classifier.model
+    model = model_of(classifier)
     assert isinstance(model, LinearModel)
     embeddings = classifier.encode(split.images)
     means = torch.stack(list(model.means))
     distances = np.linalg.norm(embeddings[:, None] - means.numpy(), axis=2)
     cosines = torch.cosine_similarity(torch.from_numpy(embeddings[:, None]), means, dim=2)
-    found = {r: bind(Means(model, r), classifier.labels).scores(split.images).log_odds for r in prototype.RULES}
+    found = {r: bind_model(Means(model, r), classifier.labels).scores(split.images).log_odds for r in prototype.RULES}
     assert np.array_equal(found["nearest mean"].argmax(1), distances.argmin(1))
     assert_close(found["cosine"], cosines)
 
@@ -165,11 +165,11 @@ def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
         "optimizer": Optimizer(lr=0.05),
     }
     classifier = fit(blobs(), metric_learning.Metric(loss=loss, epochs=10, **shared), Run(device="cpu"))
-    assert isinstance(classifier.model, MetricModel)
+    assert isinstance(model_of(classifier), MetricModel)
     assert classifier.origin.summary["training"]["validation_accuracy"] > 0.8
     images = as_float(blobs().split("test").images[:3])
-    pooled = classifier.model.pool_maps(classifier.model.feature_maps(images))
-    assert_close(classifier.model.encode_images(images), pooled)
+    model = model_of(classifier)
+    assert_close(model.encode_images(images), model.pool_maps(model.feature_maps(images)))
 
 
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

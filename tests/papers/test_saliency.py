@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import Locates, as_float
+from labelwise.core.classifier import Classifier
 from labelwise.images.view import View
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.model import as_float
 from labelwise_papers.analyses.saliency import draw_saliency, pixel_shares, salient_share
+from tests.changed import bind_model, model_of
 from tests.conftest import quick
 from tests.described import Table
 from tests.papers.test_answers import DATA, untrained
@@ -29,12 +30,11 @@ def slow_share(
     side: int | None = None,
 ) -> float:
     """The share of one picture, of which the network sees so many pixels a side."""
-    model = classifier.model
-    assert isinstance(model, Locates)
+    model = model_of(classifier)
     maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
-    score = classifier.model.score(model.pool_maps(maps), torch.from_numpy(classifier.label_embeddings))[0]
-    asked = score[column] - (score.mean() if classifier.model.penalty == "scale" else 0)
-    asked.backward()  # type: ignore[no-untyped-call]
+    score = model_of(classifier).score(model.pool_maps(maps), torch.from_numpy(classifier.label_embeddings))[0]
+    asked = score[column] - (score.mean() if model_of(classifier).penalty == "scale" else 0)
+    asked.backward()
     assert maps.grad is not None
     heat = torch.zeros(maps.shape[2:])
     for channel in range(maps.shape[1]):
@@ -67,7 +67,7 @@ def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
 @pytest.mark.parametrize("from_zero", [False, True])
 def test_only_what_the_view_keeps_counts(from_zero: bool) -> None:
     whole, view = untrained("indicator"), View(crop=4)
-    cropped = bind(quick("indicator").build(replace(whole.model.spec, view=view)), whole.labels)
+    cropped = bind_model(quick("indicator").build(replace(model_of(whole).spec, view=view)), whole.labels)
     slow = [
         slow_share(cropped, x, t, 0.5, from_zero=from_zero, side=4)
         for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)
@@ -98,7 +98,7 @@ def test_pictures_without_a_label_are_left_out() -> None:
 
 def test_features_have_no_pixels() -> None:
     with pytest.raises(UnsupportedError, match="precomputed features"):
-        salient_share(bind(Table(DATA.labels), DATA.labels), torch.randn(8, 4), torch.arange(8) % 4)
+        salient_share(bind_model(Table(DATA.labels), DATA.labels), torch.randn(8, 4), torch.arange(8) % 4)
 
 
 def test_the_picture_names_each_label_and_share() -> None:

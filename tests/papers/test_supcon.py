@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.model import as_float
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset, Split
@@ -22,6 +21,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
 from labelwise.train.contrastive import supervised_contrastive
 from labelwise.train.loop import train
+from labelwise.train.model import as_float
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from labelwise.api import fit_verification
-from labelwise.core.classifier import Classifier
+from labelwise.core.classifier import Classifier, MethodRecord
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
@@ -250,7 +250,8 @@ def check_command(classifier: Classifier) -> None:
     assert words[-2:] == ["--splits", "s.csv"]
     settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
-    assert make_method(FitOptions(**said, settings=pairs_of(settings)), photos=True) == classifier.origin.method
+    method = make_method(FitOptions(**said, settings=pairs_of(settings)), photos=True)
+    assert MethodRecord.of(method) == classifier.origin.method
 
 
 def test_several_labels() -> None:

@@ -18,7 +18,6 @@ from labelwise.server.live import Snapshot
 from labelwise.server.settings import Service
 from labelwise.server.store import Position
 from tests.conftest import blobs
-from tests.pixels_of import px
 from tests.server.asking import PNG, form, png, saved, serving
 from tests.server.conftest import model_of
 
@@ -39,7 +38,7 @@ def shade(answer: Answer) -> int:
     assert change == 7
     assert len(scores) == len(scores.embeddings) == len(scores.unknown) == 1
     assert scores.images is not None
-    return round(float(px(scores.images).float().mean()))
+    return round(float(scores.classifier.batch(scores.images).mean()))
 
 
 def grey(value: int) -> bytes:

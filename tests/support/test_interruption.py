@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import fresh_encoder, write_encoder
 from labelwise.images.dataset import Dataset
@@ -24,6 +23,7 @@ from labelwise.support.errors import Interrupted
 from labelwise.support.interruption import deferred_signals
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.stages import Run, Stage
 from tests.forks import Fork, shell

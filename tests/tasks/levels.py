@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import LabelModel, Spec
+from labelwise.core.classifier import Classifier
 from labelwise.images.describe.labels import Labels
-from tests.changed import changed
+from labelwise.train.model import LabelModel, Spec
+from tests.changed import bind_model, changed
 
 
 class Told(LabelModel):
@@ -24,7 +24,7 @@ class Told(LabelModel):
 
 def told(labels: Labels, *, multilabel: bool = False) -> Classifier:
     """Return a classifier that answers what its pictures say, ``[n, k]``."""
-    made = bind(Told(Spec(shape=(len(labels),), labels=labels)), labels)
+    made = bind_model(Told(Spec(shape=(len(labels),), labels=labels)), labels)
     return changed(made, multilabel=multilabel)
 
 

@@ -69,7 +69,7 @@ def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", looked_at)
     monkeypatch.setattr(module, "CHUNK", 1_000)
-    model, embeddings = trained("softmax").model, random_embeddings()
+    model, embeddings = trained("softmax").head, random_embeddings()
     index = make_index(embeddings)
     assert len(index.centres) == region_count(MANY) == 50
     np.testing.assert_allclose(np.linalg.norm(index.centres, axis=1), 1, rtol=1e-5)
@@ -89,7 +89,7 @@ def test_only_the_nearest_regions_are_looked_through(looked_at: int, monkeypatch
 def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", 8)
-    model, embeddings = trained("softmax").model, random_embeddings()
+    model, embeddings = trained("softmax").head, random_embeddings()
     scores, places = search(model, embeddings[:100], embeddings, 10, lists=Lists(make_index(embeddings), embeddings))
     best, right = search(model, embeddings[:100], embeddings, 10)
     hits = (places[:, :, None] == right[:, None]).any(1)
@@ -101,7 +101,7 @@ def test_most_of_the_best_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_query_that_finds_too_few_is_searched_exactly(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(module, "LOOKED_AT", 1)
-    model, embeddings = trained(method).model, random_embeddings(method=method)
+    model, embeddings = trained(method).head, random_embeddings(method=method)
     index = by_hand(embeddings)
     sizes = np.bincount(index.regions)[index.regions[:60]]
     k = int(np.median(sizes))
@@ -229,7 +229,7 @@ def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="candidates=None"):
         retrieve(trained("softmax"), TEST.images[0], searched, candidates=None, approximate=True)
     with pytest.raises(UsageError, match=r"for 3, and candidates=100"):
-        search(trained("softmax").model, searched.embeddings[:1], searched.embeddings[:3], 1, lists=searched.lists)
+        search(trained("softmax").head, searched.embeddings[:1], searched.embeddings[:3], 1, lists=searched.lists)
     with pytest.raises(UsageError, match="given 0 embeddings"):
         make_index(searched.embeddings[:0])
     with pytest.raises(UsageError, match="finite numbers"):

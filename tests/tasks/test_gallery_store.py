@@ -20,6 +20,7 @@ from labelwise.tasks.gallery_files import add_files, dates_of, gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, create_gallery, open_gallery
 from labelwise.tasks.similarity import By
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 from tests.tasks.test_retrieve import TEST, gallery
 
 pytest.importorskip("lancedb", reason="needs the extra gallery")
@@ -161,7 +162,7 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     for i in range(7):
         file = tmp_path / "it's here" / f"{i}.png"
         file.parent.mkdir(exist_ok=True)
-        Image.fromarray((TEST.images[i].permute(1, 2, 0) * 255).byte().squeeze(-1).numpy()).save(file)
+        Image.fromarray((px(TEST)[i].permute(1, 2, 0) * 255).byte().squeeze(-1).numpy()).save(file)
         files.append(str(file))
     (tmp_path / "it's here" / "broken.png").write_text("no picture")
     files.insert(3, str(tmp_path / "it's here" / "broken.png"))

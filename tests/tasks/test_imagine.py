@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import Generates
+from labelwise.core.head import Generates
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.imagine import Imagined, image_features, imagine
+from tests.changed import bind_model
 from tests.close import assert_close
 from tests.conftest import blobs
 from tests.described import Table
@@ -34,10 +34,10 @@ def found() -> Imagined:
 
 def test_the_nearest_image_of_each_feature(found: Imagined) -> None:
     assert found.features.shape == (2, 20, 3)
-    model = CLASSIFIER.model
+    model = CLASSIFIER.head
     assert isinstance(model, Generates)
     assert np.array_equal(found.features, model.generate(DATA.labels.select(NAMES), 20, 3))
-    real = model.features_of(px(TEST).float() / 255)
+    real = model.comparable(CLASSIFIER.encoder(px(TEST).numpy()))
     assert_close(found.gallery, real)
     for label in range(2):
         for row in range(20):
@@ -106,9 +106,9 @@ def test_wrong_requests_say_what_is_wrong() -> None:
     with pytest.raises(UsageError, match="a count of 0"):
         imagine(CLASSIFIER, NAMES, px(TEST), count=0)
     with pytest.raises(UsageError, match="20 images but 3 targets"):
-        imagine(CLASSIFIER, NAMES, px(TEST), targets=torch.zeros(3))
-    table = bind(Table(DATA.labels), DATA.labels)
-    with pytest.raises(UnsupportedError, match="Table cannot generate features of a label from its description"):
+        imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.zeros(3))
+    table = bind_model(Table(DATA.labels), DATA.labels)
+    with pytest.raises(UnsupportedError, match="cannot generate features of a label from its description"):
         imagine(table, NAMES, torch.zeros(2, 5))
-    with pytest.raises(UnsupportedError, match="Table cannot generate features of a label from its description"):
+    with pytest.raises(UnsupportedError, match="cannot generate features of a label from its description"):
         image_features(table, torch.zeros(2, 5))

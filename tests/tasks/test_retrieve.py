@@ -8,7 +8,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.api import retrieve
-from labelwise.core.model import Compares
+from labelwise.core.head import Compares
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.tasks import retrieve as module
 from labelwise.tasks.gallery import Gallery, load_gallery, make_gallery
@@ -31,8 +31,8 @@ def gallery(method: str = "softmax", rows: slice = slice(None)) -> Gallery:
 @pytest.mark.parametrize("chunk", [1, 100, 2**24])
 def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
-    model = trained(method).model
-    embeddings = np.asarray(trained(method).encode(px(TEST)))
+    model = trained(method).head
+    embeddings = np.asarray(trained(method).encode(TEST.images))
     with torch.no_grad():
         every = np.asarray(
             all_alike(
@@ -49,16 +49,13 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
 @pytest.mark.parametrize("chunk", [1, 2**24])
 def test_candidates_by_cosine_are_ranked_by_the_learned_similarity(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
-    model, embeddings = trained("prototype").model, np.asarray(trained("prototype").encode(px(TEST)))
+    model, embeddings = trained("prototype").head, np.asarray(trained("prototype").encode(TEST.images))
     assert isinstance(model, Compares)
     scores, places = search(model, embeddings[:6], embeddings, 3, candidates=10)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     for query in range(6):
         near = np.argsort(-(unit @ unit[query]))[:10]
-        with torch.no_grad():
-            alike = np.asarray(
-                model.similarity(*map(torch.tensor, (embeddings[query : query + 1], embeddings[near])))[0]
-            )
+        alike = model.similarity(embeddings[query : query + 1], embeddings[near])[0]
         np.testing.assert_allclose(scores[query], -np.sort(-alike)[:3], atol=1e-5, rtol=1e-5)
         assert set(places[query].tolist()) <= set(near.tolist())
     whole = search(model, embeddings[:6], embeddings, 3, candidates=None)
@@ -96,9 +93,11 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     again = load_gallery(tmp_path / "g.safetensors")
     assert (again.files, again.labels) == (labelled.files, labelled.labels)
     assert np.array_equal(again.embeddings, labelled.embeddings)
-    assert retrieve(roundtrip(trained("softmax")), px(TEST)[:2], again) == retrieve(
-        trained("softmax"), px(TEST)[:2], labelled
+    (one,), (other,) = (
+        retrieve(each, TEST.images[:1], own)
+        for each, own in ((roundtrip(trained("softmax")), again), (trained("softmax"), labelled))
     )
+    assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
     (tmp_path / "bad").write_bytes(b"not a gallery")
     with pytest.raises(StoreError, match="Cannot read bad"):
         load_gallery(tmp_path / "bad")

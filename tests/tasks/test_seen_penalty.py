@@ -9,12 +9,12 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.core.balance import balance_curve
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Eszsl, ImageMethod
 from labelwise.tasks.calibrate import calibrate
-from tests.changed import changed, known_by_description, with_penalty
+from tests.changed import bind_model, changed, known_by_description, with_penalty
 from tests.close import assert_close
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, Distances, Table, by_vector
@@ -36,7 +36,7 @@ def rows(n: int = 30) -> tuple[Tensor, Tensor]:
 
 def classifier(kind: str, seen_penalty: float = 0.0) -> Classifier:
     """Labels a, b and d were seen; calibrated as if by hand."""
-    bound = known_by_description(bind(KINDS[kind](LABELS), LABELS), "c", "e")
+    bound = known_by_description(bind_model(KINDS[kind](LABELS), LABELS), "c", "e")
     return with_penalty(
         changed(bound, scale=bound.calibration.scale * 3, offset=bound.calibration.offset + 2), seen_penalty
     )
@@ -54,7 +54,7 @@ def test_a_penalty_holds_back_the_labels_with_images_alone(kind: str) -> None:
     seen = ~held.calibration.unseen
     assert seen.tolist() == [True, True, False, True, False]
     assert np.array_equal(held.scores(images).raw, images)
-    wanted = applied(images, torch.from_numpy(seen), 0.4, held.model.penalty) * 3 + 2
+    wanted = applied(images, torch.from_numpy(seen), 0.4, held.head.penalty) * 3 + 2
     assert_close(held.scores(images).log_odds, wanted.float())
     assert np.array_equal(held.scores(images).log_odds[:, ~seen], plain.scores(images).log_odds[:, ~seen])
     assert bool((held.scores(images).log_odds[:, seen] < plain.scores(images).log_odds[:, seen]).all())
@@ -65,7 +65,7 @@ def test_a_penalty_holds_back_the_labels_with_images_alone(kind: str) -> None:
 def test_the_best_penalty_attains_the_best_harmonic_mean_in_the_classifier(kind: str) -> None:
     images, targets = rows()
     plain = classifier(kind)
-    seen, how = ~plain.calibration.unseen, plain.model.penalty
+    seen, how = ~plain.calibration.unseen, plain.head.penalty
     best = max(harmonic(u, s) for _, u, s in slow_curve(images, targets, torch.from_numpy(seen), how))
     curve = balance_curve(plain.scores(images).raw, targets, seen, how)
     found = with_penalty(plain, curve.best()).scores(images).log_odds
@@ -137,7 +137,7 @@ def test_calibration_keeps_the_penalty(kind: str) -> None:
     again = calibrate(held.scores_of(images), targets)
     assert (again.calibration.seen_penalty, again.unseen) == (0.4, held.unseen)
     scale, offset = again.calibration.neutral()
-    wanted = applied(images, torch.from_numpy(~held.calibration.unseen), 0.4, held.model.penalty) * scale + offset
+    wanted = applied(images, torch.from_numpy(~held.calibration.unseen), 0.4, held.head.penalty) * scale + offset
     assert_close(again.scores(images).log_odds, wanted.float(), rtol=1e-4, atol=1e-4)
     assert float(scale) != pytest.approx(3), "an earlier calibration is replaced"
 

@@ -95,7 +95,7 @@ def test_a_taught_label_is_recognised(kind: str) -> None:
 
 def test_a_vector_may_be_a_list_an_array_or_a_tensor() -> None:
     classifier, numbers = fitted("eszsl vectors"), [1, 0.5, *[0.0] * 8]
-    (wanted,) = classifier.model.encode_labels(Labels(names=("new",), vectors=torch.tensor([numbers])))
+    (wanted,) = classifier.head.embed_labels(Labels(names=("new",), vectors=torch.tensor([numbers])))
     for given in (numbers, np.array(numbers), torch.tensor(numbers, dtype=torch.float64)):
         assert_close(lw.teach(classifier, "new", vector=given).label_embeddings[-1], wanted)
 
@@ -174,7 +174,7 @@ def test_vectors_of_the_size_of_sentence_vectors_are_not_taken_for_them() -> Non
         lw.teach(classifier, "new", texts="a red house")
     assert "new" in lw.teach(classifier, "new", vector=ATTRIBUTES[0] @ mixed).unseen
     read = lw.fit(data, Eszsl(source="texts"), lw.Run(device="cpu"))
-    (wanted,) = read.model.encode_labels(Labels(names=("new",), texts=(("a red house",),)))
+    (wanted,) = read.head.embed_labels(Labels(names=("new",), texts=(("a red house",),)))
     assert_close(lw.teach(read, "new", texts="a red house").label_embeddings[-1], wanted)
     with pytest.raises(UsageError, match="trained on the texts of labels; given a vector"):
         lw.teach(read, "new", vector=torch.ones(50))

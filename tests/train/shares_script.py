@@ -25,6 +25,7 @@ from labelwise.support.files import state_tensors, write_tensors
 from labelwise.train.distribution import is_main_process, process_group
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run
+from tests.changed import model_of
 
 SIDE = 8
 
@@ -81,8 +82,8 @@ def fits(source: Path, out: Path, kill: bool = False) -> None:
         if is_main_process():
             assert classifier.origin.train_digests is not None
             tensors = {
-                "hashes": torch.from_numpy(np.sort(classifier.origin.train_digests, axis=0)),
-                **state_tensors("model", classifier.model),
+                "hashes": torch.from_numpy(np.sort(classifier.origin.train_digests)),
+                **state_tensors("model", model_of(classifier)),
             }
             write_tensors(out / name, tensors, {})
     (out / f"counts-{rank()}.json").write_text(json.dumps(counts))

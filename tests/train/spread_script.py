@@ -15,7 +15,6 @@ import torch._dynamo  # the first optimiser imports it; before processes are for
 from torch import Tensor, nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import Pretrain
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
@@ -40,6 +39,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import is_main_process, process_group
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Run, Stage
 from labelwise_papers.baselines.cgan import Cgan

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import as_float
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
@@ -20,12 +18,14 @@ from labelwise.support.settings import from_plain, override, to_plain
 from labelwise.train.adversarial import Adversarial, resting
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
+from labelwise.train.model import as_float
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss, Run
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square
 from labelwise_papers.baselines.supcon import Supcon
+from tests.changed import bind_model
 from tests.conftest import blobs, quick, squares
 from tests.described import by_vector
 from tests.epochs import batches_of
@@ -215,7 +215,7 @@ def test_scores_can_be_attacked_instead_of_the_loss(blob_data: Dataset) -> None:
 
     replace(HARD, loss="scores").around(loss, model, data)(batch)
     (found,) = seen  # the loss of the stage is asked once, the scores at every step
-    classifier = bind(model, data.labels)
+    classifier = bind_model(model, data.labels)
     before, after = (
         cross_entropy(torch.from_numpy(classifier.scores(x).log_odds), batch.targets) for x in (batch.images, found)
     )

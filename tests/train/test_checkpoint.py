@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
@@ -22,6 +21,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Run, Stage
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Indicator, Softmax
@@ -15,6 +14,7 @@ from labelwise.support.errors import LabelwiseError
 from labelwise.support.files import read_tensors
 from labelwise.support.finite import first_not_finite
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Run, Stage
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from labelwise.api import teach
-from labelwise.core.model import LabelModel
 from labelwise.core.store import load, save
+from labelwise.fitting.export import TOLERANCE, export
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
-from labelwise.train.export import TOLERANCE, export
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained

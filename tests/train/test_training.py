@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LabelModel, Spec
 from labelwise.fitting.fit import fit, training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
@@ -29,9 +28,11 @@ from labelwise.train.checkpoint import Progress, RunFolder
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.sharing import ahead
 from labelwise.train.stages import Run, Stage
+from tests.changed import model_of
 from tests.conftest import blobs, quick
 from tests.epochs import batches_of
 from tests.forks import Fork
@@ -64,7 +65,7 @@ def until_interrupted(folder: Path, epochs: int) -> None:
 def undisturbed(epochs: int) -> tuple[dict[str, Tensor], list[float]]:
     """The weights of a run that nobody kills, and its losses."""
     with TemporaryDirectory() as folder:
-        model = train_on_blobs(Path(folder), epochs).model
+        model = model_of(train_on_blobs(Path(folder), epochs))
         lines = (Path(folder) / "log.jsonl").read_text().splitlines()
     return model.state_dict(), [json.loads(line)["loss"] for line in lines]
 
@@ -78,7 +79,7 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path: Path, kind: signal.Sig
     process.send_signal(kind)
     assert process.wait(30) == (-signal.SIGKILL if kind == signal.SIGKILL else 7)
     again = train_on_blobs(broken, epochs, resume=True)
-    state = again.model.state_dict()
+    state = model_of(again).state_dict()
     assert all(torch.equal(weights[name], state[name]) for name in weights)
     log = [json.loads(line) for line in (broken / "log.jsonl").read_text().splitlines()]
     assert [entry["epoch"] for entry in log] == list(range(epochs))

@@ -60,7 +60,7 @@ def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | Non
 
     part = select_test_set(classifier, data, split or "all")
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
-    if split is None and trained and not data.own_splits and getattr(classifier.origin.method, "leaves_out", False):
+    if split is None and trained and not data.own_splits and classifier.head.kind == "discriminant":
         raise DataError(
             f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these pictures, each left out. '
             "Give others, or say which with --split."

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
@@ -18,8 +17,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.progress import shown
 
 if TYPE_CHECKING:
-    from labelwise.core.classifier import Classifier
-    from labelwise.core.quick import QuickClassifier
+    pass
 
 SHOWN = 1_000  # rows of the table on the screen
 
@@ -37,7 +35,6 @@ def classify(  # noqa: PLR0913 - the options of the verb
     device: Device = "auto",
 ) -> None:
     """What is it? Labels with probabilities, or unknown."""
-    from labelwise.core.quick import MOST
     from labelwise.tasks.classify import classify as predictions
 
     if job_out is not None:
@@ -49,12 +46,9 @@ def classify(  # noqa: PLR0913 - the options of the verb
         return
     engine.refuse()
     writing.check()
-    quick = writing.sheet_file is None and device in ("auto", "cpu")
-    classifier = _open(model, device) if quick else open_model(model, device)
+    classifier = open_model(model, device)
     answers = Answers(writing, classifier.labels.names)
     files = writing.unsorted(list_files(paths))
-    if quick and len(files) > MOST:
-        classifier = open_model(model, device)
     several, skipped = classifier.calibration.multilabel, []
     count = len(classifier.labels) if several and not json else top
     pieces: Iterable[Any] = shown(read_pieces(classifier, files, strict=strict), -(-len(files) // PIECE), "Classifying")
@@ -71,19 +65,6 @@ def classify(  # noqa: PLR0913 - the options of the verb
         note(f"The first {SHOWN} of {len(answers.rows)} pictures are shown; --csv FILE writes all.")
     lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
     show(document, *lines, json=json)
-
-
-def _open(model: Path, device: str) -> "Classifier | QuickClassifier":
-    """Return the classifier in a folder: one that does without torch, or the ordinary one, after which there is the other."""
-    from labelwise.core.quick import keep_quick, open_quick, read_about
-
-    about, classifier = read_about(model), open_quick(model)
-    if classifier is not None:
-        return classifier
-    ordinary = open_model(model, device)
-    if about == read_about(model):  # nobody replaced it meanwhile
-        keep_quick(ordinary, about)
-    return ordinary
 
 
 def _rows(answers: list[Answer]) -> list[dict[str, Any]]:

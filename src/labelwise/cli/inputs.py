@@ -12,7 +12,6 @@ from labelwise.support.errors import DataError, UsageError, listing
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.core.quick import QuickClassifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
     from labelwise.images.images import Images
@@ -22,10 +21,10 @@ PIECE = 256  # pictures that are read and encoded at a time where all are asked 
 
 
 def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
-    """Return the classifier in a folder, on the device of this name."""
-    from labelwise.train.distribution import choose_device
+    """Return the classifier in a folder; on a GPU it encodes as the model that was trained does."""
+    from labelwise.api import open_on
 
-    return lw.load(model, device=choose_device(device))
+    return open_on(model, device)
 
 
 def open_data(  # noqa: PLR0913 - what may be said of data
@@ -132,14 +131,13 @@ def open_pictures(
 
 
 def read_pieces(
-    classifier: "lw.Classifier | QuickClassifier",
+    classifier: "lw.Classifier",
     files: "Images",
     *,
     strict: bool = False,
     piece: int | None = None,
 ) -> Iterator[tuple[Any, list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
-    from labelwise.core.quick import QuickClassifier
     from labelwise.images.images import read_readable
     from labelwise.images.skipped import check_read
 
@@ -149,11 +147,11 @@ def read_pieces(
     piece = piece or PIECE
     for start in range(0, len(files), piece):
         some = files.select(range(start, min(start + piece, len(files))))
-        images, rows, skipped = read_readable(some, classifier.shape, classifier.view.fit)
+        images, rows, skipped = read_readable(some, classifier.shape, classifier.encoder.fit)
         unread += skipped
         check_read(unread, len(files), strict=strict)
         names = [some.ids[row] for row in rows]
-        batch = images if isinstance(classifier, QuickClassifier) else classifier.batch(images)
+        batch = classifier.batch(images)
         yield batch, names, [asdict(one) for one in skipped]
     tell_skipped(unread)
 

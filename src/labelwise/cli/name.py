@@ -80,13 +80,13 @@ def name(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Review the names that zero_label gave to clusters."""
     from labelwise.evaluation.naming import named_clusters
-    from labelwise.fitting.naming import named_model
+    from labelwise.fitting.naming import named_head
     from labelwise.reporting.naming_page import naming_page
 
     _check_places(data, answers, out_folder, report, overwrite)
     names = _names(answer or [], answers_file)
     classifier = open_model(model, device)
-    if classifier.labels.names != named_model(classifier).spec.labels.names and (names or answers):
+    if classifier.labels.names != named_head(classifier).labels.names and (names or answers):
         note("Labels that were taught or forgotten after fitting are lost: naming starts from the fitted labels.")
     classifier = _answered(classifier, names)
     pictures = None if data is None else _look(classifier, data, examples, root, strict)
@@ -185,7 +185,7 @@ def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None,
         dataset = open_data_for(classifier, data, root, strict=strict)
         where = "train" if "train" in dataset.splits else next(iter(dataset.splits))
         split = dataset.split(where)
-        images = classifier.batch(split.images)
+        images = split.images
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
     return Pictures(images=images, files=files, clusters=cluster_images(classifier, images, count))
 
@@ -195,7 +195,7 @@ def _ask(classifier: "lw.Classifier", pictures: Pictures | None, files: dict[int
     from labelwise.evaluation.naming import named_clusters
 
     note('A name, or empty: keep the name shown, "?": skip it, end of input (Ctrl-D): enough.')
-    note(f"Labels: {listing(classifier.model.spec.labels.names, 100)}")
+    note(f"Labels: {listing(classifier.head.labels.names, 100)}")
     skipped: set[int] = set()
     while most:
         open_ = [one for one in named_clusters(classifier) if not one.answered and one.cluster not in skipped]

@@ -10,7 +10,7 @@ from rich.markup import escape
 from typer import Option
 
 from labelwise.cli.inputs import open_data
-from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits, Unknown
+from labelwise.cli.options import AsJson, Data, Model, Root, Seed, SplitName, Splits, Unknown
 from labelwise.cli.output import note, one_line, show, styled
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
@@ -33,7 +33,6 @@ def report(  # noqa: PLR0913 - the options of the verb
     root: Root = None,
     seed: Seed = 0,
     json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled
@@ -43,7 +42,7 @@ def report(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"A report is written as .html; given {out_html}.")
     folders = [model, *(compare or [])]
     with Console(stderr=True, quiet=json).status("report: reading classifiers and data") as status:
-        saved = dict(zip(_names(folders), [open_saved(folder, device) for folder in folders], strict=True))
+        saved = dict(zip(_names(folders), [open_saved(folder) for folder in folders], strict=True))
         reader = cache(lambda _: open_data(data, None, root=root, splits=splits))
         dataset = reader(next(iter(saved.values())).classifier)
         places = _options(data_root=root, splits=splits)
@@ -102,6 +101,6 @@ def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, st
         trained = str(classifier.origin.summary.get("training", {}).get("data", data[1]))
         command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
         if command is not None:
-            taught = set(classifier.labels.names) - set(classifier.model.spec.labels.names) - classifier.unseen
+            taught = set(classifier.labels.names) - set(classifier.head.labels.names) - classifier.unseen
             commands.append(command + ("  # and labels were taught afterwards" if taught else ""))
     return commands

@@ -83,7 +83,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         if approximate:
             need_faiss()
     classifier = open_model(model, device)
-    check_score(classifier.model, by)
+    check_score(classifier.head, by)
     images, names, skipped = open_pictures(classifier, query, strict=strict) if query else (None, [], [])
     searched: Gallery | StoredGallery
     if is_stored(kept):

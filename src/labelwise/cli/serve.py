@@ -73,7 +73,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Export encoder and scores as one verified ONNX file."""
-    from labelwise.train.export import export as write
+    from labelwise.fitting.export import export as write
 
     exported = write(open_model(model), onnx, overwrite=overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"

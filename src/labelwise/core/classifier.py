@@ -1,30 +1,30 @@
-"""A classifier: a model, its labels, and what makes its scores mean something. It is immutable."""
+"""A classifier: an encoder, a head, labels, and what makes scores mean something. It is immutable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration
 from labelwise.core.familiarity import Familiarity
-from labelwise.core.model import LabelModel, SensesFamiliarity, as_float, in_numpy, prepared
+from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder
+from labelwise.encoders.features import Features
 from labelwise.images.as_images import Pictures, as_batch, as_images
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images, digest_rows
-from labelwise.images.view import View
-from labelwise.support.errors import UnsupportedError, UsageError, listing
+from labelwise.images.skipped import skipped_lines
+from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing
 from labelwise.support.rows import append_rows
-
-PIECE = 16  # images that a CPU encodes at a time: what layers make of so few stays in its caches
+from labelwise.support.settings import to_plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +39,50 @@ class Verifier:
     offset: float  # for same and different pairs that are equally frequent
 
 
+class TrainingState(Protocol):
+    """The state of the model that was trained, which continued training and attacks read."""
+
+    def read(self) -> Mapping[str, Array]:
+        """Return its arrays by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownState:
+    """A state in memory."""
+
+    arrays: Mapping[str, Array]
+
+    def read(self) -> Mapping[str, Array]:
+        """Return its arrays by name."""
+        return self.arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodRecord:
+    """The method that made a classifier, in words; ``train.rebuild.method_of`` makes a method of it."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)  # all of them, plain JSON values
+
+    @classmethod
+    def of(cls, method: Any) -> Self:
+        """Return the record of a method."""
+        return cls(name=method.name, settings=to_plain(method))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Origin:
     """Where a classifier came from."""
 
-    method: object | None = None  # the settings whose build(model.spec) makes its model, so that it can be saved
+    method: MethodRecord | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
-    train_digests: Array | None = (
-        None  # [m, 16] of the images it was trained and calibrated on, so that a leak can be found
-    )
+    train_digests: Array | None = None  # [m, 16] of the images it was trained and calibrated on: they tell leaks
+    training: TrainingState | None = None  # None: the head and the encoder are all that there was
 
     def __repr__(self) -> str:
-        hashes = 0 if self.train_digests is None else len(self.train_digests)
-        return (
-            f"<Origin: {getattr(self.method, 'name', 'no method')}, {listing(self.summary)}; made from {hashes} images>"
-        )
+        known = 0 if self.train_digests is None else len(self.train_digests)
+        name = "no method" if self.method is None else self.method.name
+        return f"<Origin: {name}, {listing(self.summary)}; made from {known} images>"
 
     def with_images(self, images: Images | None) -> Self:
         """Return it with these images, if there are any, among those that the classifier was made from."""
@@ -66,9 +95,10 @@ class Origin:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """A model bound to labels. Ask it for the scores of images; every task is a question about them."""
+    """An encoder and a head bound to labels. Ask it for the scores of images; every task is a question about them."""
 
-    model: LabelModel  # scores (image, label) pairs
+    encoder: Encoder  # makes features of images
+    head: Head  # scores (features, label) pairs
     labels: Labels  # their names and what is known of them
     label_embeddings: Array  # [k, e]; adding a label is adding a row
     calibration: Calibration  # how raw scores become probabilities
@@ -77,8 +107,12 @@ class Classifier:
     origin: Origin = field(default_factory=Origin)  # where it came from
 
     def __repr__(self) -> str:
-        kind = getattr(self.origin.method, "name", type(self.model).__name__)
-        return f"<Classifier: {kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
+        return f"<Classifier: {self.kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
+
+    @property
+    def kind(self) -> str:
+        """The method that made it, or the kind of its head."""
+        return self.head.kind if self.origin.method is None else self.origin.method.name
 
     @property
     def unseen(self) -> frozenset[str]:
@@ -87,47 +121,27 @@ class Classifier:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an image as the model takes it."""
-        return self.model.spec.shape
+        """The shape of an image as the encoder takes it."""
+        return self.encoder.shape
 
-    @property
-    def view(self) -> View:
-        """How pictures are brought to the model."""
-        return self.model.spec.view
+    def batch(self, images: Pictures) -> Array:
+        """Return images as the encoder takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
+        return as_batch(images, self.shape, self.encoder.fit)
 
     def images(self, images: Pictures) -> Images:
-        """Return whatever a person holds as images that the model can take."""
+        """Return whatever a person holds as images that the encoder can take."""
         return as_images(images, self.shape)
 
-    def batch(self, images: Pictures) -> Tensor:
-        """Return images as the model takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
-        return torch.from_numpy(np.array(as_batch(images, self.shape, self.view.fit), copy=None, order="C"))
+    def features(self, images: Pictures) -> Features:
+        """Return the features of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
+        return encode(self.encoder, self.images(images))
 
-    def encode(self, images: "Tensor | Images", batch: int = 256) -> Array:
-        """Return image embeddings ``[n, d]``, float32, computed a batch at a time; images may be features of a frozen trunk."""
-        known = prepared(self.model, images) if isinstance(images, Images) else images
-        if isinstance(known, Images):
-            rows = (range(start, min(start + batch, len(known))) for start in range(0, len(known), batch))
-            parts = [self.encode(self.batch(known.select(some)), batch) for some in rows]
-            return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
-        with torch.no_grad():
-            return self._encoded(known, batch).cpu().numpy()
-
-    def score(self, embeddings: Array) -> Array:
-        """Return the model's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
-        return in_numpy(self.model.score)(embeddings, self.label_embeddings)
-
-    def distances(self, embeddings: Array) -> Array | None:
-        """Return how far embeddings ``[n, d]`` are from all that the model knows ``[n]``; None where it cannot measure that."""
-        if not isinstance(self.model, SensesFamiliarity):
-            return None
-        return in_numpy(self.model.unfamiliarity)(embeddings, self.label_embeddings)
-
-    def _encoded(self, images: Tensor, batch: int) -> Tensor:
-        few = images.ndim == 4 and self.model.device.type == "cpu"
-        parts = torch.split(images, min(batch, PIECE) if few else batch)
-        encoded = [self.model.encode_images(as_float(x.to(self.model.device))) for x in parts if len(x)]
-        return torch.cat(encoded).float() if encoded else torch.empty(0, 0, device=self.model.device)
+    def encode(self, images: Pictures) -> Array:
+        """Return image embeddings ``[n, d]``, float32; one that cannot be read is an error."""
+        features = self.features(images)
+        if features.skipped:
+            raise DataError(f"Images that cannot be read: {listing(skipped_lines(features.skipped), 3)}")
+        return self.head.embed(features.values)
 
     def scores(self, images: Pictures) -> Scores:
         """Return the scores of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
@@ -139,12 +153,26 @@ class Classifier:
     ) -> Scores:
         """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
 
-        ``raw [n, k]`` and ``distances [n]`` replace what the model would say, such as scores of training images left out one by one.
+        ``raw [n, k]`` and ``distances [n]`` replace what the head would say, such as scores of training images left out one by one.
         """
         scores = Scores(self, np.asarray(embeddings, np.float32))
         given = {"raw": raw, "distances": distances}
         vars(scores).update({name: np.asarray(value) for name, value in given.items() if value is not None})
         return scores
+
+    def score(self, embeddings: Array) -> Array:
+        """Return the head's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
+        return self.head.score(embeddings, self.label_embeddings)
+
+    def distances(self, embeddings: Array) -> Array | None:
+        """Return how far embeddings ``[n, d]`` are from all that the head knows ``[n]``; None where it cannot measure that."""
+        if not isinstance(self.head, SensesFamiliarity):
+            return None
+        return self.head.outlier_score(embeddings, self.label_embeddings)
+
+    def origin_with(self, images: Pictures | None) -> Origin:
+        """Return the origin with these images, if there are any, among those that it was made from."""
+        return self.origin if images is None else self.origin.with_images(self.images(images))
 
     def select(self, names: Sequence[str]) -> Self:
         """Return the classifier of these labels only, in this order; their scores stay the same."""
@@ -167,27 +195,20 @@ class Classifier:
 
         ``width`` is by how much more than usual its images spread, see ``Familiarity``.
         """
-        if self.model.fitted_together and not self.model.added_apart:
-            raise UnsupportedError(
-                f"{type(self.model).__name__} is fitted to all labels together; train it again to add one."
-            )
+        if self.head.fitted_together and not self.head.allows_new_labels:
+            raise UnsupportedError(f"{self.kind} is fitted to all labels together; train it again to add one.")
         if labels.names[:-1] != self.labels.names:
             raise UsageError("A label is added at the end; the other labels must stay as they are.")
         rows = append_rows(self.label_embeddings, embedding[None])
         calibration, familiarity = self.calibration.add(unseen=unseen), self.familiarity.add(len(self.labels), width)
         return replace(self, labels=labels, label_embeddings=rows, calibration=calibration, familiarity=familiarity)
 
-    def to(self, device: str | torch.device) -> Self:
-        """Return the classifier with its model on another device (the model itself is moved)."""
-        return replace(self, model=self.model.to(device))
 
-
-def bind(model: LabelModel, labels: Labels) -> Classifier:
+def bind(head: Head, encoder: Encoder, labels: Labels) -> Classifier:
     """Return the classifier of these labels, not yet calibrated."""
-    for piece in model.reads:
+    for piece in head.reads:
         if getattr(labels, piece) is None:
-            raise UsageError(f'{type(model).__name__} reads the "{piece}" of labels, and these labels have none.')
-    model.eval()
-    embeddings = in_numpy(model.encode_labels)(labels)
-    calibration = Calibration.none(len(labels), exclusive=model.exclusive, penalty=model.penalty)
-    return Classifier(model=model, labels=labels, label_embeddings=embeddings, calibration=calibration)
+            raise UsageError(f'A head of kind "{head.kind}" reads the "{piece}" of labels, and these labels have none.')
+    embeddings = head.embed_labels(labels)
+    calibration = Calibration.none(len(labels), exclusive=head.exclusive, penalty=head.penalty)
+    return Classifier(encoder=encoder, head=head, labels=labels, label_embeddings=embeddings, calibration=calibration)

@@ -1,4 +1,4 @@
-"""What the folder of a saved classifier says of it, read without torch, whose import takes longer than all the rest."""
+"""The description of a saved classifier, ``classifier.json``."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Any
 from labelwise.support.errors import StoreError
 from labelwise.support.files import read_json_bytes
 
-FORMAT = 1
-ABOUT = "classifier.json"
+FORMAT = 3
+ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return the description of the classifier saved in a folder; what is none is an error."""
+    """Return the description of the classifier saved in a folder, or raise an error."""
     if not folder.exists():
         left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
         hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
@@ -35,9 +35,12 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def digest_of(path: str | Path) -> str:
     """Return the checksum of a saved classifier's weights; another one means another classifier."""
-    return str(read_about(Path(path)).get("weights_sha256"))
+    files = read_about(Path(path)).get("files")
+    return str(files.get(WEIGHTS) if isinstance(files, dict) else None)
 
 
 def shape_of(path: str | Path) -> tuple[int, ...]:
     """Return the image shape of a saved classifier, without loading it."""
-    return tuple(read_about(Path(path)).get("shape", ()))
+    encoder = read_about(Path(path)).get("encoder")
+    shape = encoder.get("shape") if isinstance(encoder, dict) else None
+    return tuple(shape) if isinstance(shape, list) else ()

@@ -55,6 +55,24 @@ class Head(Protocol):
         """Return the score of every pair ``[n, k]`` from image embeddings ``[n, e']`` and label embeddings ``[k, e]``."""
 
 
+class HeadDefaults:
+    """What most heads have in common: they read label names alone, score each label by itself, and take features as they are."""
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    fitted_together: ClassVar[bool] = False
+    allows_new_labels: ClassVar[bool] = False
+    penalty: ClassVar[Penalty] = "offset"
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image do not compete."""
+        return False
+
+    def embed(self, features: Array) -> Array:
+        """Return the features ``[n, d]``."""
+        return features
+
+
 @runtime_checkable
 class LearnsFromExamples(Protocol):
     """It makes a label of a few example images."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, top_columns
+from labelwise.images.images import Images
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -38,12 +39,12 @@ class Scores:
 
     @cached_property
     def raw(self) -> Array:
-        """The model's score of each pair ``[n, k]``; larger is better."""
+        """The head's score of each pair ``[n, k]``; larger is better."""
         return self.classifier.score(self.embeddings)
 
     @cached_property
     def distances(self) -> Array | None:
-        """How far each image is from all that the model knows ``[n]``, where it measures that by itself."""
+        """How far each image is from all that the head knows ``[n]``, where it measures that by itself."""
         parts = [part.classifier.distances(part.embeddings) for part in self.parts()]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if known else None
@@ -129,12 +130,11 @@ class Scores:
         ]
 
     def of(self, classifier: "Classifier") -> Self:
-        """Return the scores of the same images by another classifier with the same model; nothing is encoded again."""
+        """Return the scores of the same images by another classifier with the same head; nothing is encoded again."""
         other = type(self)(classifier, self.embeddings, self.images)
         same = (
-            classifier.model is self.classifier.model
-            and classifier.label_embeddings is self.classifier.label_embeddings
+            classifier.head is self.classifier.head and classifier.label_embeddings is self.classifier.label_embeddings
         )
-        if same:  # the model's own scores are the same
+        if same:  # the head's own scores are the same
             vars(other).update({name: vars(self)[name] for name in ("raw", "distances") if name in vars(self)})
         return other

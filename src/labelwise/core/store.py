@@ -1,53 +1,48 @@
-"""A saved classifier is one folder: ``classifier.json`` and ``weights.safetensors``, written whole or not at all."""
+"""A saved classifier is one folder, written whole or not at all.
+
+``classifier.json`` says what it is, ``weights.safetensors`` holds the arrays of its head, labels and calibration. An encoder that was
+trained lies beside them as ``encoder.onnx`` with its card; one that others share is named by its id. ``training.safetensors``, which
+only continued training reads, is the state of the model that was trained. Nothing of it is executed.
+"""
 
 import os
 import shutil
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
 from labelwise.core.description import ABOUT as ABOUT
 from labelwise.core.description import FORMAT, read_about
-from labelwise.core.quick import WEIGHTS as WEIGHTS
-from labelwise.core.quick import file_digest, keep_quick
-from labelwise.core.rebuild import check_finite, classifier_of
+from labelwise.core.description import WEIGHTS as WEIGHTS
+from labelwise.core.encoder_files import encoder_files, saved_encoder
+from labelwise.core.head_files import label_arrays, label_words, pack
+from labelwise.core.rebuild import TRAINING, StoredState, check_finite, classifier_of
 from labelwise.images.describe.labels import Labels
-from labelwise.images.view import WHOLE
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import (
-    json_bytes,
-    read_tensors,
-    state_tensors,
-    sync_folder,
-    write_atomically,
-    write_tensors,
-)
+from labelwise.support.files import file_digest, json_bytes, read_arrays, sync_folder, write_arrays, write_atomically
 from labelwise.support.settings import to_plain
 from labelwise.support.writable import check_writable
-from labelwise.train.stages import Method
 
 LOG = "log.jsonl"
+FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
-    """Write a classifier as a folder, beside it the log of its training if given.
+    """Write a classifier as a folder, with the log of its training if given.
 
     A crash leaves the old folder or none, never a part of the new one; ``overwrite`` replaces a classifier that is there.
     """
     target = Path(path)
     check_free(target, overwrite)
-    if not isinstance(classifier.origin.method, Method):
-        raise UsageError("This classifier does not know the method that made it, so it cannot be saved.")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        about = _write(classifier, part)
+        _write(classifier, part)
         if log and Path(log).exists():
             shutil.copyfile(log, part / LOG)
         _put_in_place(part, target)
@@ -57,7 +52,6 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    keep_quick(classifier, about)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -69,29 +63,26 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise UsageError(f"{path} already holds a classifier. Choose another name, or replace it with --overwrite.")
 
 
-def check_savable(method: Method, labels: Labels, name: str) -> None:
+def check_savable(method: object, labels: Labels, name: str) -> None:
     """Raise an error for what the file of a classifier of this method and these labels could not hold."""
-    _as_text({"method": to_plain(method), "labels": _label_words(labels), "data": name})
+    _as_text({"method": to_plain(method), "labels": label_words(labels), "data": name})
 
 
-def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
+def load(path: str | Path) -> Classifier:
     """Return the classifier saved in a folder.
 
-    What its description says is compared with its weights before anything of size is built, and every number is looked at.
+    Checksums, shapes and numbers are checked before anything is computed with them.
     """
     folder = Path(path)
     about = read_about(folder)
-    weights = folder / WEIGHTS
-    if not weights.exists():
-        raise StoreError(f"{folder} is damaged: {WEIGHTS} is missing. Restore it from a copy, or fit again.")
-    if file_digest(weights) != about.get("weights_sha256"):
-        raise StoreError(f"{weights} is damaged: its checksum differs. Restore it from a copy, or fit again.")
-    tensors = read_tensors(weights)[0]
     try:
-        classifier = classifier_of(about, tensors)
+        _check_files(folder, about["files"])
+        encoder = saved_encoder(about["encoder"], folder)
+        state = StoredState(folder / TRAINING, about["files"][TRAINING]) if TRAINING in about["files"] else None
+        return classifier_of(about, read_arrays(folder / WEIGHTS)[0], encoder, state)
     except StoreError as error:
         raise StoreError(f"{folder} cannot be used. {error}") from error
-    except (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except FAULTS as error:
         versions = about.get("versions")
         writer = versions.get("labelwise") if isinstance(versions, dict) else None
         remedy = "Restore its description from a copy" if writer == __version__ else "Install that version"
@@ -100,44 +91,52 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> Classifier:
             f"{folder} was written by labelwise {writer or 'of an unknown version'} and does not fit this version, "
             f"{__version__}: {reason}. {remedy}, or fit again."
         ) from error
-    return classifier.to(device)
 
 
-def _write(classifier: Classifier, folder: Path) -> bytes:
-    """Write the files of a classifier and return its description."""
+def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise an error unless all files but the training state, which is checked when it is read, are as they were written."""
+    for name in {WEIGHTS, *digests} - {TRAINING}:
+        if not (folder / name).exists():
+            raise StoreError(f"It is damaged: {name} is missing. Restore it from a copy, or fit again.")
+        if file_digest(folder / name) != digests[name]:
+            raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a copy, or fit again.")
+
+
+def _write(classifier: Classifier, folder: Path) -> None:
+    """Write the files of a classifier."""
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
-    arrays = {"codes": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
-    optional = {"seen": origin.train_digests, "memory": familiarity.memory, "width": familiarity.width}
+    head = pack(classifier.head)
+    arrays = {"label_embeddings": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
+    optional = {"train_digests": origin.train_digests, "memory": familiarity.memory, "width": familiarity.width}
     arrays |= {name: array for name, array in optional.items() if array is not None}
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    tensors |= state_tensors("model", classifier.model)
-    for prefix, labels in (("labels", classifier.labels), ("trained_labels", classifier.model.spec.labels)):
-        known = {"vectors": labels.vectors, "shares": labels.shares, "similarity": labels.similarity}
-        tensors |= {f"{prefix}/{what}": torch.as_tensor(t) for what, t in known.items() if t is not None}
-    method, view = origin.method, classifier.view
-    settings = {name: value for name, value in to_plain(method).items() if name != "view"}
+    arrays |= {f"labels/{name}": array for name, array in label_arrays(classifier.labels).items()}
+    arrays |= {f"head/{name}": array for name, array in head.arrays.items()}
+    encoder, encoder_content = encoder_files(classifier.encoder)
     about = {
         "format": FORMAT,
-        "method": {"name": getattr(method, "name", ""), "settings": settings},
-        "shape": list(classifier.model.spec.shape),
-        **({} if view == WHOLE else {"view": to_plain(view)}),
-        "labels": _label_words(classifier.labels),
-        "trained_labels": _label_words(classifier.model.spec.labels),
-        "temperature": calibration.temperature,
-        "multilabel": calibration.multilabel,
-        "described": sorted(classifier.unseen),
-        "gap": calibration.seen_penalty,
-        "outlier": to_plain(familiarity.rule),
-        "verification": to_plain(classifier.verifier),
+        "encoder": encoder,
+        "head": {"kind": head.kind, "settings": head.settings},
+        "labels": label_words(classifier.labels),
+        "unseen": sorted(classifier.unseen),
+        "calibration": {
+            "seen_penalty": calibration.seen_penalty,
+            "temperature": calibration.temperature,
+            "multilabel": calibration.multilabel,
+        },
+        "outlier_rule": to_plain(familiarity.rule),
+        "verifier": to_plain(classifier.verifier),
+        "method": to_plain(origin.method),
         "summary": dict(origin.summary),
-        "versions": {"labelwise": __version__} | {name: _version(name) for name in ("torch", "numpy", "pillow")},
+        "versions": {"labelwise": __version__} | {name: _version(name) for name in ("numpy", "onnxruntime", "pillow")},
     }
-    check_finite(about, tensors, classifier.model)
-    write_tensors(folder / WEIGHTS, tensors, {"format": FORMAT})
-    about["weights_sha256"] = file_digest(folder / WEIGHTS)
-    text = _as_text(about)
-    write_atomically(folder / ABOUT, text)
-    return text
+    check_finite(about, arrays)
+    write_arrays(folder / WEIGHTS, arrays, {"format": FORMAT})
+    for name, content in encoder_content.items():
+        write_atomically(folder / name, content)
+    if origin.training is not None:
+        write_arrays(folder / TRAINING, origin.training.read(), {"format": FORMAT})
+    about["files"] = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
+    write_atomically(folder / ABOUT, _as_text(about))
 
 
 def _version(name: str) -> str | None:
@@ -149,7 +148,7 @@ def _version(name: str) -> str | None:
 
 
 def _as_text(about: dict[str, Any]) -> bytes:
-    """Return what is said about a classifier as a file; text that is no UTF-8 is an error."""
+    """Return a description as a file; text that is no UTF-8 is an error."""
     try:
         return json_bytes(about)
     except UnicodeEncodeError as error:
@@ -172,7 +171,3 @@ def _put_in_place(part: Path, target: Path) -> None:
         raise
     sync_folder(target.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _label_words(labels: Labels) -> dict[str, Any]:
-    return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}

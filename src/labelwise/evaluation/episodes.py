@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.capabilities import LEARN
-from labelwise.core.model import LabelModel, LearnsFromExamples, cannot, in_numpy
+from labelwise.core.head import Head, LearnsFromExamples, cannot
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
@@ -70,7 +70,7 @@ def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None =
     """Return how well a model learns new labels from a few images; the labels that it is bound to do not matter."""
     settings, evaluation = settings or EpisodeSettings(), evaluation.own_labelled()
     targets = np.asarray(evaluation.split.targets)
-    hits = episode_accuracies(evaluation.classifier.model, evaluation.scores.embeddings, targets, settings)
+    hits = episode_accuracies(evaluation.classifier.head, evaluation.scores.embeddings, targets, settings)
     return EpisodeResult(
         settings=settings,
         labels=int((np.bincount(targets) >= settings.shots + settings.queries).sum()),
@@ -81,7 +81,7 @@ def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None =
 
 
 def episode_accuracies(
-    model: LabelModel, embeddings: ArrayLike, targets: ArrayLike, settings: EpisodeSettings
+    head: Head, embeddings: ArrayLike, targets: ArrayLike, settings: EpisodeSettings
 ) -> dict[str, NDArray[np.float64]]:
     """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
@@ -93,7 +93,7 @@ def episode_accuracies(
     hits: dict[str, list[NDArray[np.float64]]] = {}
     while some := list(islice(draws, max(1, CHUNK // size))):
         support, query = (embeddings[np.stack([getattr(one, kind) for one in some])] for kind in ("support", "query"))
-        for name, scores in _scores(model, support, query).items():
+        for name, scores in _scores(head, support, query).items():
             hits.setdefault(name, []).append((scores.argmax(2) == truth).mean(1))
     return {name: np.concatenate(parts) for name, parts in hits.items()}
 
@@ -137,12 +137,12 @@ def _draw(pools: dict[int, Rows], ways: int, sizes: tuple[int, int], count: int,
         yield Episode(labels=labels, support=rows[:, : sizes[0]], query=rows[:, sizes[0] :])
 
 
-def _scores(model: LabelModel, support: NDArray[Any], query: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _scores(head: Head, support: NDArray[Any], query: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Return scores ``[b, ways * queries, ways]`` by each rule, of ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
     asked, means = query.reshape(len(query), -1, query.shape[-1]), support.mean(2)
     squares = (means**2).sum(2)[:, None]
     return {
-        "taught": _taught(model, support, asked),
+        "taught": _taught(head, support, asked),
         "nearest mean": 2 * asked @ means.swapaxes(1, 2) - squares,
         "cosine": asked
         @ means.swapaxes(1, 2)
@@ -150,11 +150,11 @@ def _scores(model: LabelModel, support: NDArray[Any], query: NDArray[Any]) -> di
     }
 
 
-def _taught(model: LabelModel, support: NDArray[Any], asked: NDArray[Any]) -> NDArray[Any]:
+def _taught(head: Head, support: NDArray[Any], asked: NDArray[Any]) -> NDArray[Any]:
     """Return scores ``[b, q, ways]`` of labels learnt from ``[b, ways, shots, d]``, of queries ``[b, q, d]``."""
-    if not isinstance(model, LearnsFromExamples):
-        raise cannot(model, LEARN)
+    if not isinstance(head, LearnsFromExamples):
+        raise cannot(head, LEARN)
     b, ways, shots, d = support.shape
-    learn, score = in_numpy(model.labels_from_examples), in_numpy(model.score)
+    learn, score = head.labels_from_examples, head.score
     labels = learn(support.reshape(-1, d), np.arange(b * ways).repeat(shots)).reshape(b, ways, -1)
     return np.stack([score(ask, know) for ask, know in zip(asked, labels, strict=True)])

@@ -34,8 +34,7 @@ class Evaluation:
         cls, classifier: Classifier, split: Split, labels: Labels | None = None, leaks: NDArray[np.bool_] | None = None
     ) -> Self:
         """Encode the images of a split; without ``labels``, its targets point into those of the classifier."""
-        embeddings = classifier.encode(split.images)
-        scores = Scores(classifier, embeddings, split.images)
+        scores = Scores(classifier, classifier.encode(split.images), split.images)
         leaks = leaked_rows(classifier, split.images) if leaks is None else leaks
         return cls(scores=scores, split=split, labels=labels or classifier.labels, leaks=leaks)
 

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import accuracy, expected_calibration_error, per_class_accuracy, wilson
-from labelwise.core.model import prepared
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.test_set import ALL, select_test_set
 from labelwise.fitting.choice import encoder_of
 from labelwise.fitting.fit import fit
+from labelwise.fitting.rebuild import method_of
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import Images
+from labelwise.images.images import FeatureRows
 from labelwise.images.split.lookalikes import lookalike_groups
 from labelwise.images.split.make import folds_of
 from labelwise.images.view import View
@@ -70,11 +70,7 @@ def evaluate_folds(
 
 
 def _refittable(classifier: Classifier) -> Method:
-    method = classifier.origin.method
-    if not isinstance(method, Method):
-        raise UnsupportedError(
-            "This classifier does not say which method made it, so it cannot be fitted again in folds."
-        )
+    method = method_of(classifier)
     if method.zero_shot or not method.uses_targets:
         what = "fits labels from descriptions" if method.zero_shot else "reads no label of an image"
         raise UnsupportedError(
@@ -88,12 +84,7 @@ def _on_features(classifier: Classifier, method: Method, split: Split) -> tuple[
     encoder = encoder_of(method)
     if not encoder.frozen or len(classifier.shape) != 3 or getattr(method, "adversarial", None) is not None:
         return method, split
-    features = prepared(classifier.model, split.images)
-    if isinstance(features, Images):
-        return method, split
-    features = features.cpu()
-    if features.ndim != 2:
-        return method, split
+    features = FeatureRows(classifier.features(split.images).values)
     head = replace(method, encoder=Encoder(frozen=True, code_size=encoder.code_size), view=View())  # type: ignore[call-arg]
     return head, replace(split, images=features)
 

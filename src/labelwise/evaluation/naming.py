@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import check_shape
-from labelwise.fitting.naming import named_model, uncertain_clusters
+from labelwise.fitting.naming import named_head, uncertain_clusters
 from labelwise.methods.zero_label.naming import kept_together, plain
 from labelwise.support.draws import Draws
 
@@ -39,9 +39,9 @@ class ClusterImages:
 
 def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
-    model = named_model(classifier)
-    labels, report = model.spec.labels, classifier.origin.summary["naming"]
-    together = plain(kept_together(model.overlaps))
+    head = named_head(classifier)
+    labels, report = head.labels, classifier.origin.summary["naming"]
+    together = plain(kept_together(torch.from_numpy(head.overlaps)))
     answers = classifier.origin.summary.get("answers", {})
     return [
         NamedCluster(
@@ -66,15 +66,14 @@ def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: in
     An image belongs to one cluster. Images nearest to a centre show the cluster at its best; those drawn at random show what the
     label is really given to.
     """
-    model = named_model(classifier)
-    check_shape(images, model.spec.shape)
-    scores = classifier.scores_of(classifier.encode(model.prepare(images)))
-    label_of = [model.spec.labels.names.index(name) for name in classifier.labels.names]
+    head = named_head(classifier)
+    scores = classifier.scores(images)
+    label_of = [head.labels.names.index(name) for name in classifier.labels.names]
     answers = np.array(label_of)[np.asarray(scores.raw).argmax(1)]
-    embeddings, centres = np.asarray(scores.embeddings), np.asarray(model.centres)
+    embeddings, centres = np.asarray(scores.embeddings), head.centres
     far = np.linalg.norm(embeddings[:, None] - centres, axis=2)
     draws, clusters = Draws(seed), []
-    for cluster, label in enumerate(model.names.tolist()):
+    for cluster, label in enumerate(head.names.tolist()):
         rows = np.flatnonzero(answers == label)
         near = rows[np.argsort(far[rows, cluster], kind="stable")]
         rest = near[count:]

@@ -78,14 +78,14 @@ def all_new(evaluation: Evaluation) -> bool:
     """Return whether the classifier knows not one label of these images, each of which has one."""
     used = [] if evaluation.multilabel else [evaluation.labels.names[i] for i in evaluation.split.present]
     classifier = evaluation.classifier
-    return bool(used) and not set(used) & {*classifier.labels.names, *classifier.model.spec.labels.names}
+    return bool(used) and not set(used) & {*classifier.labels.names, *classifier.head.labels.names}
 
 
 def measure_verification(
     evaluation: Evaluation, *, scores: Sequence[By] = (), most: int = COMPARED, pairs: int = PAIRS, seed: int = 0
 ) -> dict[By, VerificationResult]:
     """Return how well pairs of one label are told from others, by each score that the model knows, or by some."""
-    some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.model)
+    some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.head)
     return {by: evaluate_verification(some, by=by, most=pairs, seed=seed) for by in scores}
 
 
@@ -93,7 +93,7 @@ def measure_retrieval(
     evaluation: Evaluation, *, scores: Sequence[By] = (), most: int = COMPARED, seed: int = 0
 ) -> dict[By, RetrievalResult]:
     """Return how well images find others of their label, by each score that the model knows, or by some."""
-    some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.model)
+    some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.head)
     return {by: evaluate_retrieval(some, by=by) for by in scores}
 
 

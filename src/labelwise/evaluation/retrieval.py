@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelwise.core.model import LabelModel
+from labelwise.core.head import Head
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By, all_alike, comparable
@@ -33,7 +33,7 @@ def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Seq
         raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
     evaluation = evaluation.own_labelled()
     targets = np.asarray(evaluation.split.targets)
-    first, precision = query_figures(evaluation.classifier.model, evaluation.scores.embeddings, targets, by)
+    first, precision = query_figures(evaluation.classifier.head, evaluation.scores.embeddings, targets, by)
     return RetrievalResult(
         images=len(evaluation),
         queries=len(first),
@@ -44,13 +44,13 @@ def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Seq
 
 
 def query_figures(
-    model: LabelModel, embeddings: Any, targets: ArrayLike, by: By = "similarity"
+    head: Head, embeddings: Any, targets: ArrayLike, by: By = "similarity"
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return for each query how many wrong images precede the first right one, and its average precision at R ``[q]``.
 
     Of equally similar images the wrong ones come first, so embeddings that are all alike gain nothing.
     """
-    embeddings, by = comparable(model, np.asarray(embeddings), by)
+    embeddings, by = comparable(head, np.asarray(embeddings), by)
     targets = np.asarray(targets)
     count, before, precision = len(targets), list[NDArray[np.int64]](), list[NDArray[np.float64]]()
     step = max(1, CHUNK // max(1, count))
@@ -59,7 +59,7 @@ def query_figures(
         same = targets[rows, None] == targets
         same[rows - start, rows] = False
         ask = same.any(1)
-        scores = np.array(all_alike(model, embeddings[rows[ask]], embeddings, by))
+        scores = np.array(all_alike(head, embeddings[rows[ask]], embeddings, by))
         scores[np.arange(len(scores)), rows[ask]] = -np.inf
         right = _ranked(scores, same[ask])
         before.append(right.argmax(1))

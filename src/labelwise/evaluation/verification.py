@@ -45,7 +45,7 @@ def evaluate_verification(
     """
     evaluation = evaluation.own_labelled()
     model, rule, targets = (
-        evaluation.classifier.model,
+        evaluation.classifier.head,
         evaluation.classifier.verifier,
         evaluation.split.targets,
     )

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import Completes, JoinsKnowledge, NamesClusters, cannot, prepared
+from labelwise.core.classifier import Classifier
+from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
 from labelwise.core.ranking import average_precisions
 from labelwise.core.scores import Scores
 from labelwise.fitting.choice import decide
@@ -14,7 +14,17 @@ from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.reading import read_for
-from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation, with_idle
+from labelwise.fitting.rebuild import training_state
+from labelwise.fitting.steps import (
+    Trained,
+    of_labels,
+    origin_of,
+    remembering,
+    set_aside,
+    train_on,
+    validation,
+    with_idle,
+)
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.images.dataset import Dataset, Split
@@ -31,6 +41,7 @@ from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
+from labelwise.train.model import Completes, prepared
 from labelwise.train.stages import Method, Run
 
 FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
@@ -73,16 +84,18 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
     model, about = train_on(part, data, method, run)
-    labels = part.known if isinstance(model, JoinsKnowledge) and model.reads_descriptions else part.labels
-    bound = remembering(bind(model, labels), part.train.images)
+    trained = Trained.of(model)
+    joins = isinstance(trained.head, JoinsKnowledge) and trained.head.reads_descriptions
+    labels = part.known if joins else part.labels
+    bound = remembering(trained.bound(labels), trained, part.train.images)
     unseen = np.arange(len(labels)) >= len(part.labels)
     bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
-    scores, targets = bound.scores_of(bound.encode(prepared(model, part.val.images))), part.val.targets
+    scores, targets = bound.scores_of(trained.embeddings(part.val.images)), part.val.targets
     if len(part.val):
         about |= {"validation_images": len(part.val), **_merit(scores, part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
     if isinstance(model, DiscriminantModel) and not method.holds_out:
-        done = calibrate_by_leave_one_out(bound, model.take_fit(), part.train)
+        done = calibrate_by_leave_one_out(bound, model.take_fit(), part.train, trained.embeddings(part.train.images))
         if done is not bound or len(part.val) < 2:
             return done
     done = _estimated(calibrate(scores.of(bound), targets), scores, part.val)
@@ -92,7 +105,9 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
         return done
     images = torch.cat([prepared(model, split.images) for split in (part.train, part.val)])
     model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
-    return replace(done, label_embeddings=bind(model, part.labels).label_embeddings)
+    again = Trained.of(model)
+    origin = replace(done.origin, training=training_state(model))
+    return replace(done, head=again.head, label_embeddings=again.head.embed_labels(part.labels), origin=origin)
 
 
 def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Classifier:
@@ -134,12 +149,13 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
         whole, held = set_aside(whole, whole.targets + 1, VAL_SHARE, run.seed)
     part = TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
     model, about = train_on(part, data, method, run)
-    if not isinstance(model, NamesClusters):
-        raise cannot(model, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
-    origin = origin_of(method, part, {"training": about, **model.about()}, model)
-    bound = remembering(replace(bind(model, data.labels), origin=origin), part.train.images)
-    embeddings = bound.encode(prepared(model, part.val.images))
-    opinions = model.second_opinions(torch.from_numpy(embeddings).to(model.device)).cpu().numpy()
+    trained = Trained.of(model)
+    if not isinstance(trained.head, NamesClusters):
+        raise cannot(trained.head, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
+    origin = origin_of(method, part, {"training": about, **getattr(model, "about", dict)()}, model)
+    bound = remembering(replace(trained.bound(data.labels), origin=origin), trained, part.train.images)
+    embeddings = trained.embeddings(part.val.images)
+    opinions = trained.head.second_opinions(embeddings)
     return calibrate(bound.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
 
 

@@ -3,12 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.leave_one_out import LeaveOneOut, LeavesOut
-from labelwise.core.model import prepared
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
@@ -20,20 +18,23 @@ LEAST_IMAGES = 2  # that calibration takes
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
-def calibrate_by_leave_one_out(classifier: Classifier, fitted: LeavesOut, train: TensorSplit) -> Classifier:
+def calibrate_by_leave_one_out(
+    classifier: Classifier, fitted: LeavesOut, train: TensorSplit, embeddings: Array
+) -> Classifier:
     """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 
     Args:
         classifier: not calibrated yet.
         fitted: what is known after its fit.
         train: its training images.
+        embeddings: of these ``[n, d]``.
     """
     left = fitted.leave_one_out()
     usable = np.flatnonzero(left.usable)
     if len(usable) < LEAST_IMAGES:
         return classifier
     rows, labels = left.rows[usable], np.asarray(train.targets)
-    scores, targets = _scores(classifier, train, left)[usable], labels[rows]
+    scores, targets = _scores(classifier, embeddings, left)[usable], labels[rows]
     done = calibrate(scores, targets)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
@@ -71,11 +72,9 @@ def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Ar
     return np.asarray(margins.mean() + (margins - margins.mean()) * left.margin_ratio[rows] > 0)
 
 
-def _scores(classifier: Classifier, train: TensorSplit, left: LeaveOneOut) -> Scores:
+def _scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
-    images = prepared(classifier.model, train.images)
-    every = len(left.rows) == len(train)
-    scores = classifier.scores_of(classifier.encode(images if every else images[torch.from_numpy(left.rows)]))
+    scores = classifier.scores_of(embeddings[left.rows])
     raw = scores.raw.copy()
     raw[:, : left.scores.shape[1]] = left.scores
     return classifier.scores_of(scores.embeddings, raw, left.outlier_scores)

@@ -1,15 +1,14 @@
 """Names for clusters: which are uncertain, images of each to show to a person, and the answers taken in."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
 
 from labelwise.core.classifier import Classifier, bind
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.method import NamedModel
-from labelwise.methods.zero_label.naming import choose_names, name_each, naming_figures, vote
+from labelwise.methods.zero_label.head import NamedHead
+from labelwise.methods.zero_label.naming import choose_names, evidence_of, name_each, naming_figures, vote
 from labelwise.support.errors import UnsupportedError, UsageError
 
 
@@ -28,10 +27,10 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 
     Show a person some images of it (``evaluate.naming.cluster_images``), and hand the answers to ``name_clusters``.
     """
-    model = named_model(classifier)
-    names = model.spec.labels.names
+    head = named_head(classifier)
+    names = head.labels.names
     doubts = []
-    for cluster, (label, votes) in enumerate(zip(model.names.tolist(), model.votes.tolist(), strict=True)):
+    for cluster, (label, votes) in enumerate(zip(head.names.tolist(), head.votes.tolist(), strict=True)):
         others = sorted(((names[i], vote) for i, vote in enumerate(votes) if i != label), key=lambda pair: -pair[1])
         kept = tuple((name, round(vote, 4)) for name, vote in others[:3] if vote > 0)
         doubts.append(Doubt(cluster=cluster, label=names[label], probability=votes[label], others=kept))
@@ -43,8 +42,8 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
 
     ``answers`` are by the number that ``uncertain_clusters`` gives. What ``teach`` added to the classifier is lost.
     """
-    model = named_model(classifier)
-    labels = model.spec.labels
+    head = named_head(classifier)
+    labels = head.labels
     wrong = [cluster for cluster in answers if not 0 <= cluster < len(labels)]
     if wrong:
         raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
@@ -56,19 +55,18 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
                 f"Two clusters cannot have one label: each label is the name of one cluster. Given "
                 f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
             )
-    evidence = model.evidence()
-    tables = name_each(evidence, model.search, known)
+    evidence = evidence_of(head)
+    tables = name_each(evidence, head.search, known)
     votes = vote(evidence, tables, known)
-    renamed = deepcopy(model)
-    renamed.rename(votes, choose_names(votes, known))
-    bound = bind(renamed, labels)
+    renamed = head.renamed(votes.numpy(), choose_names(votes, known).numpy())
+    bound = bind(renamed, classifier.encoder, labels)
     summary = {**classifier.origin.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
     if "naming" in summary:
-        names = torch.stack([renamed.names.cpu(), *(best_matching(table) for table in tables[1:])])
+        names = torch.stack([torch.from_numpy(renamed.names), *(best_matching(table) for table in tables[1:])])
         summary["naming"] = {**summary["naming"], **naming_figures(renamed, names)}
     return replace(
         classifier,
-        model=renamed,
+        head=renamed,
         labels=labels,
         label_embeddings=bound.label_embeddings,
         calibration=replace(bound.calibration, temperature=classifier.calibration.temperature),
@@ -76,10 +74,10 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
     )
 
 
-def named_model(classifier: Classifier) -> NamedModel:
-    """Return the model of a classifier that ``zero_label`` made, or raise an error for any other."""
-    if not isinstance(classifier.model, NamedModel):
+def named_head(classifier: Classifier) -> NamedHead:
+    """Return the head of a classifier that ``zero_label`` made, or raise an error for any other."""
+    if not isinstance(classifier.head, NamedHead):
         raise UnsupportedError(
-            f"{type(classifier.model).__name__} names no clusters; only method zero_label does. Fit with that method."
+            f"{classifier.kind} names no clusters; only method zero_label does. Fit with that method."
         )
-    return classifier.model
+    return classifier.head

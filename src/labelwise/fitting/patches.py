@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from labelwise.core.model import as_float
 from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.settings import setting
 from labelwise.train.augment import Augment
+from labelwise.train.model import as_float
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
 from labelwise.train.rng import BatchRng

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError
@@ -24,6 +23,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule

@@ -1,17 +1,20 @@
 """The steps that every fit takes: images are chosen, a model is trained on them, and the classifier remembers them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, Origin
+from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import MEMORY
-from labelwise.core.model import LabelModel, prepared
+from labelwise.core.head import Head
+from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials
 from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
 from labelwise.images.targets import Array, among_labels
@@ -19,8 +22,8 @@ from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.rows import draw_rows
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
-from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.networks.torch_encoder import shared_encoder
+from labelwise.train.model import LabelModel, prepared
+from labelwise.train.networks.torch_encoder import TorchEncoder
 from labelwise.train.stages import Method, Run
 
 
@@ -68,17 +71,41 @@ def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[
     return model, {"data": data.name, "images": len(part.train), "skipped": len(notes), **summary}
 
 
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model that was trained, and what answers in its place."""
+
+    model: LabelModel
+    encoder: Encoder
+    head: Head
+
+    @classmethod
+    def of(cls, model: LabelModel) -> Self:
+        """Return a model with its encoder and its head as they are now."""
+        model.eval()
+        return cls(model, model.export_encoder(), model.export_head())
+
+    def embeddings(self, images: Tensor) -> Array:
+        """Return the embeddings ``[n, d]`` of images, or of features that the model made of them."""
+        return self.head.embed(self.model.head_features(images).cpu().numpy())
+
+    def bound(self, labels: Labels) -> Classifier:
+        """Return the classifier of labels, not yet calibrated."""
+        return bind(self.head, self.encoder, labels)
+
+
 def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
     """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
-    used = {shared_encoder(each).runtime for each in model.modules() if isinstance(each, ImageEncoder) and each.frozen}
-    summary |= {"encoder_runtime": ", ".join(used)} if used else {}
+    encoder = model.export_encoder()
+    summary |= {} if isinstance(encoder, Precomputed | TorchEncoder) else {"encoder_runtime": encoder.runtime}
     summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
-    return Origin(method=method, summary=summary).with_images(part.train.source).with_images(part.val.source)
+    origin = Origin(method=MethodRecord.of(method), summary=summary, training=training_state(model))
+    return origin.with_images(part.train.source).with_images(part.val.source)
 
 
-def remembering(classifier: Classifier, images: Tensor) -> Classifier:
+def remembering(classifier: Classifier, trained: Trained, images: Tensor) -> Classifier:
     """Return the classifier with these training images among the familiar ones; of many, some."""
-    known = prepared(classifier.model, images)
+    known = prepared(trained.model, images)
     some = torch.from_numpy(draw_rows(len(known), MEMORY))
-    embeddings = classifier.encode(known if len(some) == len(known) else known[some])
+    embeddings = trained.embeddings(known if len(some) == len(known) else known[some])
     return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))

@@ -4,11 +4,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import torch
+import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.methods.discriminant.method import Discriminant
-from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Trial, Tune
 
 WEAK, STRONG = 0.75, 0.85  # accuracy of the closed form on the encoder as it came: tuning pays below, and hardly above
@@ -36,7 +34,7 @@ def tuning_lines(classifier: Classifier) -> Iterator[str]:
     summary, method = classifier.origin.summary, classifier.origin.method
     if "tuning" in summary:
         yield _result(summary["tuning"])
-    elif isinstance(method, Discriminant) and len(classifier.model.spec.shape) == 3:
+    elif method is not None and method.name == "discriminant" and len(classifier.shape) == 3:
         accuracy, each = summary.get("leave_one_out", {}).get("accuracy", 1.0), _pictures_each(classifier)
         if summary["training"]["device"] == "cuda" and accuracy < WEAK and each >= FEWEST:
             yield f"--tune will probably pay here: {each:.0f} pictures of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
@@ -63,17 +61,14 @@ def _result(about: dict[str, Any]) -> str:
 
 def _pictures_each(classifier: Classifier) -> float:
     """Return the mean number of training images of a label."""
-    return float(classifier.origin.summary["training"]["images"]) / len(classifier.model.spec.labels)
+    return float(classifier.origin.summary["training"]["images"]) / len(classifier.head.labels)
 
 
 def _cost(classifier: Classifier, tune: Tune) -> str:
     """Return about how long tuning takes, in words, from how long a few images take to encode."""
-    model = classifier.model
-    assert isinstance(model, DiscriminantModel)
-    images = torch.rand(TIMED, *model.spec.shape, device=model.device)
+    images = np.zeros((TIMED, *classifier.shape), np.uint8)
     begin = time.monotonic()
-    with torch.no_grad():
-        model.encoder.backbone(model.encoder.prepare(images))
+    classifier.encoder(images)
     pictures = min(tune.batch, classifier.origin.summary["training"]["images"]) * tune.steps * len(tune.rates)
     seconds = (time.monotonic() - begin) / TIMED * TIMES * pictures
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.metrics import harmonic_mean
-from labelwise.core.model import LabelModel, prepared
-from labelwise.fitting.steps import of_labels, origin_of, remembering, set_aside, train_on, validation
+from labelwise.fitting.steps import Trained, of_labels, origin_of, remembering, set_aside, train_on, validation
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.labels import Labels
@@ -29,6 +27,7 @@ from labelwise.train.checkpoint import sole_run
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel, prepared
 from labelwise.train.stages import Method, Run
 
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
@@ -69,7 +68,7 @@ def fit_zero_shot(data: Dataset, method: Method, run: Run) -> Classifier:
             folder = run.folder / "trial" if run.folder else None
             model, _ = train(method, plan.trial, replace(run, folder=folder))
             trial = _calibrated(model, plan.trial)
-            level = _level(trial, plan.trial)
+            level = _level(trial, Trained.of(model), plan.trial)
             method = method.settle(model)
         model, about = train_on(plan.final, data, method, run)
         trial = trial or _calibrated(model, replace(plan.final, unseen=None))
@@ -94,8 +93,9 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
     pairs = TrainData(train=TensorSplit.of(kept), val=TensorSplit.of(held), labels=labels)
     model, about = train_on(pairs, data, method, run)
     own = method.describe(Labels(names=tuple(f"text {i}" for i in range(len(held))), texts=held.texts))
-    matched = remembering(_bind(model, own, own), pairs.train.images)
-    done = calibrate(matched.scores_of(matched.encode(prepared(model, pairs.val.images))), torch.arange(len(held)))
+    trained = Trained.of(model)
+    matched = remembering(_bind(trained, own, own), trained, pairs.train.images)
+    done = calibrate(matched.scores_of(trained.embeddings(pairs.val.images)), np.arange(len(held)))
     return _bound(model, replace(pairs, unseen=labels), done, None, method, about)
 
 
@@ -168,8 +168,9 @@ def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Spli
 
 def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     """Return the trial's classifier of seen and held-out labels, with gap, probabilities and outlier rule."""
-    bound = remembering(_bind(model, data.known, data.unseen), data.train.images)
-    scores = bound.scores_of(bound.encode(prepared(model, data.val.images)))
+    trained = Trained.of(model)
+    bound = remembering(_bind(trained, data.known, data.unseen), trained, data.train.images)
+    scores = bound.scores_of(trained.embeddings(data.val.images))
     figures: dict[str, Any] = {}
     if data.unseen is not None:
         curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
@@ -184,10 +185,10 @@ def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     return replace(done, origin=replace(done.origin, summary=summary))
 
 
-def _bind(model: LabelModel, labels: Labels, unseen: Labels | None) -> Classifier:
+def _bind(trained: Trained, labels: Labels, unseen: Labels | None) -> Classifier:
     """Return the classifier of labels, some of which are known from a description alone; not yet calibrated."""
     names = set() if unseen is None else set(unseen.names)
-    bound = bind(model, labels)
+    bound = trained.bound(labels)
     mask = np.array([name in names for name in labels.names])
     return replace(bound, calibration=replace(bound.calibration, unseen=mask))
 
@@ -197,15 +198,15 @@ def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
     return {"unseen": unseen, "seen": seen, "harmonic": harmonic_mean(unseen, seen)}
 
 
-def _level(classifier: Classifier, data: TrainData) -> Level:
+def _level(classifier: Classifier, trained: Trained, data: TrainData) -> Level:
     """Return where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
 
     That is the mean score of the true label, and the standard deviation of an image's scores of the seen labels, the mean
     over images.
     """
     every = max(1, len(data.train) // LEVEL_IMAGES)
-    images, targets = prepared(classifier.model, data.train.images)[::every], data.train.targets[::every]
-    scores = classifier.scores_of(classifier.encode(images)).raw[:, : len(data.labels)]
+    images, targets = prepared(trained.model, data.train.images)[::every], data.train.targets[::every]
+    scores = classifier.scores_of(trained.embeddings(images)).raw[:, : len(data.labels)]
     right = np.take_along_axis(scores, np.asarray(targets)[:, None], 1)
     return float(right.mean()), seen_spread(scores, np.ones(scores.shape[1], bool))
 
@@ -219,8 +220,9 @@ def _bound(
     about: dict[str, Any],
 ) -> Classifier:
     """Return the final classifier, calibrated as another was; ``level`` is that of its scores, where another run made them."""
-    bound = _bind(model, data.known, data.unseen)
-    right, spread = _level(bound, data) if level else (0.0, 1.0)
+    trained = Trained.of(model)
+    bound = _bind(trained, data.known, data.unseen)
+    right, spread = _level(bound, trained, data) if level else (0.0, 1.0)
     right_before, spread_before = level or (0.0, 1.0)
     wider = spread / spread_before
     penalty = trial.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
@@ -234,5 +236,6 @@ def _bound(
             familiarity=Familiarity(rule=trial.familiarity.rule),
             origin=origin_of(method, data, {"training": about, **trial.origin.summary}, model),
         ),
+        trained,
         data.train.images,
     )

@@ -105,7 +105,9 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
 
 
 def _is_tensor(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+    return hasattr(value, "detach") and any(
+        kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__
+    )
 
 
 def _arrays(array: Array, shape: tuple[int, ...], *, last: bool) -> Images:

@@ -59,10 +59,9 @@ class Job(Parts):
         import torch
 
         from labelwise.core.store import load
-        from labelwise.train.distribution import choose_device
 
         torch.set_num_threads(threads)
-        return load(self.model, device=choose_device(self.device)) if self.model else None
+        return load(self.model) if self.model else None
 
     def answer(self, opened: "Classifier | None", block: int) -> None:
         """Write the answers about the pictures of a block: a row for each, with a reason where it could not be read."""
@@ -124,7 +123,7 @@ def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str,
     from labelwise.tasks.outliers import outliers
     from labelwise.tasks.retrieve import retrieve
 
-    rows, images, readable = _read(files, classifier.shape, classifier.view.fit)
+    rows, images, readable = _read(files, classifier.shape, classifier.encoder.fit)
     if not readable:
         return rows
     scores = classifier.scores(images)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from labelwise.core.head import Array
-from labelwise.core.model import LabelModel
 from labelwise.methods.discriminant.leave_one_out import segment_sums
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
@@ -23,6 +22,7 @@ from labelwise.support.blas import on_one_thread
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Method, Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.targets import several_true
 from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 
 

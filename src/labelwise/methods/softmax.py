@@ -7,10 +7,10 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.methods.shared.linear import LinearModel, SoftmaxModel, StartedMethod
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.classifier import Classifier
+from labelwise.core.head_files import pack
 from labelwise.evaluation.evaluate import measure
 from labelwise.evaluation.protocols import COMPARED, PROTOCOLS
 from labelwise.evaluation.test_set import TestSet
@@ -46,7 +47,7 @@ class Case:
         self.name, self.log, self.classifier = name, saved.log, saved.classifier
         self.names = self.classifier.labels.names
         self.method: str | None = getattr(self.classifier.origin.method, "name", None)
-        self.parameters = sum(one.numel() for one in self.classifier.model.parameters())
+        self.parameters = sum(array.size for array in pack(self.classifier.head).arrays.values())
         self.test_set = test_set = _with_names(test_set)
         tell(f"{name}: timing")
         self.speed = measure_speed(self.classifier, test_set.split.images)
@@ -109,7 +110,7 @@ def measure_speed(classifier: Classifier, images: Any) -> dict[str, Any]:
         "images_per_second": batch / _median_seconds(classifier, images),
         "batch": batch,  # how many at a time
         "milliseconds": 1000 * _median_seconds(classifier, images[:1]),  # for one image alone
-        "device": classifier.model.device.type,
+        "runtime": classifier.encoder.runtime,
         "threads": int(os.environ.get("OMP_NUM_THREADS", "") or os.cpu_count() or 1),
     }
 

@@ -24,7 +24,6 @@ from labelwise.reporting.pages import render
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.files import write_atomically
-from labelwise.train.distribution import choose_device
 
 Model = Classifier | Saved | str | Path
 Read = Callable[[Classifier], Dataset]
@@ -34,9 +33,9 @@ PLAIN = (  # figures of a case that JSON holds as they are
 )  # fmt: skip
 
 
-def open_saved(folder: str | Path, device: str = "auto") -> Saved:
-    """Return the classifier of a folder with the log of its training, on the device of this name."""
-    return Saved(classifier=load(folder, device=choose_device(device)), log=read_log(Path(folder) / LOG))
+def open_saved(folder: str | Path) -> Saved:
+    """Return the classifier of a folder with the log of its training."""
+    return Saved(classifier=load(folder), log=read_log(Path(folder) / LOG))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,7 +49,6 @@ class ReportSettings:
     examples: int = 6  # how many of the best and of the worst answers to show
     commands: tuple[str, ...] = ()  # shell commands that make the classifier and the report again
     seed: int = 0  # of random draws
-    device: str = "auto"  # auto, cpu or cuda; for classifiers given as folders
     tell: Callable[[str], None] = lambda _: None  # receives lines of progress
 
 
@@ -95,7 +93,7 @@ def make_report(classifier: Model, data: Source, settings: ReportSettings | None
     """
     settings = settings or ReportSettings()
     settings.tell("loading")
-    saved = {name: _opened(model, settings.device) for name, model in _models(classifier, settings).items()}
+    saved = {name: _opened(model) for name, model in _models(classifier, settings).items()}
     settings.tell("reading data")
     classifiers = [one.classifier for one in saved.values()]
     test_sets = _test_sets(
@@ -170,10 +168,10 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     return {first: classifier, **others}
 
 
-def _opened(model: Model, device: str) -> Saved:
+def _opened(model: Model) -> Saved:
     if isinstance(model, Saved):
         return model
-    return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model, device)
+    return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model)
 
 
 def case_figures(case: Case) -> dict[str, Any]:

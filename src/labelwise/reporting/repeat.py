@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Sequence
 
 from labelwise.core.classifier import Classifier
+from labelwise.fitting.rebuild import method_of
+from labelwise.support.errors import LabelwiseError
 from labelwise.support.settings import describe
-from labelwise.train.stages import Method
 
 
 def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[str] = ()) -> str | None:
@@ -14,8 +15,9 @@ def fit_command(classifier: Classifier, data: str, out: str, options: Sequence[s
 
     ``data`` names its training data in the shell; ``options`` are more words, such as where splits are.
     """
-    method = classifier.origin.method
-    if not isinstance(method, Method):
+    try:
+        method = method_of(classifier)
+    except LabelwiseError:
         return None
     try:
         usual = dict(describe(type(method)()))

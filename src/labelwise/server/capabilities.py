@@ -1,13 +1,13 @@
 """What a classifier can be asked (found by trying), and its card."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
+from labelwise.encoders.encoder import Encoder, Locates
 from labelwise.server.settings import Service
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.words import FACTS, FIGURES
@@ -42,7 +42,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
     What depends on more than the kind of model (``can``) is tried: a backbone may have no feature maps, a reader of texts no words.
     """
     blank = classifier.scores(np.full((2, *classifier.shape), 128, np.uint8))
-    vectors = classifier.model.spec.labels.vectors
+    vectors = classifier.head.labels.vectors
     vector = np.ones(1 if vectors is None else vectors.shape[1], np.float32)
     texts = _why_not(with_text, blank, "a bird")
     can: dict[str, str | None] = {
@@ -80,11 +80,11 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
     summary = classifier.origin.summary
     training = summary.get("training", {})
     facts = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
-    vectors = classifier.model.spec.labels.vectors
+    vectors = classifier.head.labels.vectors
     trained, figures = {name: training[name] for name in facts if name in training}, _figures(summary)
     return {
         "model": service.model.resolve().name,
-        "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
+        "method": classifier.kind,
         "shape": list(classifier.shape),
         "trained": trained,
         "figures": figures,
@@ -110,13 +110,18 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
 
 
+def seen_window(encoder: Encoder) -> tuple[slice, slice]:
+    """Return the rows and columns of an image that an encoder looks at."""
+    return encoder.window if isinstance(encoder, Locates) else (slice(None), slice(None))
+
+
 def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]:
     channels, height, width = classifier.shape
-    summary, calibration, view = classifier.origin.summary, classifier.calibration, classifier.view
-    how = "both sides stretched" if view.fit == "squash" else "the centre, with the short side fitted"
+    summary, calibration, encoder = classifier.origin.summary, classifier.calibration, classifier.encoder
+    how = "both sides stretched" if encoder.fit == "squash" else "the centre, with the short side fitted"
     yield f"It sees every image as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
-    if view.crop is not None:
-        _, rows, columns = replace(view, size=None).seen(classifier.shape)
+    rows, columns = (len(range(side)[part]) for side, part in zip((height, width), seen_window(encoder), strict=True))
+    if (rows, columns) != (height, width):
         yield f"Of that it looks at the middle {columns} x {rows} pixels."
     keep = summary.get("calibration", {}).get("keep")
     if isinstance(keep, float) and classifier.familiarity.rule is not None:

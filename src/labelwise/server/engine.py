@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from labelwise.api import open_on
 from labelwise.core.description import shape_of
-from labelwise.core.store import load
 from labelwise.images.decode.decoding import QUIET, Frame
 from labelwise.server import store
 from labelwise.server.batcher import Answer, Batcher
@@ -16,7 +16,6 @@ from labelwise.server.gallery import open_examples, open_gallery
 from labelwise.server.live import Follower, LiveClassifier, Snapshot
 from labelwise.server.metrics import Metrics
 from labelwise.server.settings import Service
-from labelwise.train.distribution import choose_device
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ class Engine:
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self.service, self.metrics = service, metrics
         check_takes_images(shape_of(service.model))
-        base = load(service.model, device=choose_device(service.device))
+        base = open_on(service.model, service.device)
         self.gallery = open_gallery(base, service.gallery) if service.gallery else None
         self.examples = open_examples(service.examples) if service.examples else {}
         self.can = capabilities(base, service)
@@ -35,7 +34,7 @@ class Engine:
         self.live = LiveClassifier(base, service.model, state=service.state, read_only=service.read_only)
         self.follower = Follower(self.live)
         channels, height, width = base.shape
-        frame = Frame(height, width, channels, service.pixels, base.view.fit)
+        frame = Frame(height, width, channels, service.pixels, base.encoder.fit)
         self.batcher = Batcher(service, frame, lambda: self.live.snapshot, metrics.batch)
         self._asking, self._writing = (ThreadPoolExecutor(1, name) for name in ("ask", "write"))
 

@@ -1,5 +1,6 @@
 """Files written whole or not at all, and tensors read without unpickling anything."""
 
+import hashlib
 import json
 import os
 import zlib
@@ -81,7 +82,7 @@ def write_arrays(
     """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
     from safetensors.numpy import save
 
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
 
 
@@ -138,6 +139,12 @@ def read_json_bytes(path: Path) -> bytes:
             'edited it on purpose, remove its entry "checksum", the second line.'
         )
     return content
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _has_checksum(path: Path) -> bool:

@@ -47,7 +47,8 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95) -> Clas
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     familiarity = fitted.familiarity.fit(before.of(fitted), keep)
-    return replace(fitted, familiarity=familiarity, origin=origin.with_images(scores.images))
+    fitted = replace(fitted, familiarity=familiarity, origin=origin)
+    return replace(fitted, origin=fitted.origin_with(scores.images))
 
 
 def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Calibration, dict[str, Any]]:

@@ -3,19 +3,18 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
-from torch.nn.functional import interpolate
 
-from labelwise.core.capabilities import LOCATE
+from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import Locates, as_float, cannot
 from labelwise.core.scores import Scores
-from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.encoders.encoder import Locates
+from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
+from labelwise.tasks.heat import evidence
 
+TINY = 1e-12
 FOR, AGAINST = ("orange", (255, 130, 0)), ("blue", (20, 90, 255))  # colours of two labels set against each other
 # of a heat map, from cold to hot
 HEAT = ((0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85), (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164))  # fmt: skip
@@ -79,77 +78,50 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
-    pixels = classifier.batch(images)
     column = int(scores.best[0]) if label is None else classifier.labels.index(label)
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
+    pixels = classifier.batch(images)
     if against is None:
-        heat = heat_maps(classifier, pixels, torch.tensor([column]))[0]
-        return Explanation(name, probability, heat.cpu().numpy(), _seen(pixels[0]))
+        heat = heat_maps(classifier, pixels, np.array([column]))[0]
+        return Explanation(name, probability, heat, _seen(pixels[0]))
     other = classifier.labels.index(against)
     if other == column:
         raise UsageError(f'A label is set against another one; given "{name}" twice.')
-    pair = torch.tensor([column, other])
-    maps = _located(classifier, pixels.expand(2, *pixels.shape[1:]), pair, pair.flip(0))
-    one, two = (maps / maps.amax().clamp_min(1e-12)).cpu().numpy()
+    pair = np.array([column, other])
+    maps = _located(classifier, np.repeat(pixels, 2, 0), pair, pair[::-1])
+    one, two = maps / max(float(maps.max()), TINY)
     return Explanation(name, probability, one, _seen(pixels[0]), against, two)
 
 
-def _seen(image: Tensor) -> NDArray[np.uint8]:
-    """Return an image as a picture in colours, bytes ``[h, w, 3]``."""
-    picture: NDArray[np.uint8] = image[:3].expand(3, -1, -1).permute(1, 2, 0).contiguous().cpu().numpy()
-    return picture
+def _seen(image: Array) -> NDArray[np.uint8]:
+    """Return an image in colours, bytes ``[h, w, 3]``."""
+    return np.ascontiguousarray(np.broadcast_to(image[:3], (3, *image.shape[1:])).transpose(1, 2, 0))
 
 
-def heat_maps(classifier: Classifier, images: Tensor, columns: Tensor, *, from_zero: bool = False) -> Tensor:
+def heat_maps(classifier: Classifier, images: Array, columns: Array, *, from_zero: bool = False) -> Array:
     """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size; 0 outside the view's crop.
 
-    The gradient of the asked score with respect to the last feature maps, averaged over space, weighs the maps; what
-    is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as a picture
-    looks more like any picture with a text, so the score is taken against the mean of all labels. Each map is scaled from its lowest
+    The gradient of the asked score with respect to the features, which are the mean of feature maps, weighs these maps; what
+    is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as an image
+    looks more like any image with a text, so the score is taken against the mean of all labels. Each map is scaled from its lowest
     value, or ``from_zero``, to its highest.
     """
     maps = _located(classifier, images, columns)
-    window = (slice(None), *classifier.view.window(*maps.shape[1:]))
-    inside = maps[window]
-    high = inside.amax((1, 2), keepdim=True)
-    low = torch.zeros_like(high) if from_zero else inside.amin((1, 2), keepdim=True)
-    maps[window] = (inside - low) / (high - low).clamp_min(1e-12)
+    encoder = classifier.encoder
+    inside = maps[(slice(None), *encoder.window)] if isinstance(encoder, Locates) else maps
+    high = inside.max((1, 2), keepdims=True)
+    low = 0.0 if from_zero else inside.min((1, 2), keepdims=True)
+    inside[:] = (inside - low) / np.maximum(high - low, TINY)
     return maps
 
 
-def _located(classifier: Classifier, images: Tensor, columns: Tensor, others: Tensor | None = None) -> Tensor:
+def _located(classifier: Classifier, images: Array, columns: Array, others: Array | None = None) -> Array:
     """Return what speaks for label ``columns[i]`` in image i, and not for ``others[i]``, at the images' size ``[n, h, w]``, at least 0."""
-    model = classifier.model
-    if not isinstance(model, Locates):
-        raise cannot(model, f"{LOCATE}: it has no feature maps")
-    if len(classifier.shape) != 3:
-        raise UnsupportedError(
-            f"A heat map lies over a picture, and this classifier takes {list(classifier.shape)}: features, or a sound. "
-            "Explain answers of a classifier of pictures."
-        )
-    pixels = as_float(images.to(model.device))
-    heat = _heat(classifier, model.feature_maps(pixels), columns, others)
-    if classifier.view.mirror:
-        heat = heat + _heat(classifier, model.feature_maps(pixels.flip(3)), columns, others).flip(3)
-    window = (slice(None), *classifier.view.window(*pixels.shape[2:]))
-    whole = torch.zeros_like(pixels[:, 0])
-    whole[window] = interpolate(heat, size=whole[window].shape[1:], mode="bilinear", align_corners=False)[:, 0]
-    return whole
-
-
-def _heat(classifier: Classifier, maps: Tensor, columns: Tensor, others: Tensor | None) -> Tensor:
-    """Return what speaks for a label, and not for another, in feature maps ``[n, c, h, w]``: their sum by weight ``[n, 1, h, w]``."""
-    model = classifier.model
-    assert isinstance(model, Locates)
-    with torch.enable_grad():
-        maps = maps.detach().requires_grad_()
-        labels = torch.from_numpy(classifier.label_embeddings).to(maps.device)
-        scores = model.score(model.pool_maps(maps).float(), labels)
-        if model.penalty == "scale":
-            scores = scores - scores.mean(1, keepdim=True)
-        asked = scores.gather(1, columns.to(scores.device)[:, None])
-        if others is not None:
-            asked = asked - scores.gather(1, others.to(scores.device)[:, None])
-        (gradient,) = torch.autograd.grad(asked.sum(), maps)
-    weights = gradient.mean((2, 3), keepdim=True)
-    return (weights * maps.detach()).sum(1, keepdim=True).relu()
+    head, rows = classifier.head, np.arange(len(images))
+    asked = np.zeros((len(images), len(classifier.labels)))
+    asked[rows, columns] = 1
+    if others is not None:
+        asked[rows, others] = -1
+    elif head.penalty == "scale":
+        asked -= 1 / asked.shape[1]
+    return evidence(classifier.encoder, head, classifier.label_embeddings, images, asked)

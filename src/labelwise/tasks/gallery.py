@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LabelModel
 from labelwise.images.as_images import Pictures
 from labelwise.support.draws import Draws
 from labelwise.support.errors import StoreError, UsageError, listing
@@ -52,12 +51,12 @@ class Gallery:
 
     def check(self, classifier: Classifier) -> None:
         """Raise an error where another model made the gallery; a model is tried once."""
-        if classifier.model not in self._models:
+        if classifier.head not in self._models:
             check_probe(self.probe, probe_embeddings(classifier))
-            self._models.add(classifier.model)
+            self._models.add(classifier.head)
 
     @cached_property
-    def _models(self) -> "WeakSet[LabelModel]":
+    def _models(self) -> "WeakSet[Any]":
         """Models that have been tried."""
         return WeakSet()
 
@@ -140,9 +139,8 @@ def make_gallery(
 
     It can be searched with this classifier, and with those that ``teach`` or ``calibrate`` make of it.
     """
-    images = classifier.batch(pictures)
     return Gallery(
-        embeddings=np.asarray(classifier.encode(images)),
+        embeddings=classifier.encode(pictures),
         files=tuple(files),
         labels=tuple(labels),
         probe=probe_embeddings(classifier),
@@ -151,10 +149,8 @@ def make_gallery(
 
 def probe_embeddings(classifier: Classifier) -> NDArray[np.float32]:
     """Return the embeddings of fixed images of noise ``[p, d]``."""
-    import torch  # a model of torch takes its tensors
-
     noise = Draws(0).uniform(PROBES, *classifier.shape)
-    return np.asarray(classifier.encode(torch.from_numpy(noise)))
+    return classifier.encode(noise)
 
 
 def check_probe(known: NDArray[np.float32], here: NDArray[np.float32]) -> None:

@@ -42,11 +42,11 @@ def gallery_of_files(
     for start in range(0, len(files), READ):
         some = files[start : start + READ]
         block = FileImages(some)
-        block.remember(classifier.shape, classifier.view.fit)
-        _, rows, bad = read_readable(block, classifier.shape, classifier.view.fit)
+        block.remember(classifier.shape, classifier.encoder.fit)
+        _, rows, bad = read_readable(block, classifier.shape, classifier.encoder.fit)
         check_read(bad, 0, strict=strict)
         if rows:
-            parts.append(np.asarray(classifier.encode(block.select(rows))))
+            parts.append(classifier.encode(block.select(rows)))
         names += [str(some[i]) for i in rows]
         skipped += bad
     return Gallery(embeddings=np.concatenate(parts), files=tuple(names), probe=probe), tuple(skipped)

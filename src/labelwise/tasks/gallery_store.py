@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LabelModel
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.writable import check_writable, turn
@@ -78,15 +77,15 @@ class StoredGallery:
             raise UsageError(
                 f'{self.path} holds {holds} and cannot be searched by "{by}". Search with {other}, or build another gallery.'
             )
-        if classifier.model not in self._models:
+        if classifier.head not in self._models:
             try:
                 check_probe(self.probe, _probe(classifier, self.by))
             except UsageError as error:
                 raise UsageError(f"{self.path} was made by {self.made_by}. {error}") from None
-            self._models.add(classifier.model)
+            self._models.add(classifier.head)
 
     @cached_property
-    def _models(self) -> "WeakSet[LabelModel]":
+    def _models(self) -> "WeakSet[Any]":
         """Models that have been tried."""
         return WeakSet()
 
@@ -252,4 +251,4 @@ def _probe(classifier: Classifier, by: Kind) -> NDArray[np.float32]:
 
 def _comparable(classifier: Classifier, embeddings: NDArray[np.float32], by: Kind) -> NDArray[np.float32]:
     """Return embeddings as they are compared ``[n, d]``."""
-    return comparable(classifier.model, embeddings, by)[0].astype(np.float32)
+    return comparable(classifier.head, embeddings, by)[0].astype(np.float32)

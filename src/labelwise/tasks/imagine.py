@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, distances
 from labelwise.core.capabilities import GENERATE
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import Generates, as_float, cannot, check_shape, in_numpy
+from labelwise.core.head import Generates, cannot
 from labelwise.images.as_images import Pictures
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
@@ -61,7 +60,7 @@ def imagine(
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
     features = generated(classifier, names, count, seed)
-    images = classifier.batch(gallery)
+    images = classifier.images(gallery)
     places = np.full(len(images), -1) if targets is None else np.asarray(targets)
     if len(places) != len(images):
         raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")
@@ -81,21 +80,18 @@ def imagine(
 def generated(classifier: Classifier, names: Sequence[str], count: int, seed: int) -> Array:
     """Return features ``[k, count, f]`` that the model makes of the descriptions of these labels."""
     labels = classifier.labels.select(names)
-    return in_numpy(_generator(classifier).generate)(labels, count, seed)
+    return _generator(classifier).generate(labels, count, seed)
 
 
-def image_features(classifier: Classifier, images: torch.Tensor) -> Array:
+def image_features(classifier: Classifier, images: Pictures) -> Array:
     """Return features ``[n, f]`` of real images, in the space of the generated ones."""
-    features, device = in_numpy(_generator(classifier).features_of), classifier.model.device
-    check_shape(images, classifier.shape)
-    return np.concatenate([features(as_float(some.to(device))) for some in torch.split(images, 256)])
+    return _generator(classifier).comparable(classifier.features(images).values)
 
 
 def _generator(classifier: Classifier) -> Generates:
-    model = classifier.model.eval()
-    if not isinstance(model, Generates):
-        raise cannot(model, GENERATE)
-    return model
+    if not isinstance(classifier.head, Generates):
+        raise cannot(classifier.head, GENERATE)
+    return classifier.head
 
 
 def _typical(features: Array, real: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.core.arrays import LEAST, unit_rows
-from labelwise.core.model import Compares, LabelModel
+from labelwise.core.head import Compares, Head
 from labelwise.core.scores import Scores
 from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery
@@ -64,7 +64,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     gallery.check(classifier)
     lists = gallery.lists if approximate else None
     queries = np.asarray(scores.embeddings)
-    values, places = search(classifier.model, queries, gallery.embeddings, k, candidates, lists, by=by)
+    values, places = search(classifier.head, queries, gallery.embeddings, k, candidates, lists, by=by)
     return [
         [
             Match(file=gallery.files[i], score=score, label=gallery.labels[i] if gallery.labels else None)
@@ -78,13 +78,13 @@ def _from_disk(  # noqa: PLR0913 - what retrieve is given
     scores: Scores, gallery: StoredGallery, k: int, by: By, candidates: int, approximate: bool, where: str | None
 ) -> list[list[Match]]:
     """Return what ``retrieve`` does, from a gallery on disk: candidates by cosine, ranked by the score."""
-    model = scores.classifier.model
-    check_score(model, by)
+    head = scores.classifier.head
+    check_score(head, by)
     gallery.check(scores.classifier, by)
     if k < 1:
         raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
-    queries, matches = comparable(model, scores.embeddings, gallery.by)[0], list[list[Match]]()
-    measure = partial(row_alike, model, by="cosine" if gallery.by == "whitened" else by)
+    queries, matches = comparable(head, scores.embeddings, gallery.by)[0], list[list[Match]]()
+    measure = partial(row_alike, head, by="cosine" if gallery.by == "whitened" else by)
     for query in queries.astype(np.float32):
         near = gallery.near(query, candidates, where=where, approximate=approximate)
         alike, order = _ranked(measure, query[None], near.embeddings, np.arange(len(near.files))[None])
@@ -94,7 +94,7 @@ def _from_disk(  # noqa: PLR0913 - what retrieve is given
 
 
 def search(  # noqa: PLR0913 - each may be chosen
-    model: LabelModel,
+    head: Head,
     queries: Embeddings,
     gallery: Embeddings,
     k: int,
@@ -108,7 +108,7 @@ def search(  # noqa: PLR0913 - each may be chosen
     From embeddings ``[n, d]`` and ``[m, d]``. Candidates come from ``lists``, or from the whole gallery where there are none; a
     query that finds fewer than k is searched exactly. The rest is as in ``retrieve``.
     """
-    check_score(model, by)
+    check_score(head, by)
     if k < 1 or not len(gallery):
         raise UsageError(f"Retrieval needs a gallery and k of at least 1; given {len(gallery)} images and k = {k}.")
     if lists is not None and (candidates is None or len(lists) != len(gallery)):
@@ -117,11 +117,11 @@ def search(  # noqa: PLR0913 - each may be chosen
             f"{len(lists)} embeddings for {len(gallery)}, and candidates={candidates}."
         )
     queries, k = queries.astype(np.float32), min(k, len(gallery))
-    learned = by in ("sum", "whitened") or (by == "similarity" and isinstance(model, Compares))
+    learned = by in ("sum", "whitened") or (by == "similarity" and isinstance(head, Compares))
     first = max(k, candidates) if learned and candidates is not None else k + SPARE if lists is not None else k
     first = min(len(gallery), first)
     scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    everything = partial(all_alike, model, by=by) if learned else None
+    everything = partial(all_alike, head, by=by) if learned else None
     step = max(1, min(256, CHUNK // first))
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
@@ -129,10 +129,10 @@ def search(  # noqa: PLR0913 - each may be chosen
             scores[part], rows[part] = _nearest(everything, queries[part], gallery, k)
             continue
         places = _nearest(None, queries[part], gallery, first)[1] if lists is None else lists.near(queries[part], first)
-        values, places = _ranked(partial(row_alike, model, by=by), queries[part], gallery, places)
+        values, places = _ranked(partial(row_alike, head, by=by), queries[part], gallery, places)
         short = (places[:, :k] < 0).any(1)
         if short.any():
-            values[short, :k], places[short, :k] = search(model, queries[part][short], gallery, k, candidates, by=by)
+            values[short, :k], places[short, :k] = search(head, queries[part][short], gallery, k, candidates, by=by)
         scores[part], rows[part] = values[:, :k], places[:, :k]
     return scores, rows
 

@@ -5,51 +5,51 @@ from typing import Literal, get_args
 
 from labelwise.core.arrays import Array, unit_rows
 from labelwise.core.capabilities import WHITEN
-from labelwise.core.model import Compares, LabelModel, Whitens, cannot, in_numpy
+from labelwise.core.head import Compares, Head, Whitens, cannot
 from labelwise.support.errors import UnsupportedError, UsageError
 
 Measure = Callable[[Array, Array], Array]
 By = Literal["similarity", "cosine", "sum", "whitened"]
 
 
-def known_scores(model: LabelModel) -> tuple[By, ...]:
+def known_scores(head: Head) -> tuple[By, ...]:
     """Return the scores that differ for this model."""
-    scores: tuple[By, ...] = ("similarity", "cosine", "sum") if isinstance(model, Compares) else ("cosine",)
-    return (*scores, "whitened") if isinstance(model, Whitens) and model.whitens else scores
+    scores: tuple[By, ...] = ("similarity", "cosine", "sum") if isinstance(head, Compares) else ("cosine",)
+    return (*scores, "whitened") if isinstance(head, Whitens) and head.whitens else scores
 
 
-def check_score(model: LabelModel, by: By) -> None:
+def check_score(head: Head, by: By) -> None:
     """Raise an error where there is no such score, or the model cannot compare by it."""
     known = get_args(By)
     if by not in known:
         raise UsageError(f'The score of a pair is by {", ".join(known[:-1])} or {known[-1]}; given "{by}".')
-    if by == "whitened" and not (isinstance(model, Whitens) and model.whitens):
-        if not isinstance(model, Whitens):
-            raise cannot(model, f"{WHITEN}: it does not know how embeddings vary inside a label")
+    if by == "whitened" and not (isinstance(head, Whitens) and head.whitens):
+        if not isinstance(head, Whitens):
+            raise cannot(head, f"{WHITEN}: it does not know how embeddings vary inside a label")
         raise UnsupportedError(
             "This model does not know how embeddings vary inside a label: several labels may be true of an image, or no label "
             "had two images. Compare by cosine, or train again."
         )
 
 
-def comparable(model: LabelModel, embeddings: Array, by: By) -> tuple[Array, By]:
+def comparable(head: Head, embeddings: Array, by: By) -> tuple[Array, By]:
     """Return embeddings ``[n, d]`` and the score to compare them by: whitened ones by their cosine, others as they are."""
-    check_score(model, by)
-    if by == "whitened" and isinstance(model, Whitens):
-        return in_numpy(model.whitened)(embeddings), "cosine"
+    check_score(head, by)
+    if by == "whitened" and isinstance(head, Whitens):
+        return head.whitened(embeddings), "cosine"
     return embeddings, by
 
 
-def all_alike(model: LabelModel, queries: Array, gallery: Array, by: By) -> Array:
+def all_alike(head: Head, queries: Array, gallery: Array, by: By) -> Array:
     """Return how alike every query and every image of a gallery are ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
-    learned = in_numpy(model.similarity) if isinstance(model, Compares) else cosines
-    return _scores(model, (queries, gallery), by, cosines, learned)
+    learned = head.similarity if isinstance(head, Compares) else cosines
+    return _scores(head, (queries, gallery), by, cosines, learned)
 
 
-def row_alike(model: LabelModel, queries: Array, others: Array, by: By) -> Array:
+def row_alike(head: Head, queries: Array, others: Array, by: By) -> Array:
     """Return the same of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]`` alone: ``[n]``."""
-    learned = in_numpy(model.matched) if isinstance(model, Compares) else row_cosines
-    return _scores(model, (queries, others), by, row_cosines, learned)
+    learned = head.matched if isinstance(head, Compares) else row_cosines
+    return _scores(head, (queries, others), by, row_cosines, learned)
 
 
 def cosines(queries: Array, gallery: Array) -> Array:
@@ -63,10 +63,10 @@ def row_cosines(queries: Array, others: Array) -> Array:
     return alike
 
 
-def _scores(model: LabelModel, pair: tuple[Array, Array], by: By, cosine: Measure, learned: Measure) -> Array:
+def _scores(head: Head, pair: tuple[Array, Array], by: By, cosine: Measure, learned: Measure) -> Array:
     """Return the score of embeddings by either function, or by both."""
-    second, _ = comparable(model, pair[1], by)
-    first, by = comparable(model, pair[0], by)
+    second, _ = comparable(head, pair[1], by)
+    first, by = comparable(head, pair[0], by)
     if by == "similarity":
         return learned(first, second)
     return cosine(first, second) if by == "cosine" else cosine(first, second) + learned(first, second)

@@ -11,13 +11,19 @@ from labelwise.core.arrays import Array
 from labelwise.core.capabilities import LEARN
 from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import MEMORY
-from labelwise.core.model import JoinsKnowledge, LabelModel, LearnsFromExamples, MeasuresExamples, cannot, in_numpy
+from labelwise.core.head import (
+    Head,
+    JoinsKnowledge,
+    LearnsFromExamples,
+    MeasuresExamples,
+    ReadsDescriptions,
+    cannot,
+)
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
 from labelwise.support.rows import draw_rows
 from labelwise.tasks.similarity import all_alike, known_scores
-from labelwise.train.stages import Method
 
 MOST_LEFT_OUT = 40  # folds of examples that are left out in turn; of more examples, several at a time
 FEWEST_TO_DISAGREE = 3
@@ -55,12 +61,12 @@ def teach(
         )
     if examples is None:
         new = _description(classifier, name, texts, vector)
-        embedding = in_numpy(classifier.model.encode_labels)(new)[0]
+        embedding = classifier.head.embed_labels(new)[0]
         return classifier.add(_with_description(classifier, new), embedding, unseen=True)
     width = _width(classifier, examples.embeddings)
     taught = _from_examples(classifier, name, examples.embeddings, texts, vector, width)
     familiarity = taught.familiarity.remember(examples.embeddings[draw_rows(len(examples), MEMORY)])
-    return replace(taught, familiarity=familiarity, origin=classifier.origin.with_images(examples.images))
+    return replace(taught, familiarity=familiarity, origin=classifier.origin_with(examples.images))
 
 
 def _from_examples(
@@ -72,19 +78,19 @@ def _from_examples(
     width: float = 1.0,
 ) -> Classifier:
     """Return the classifier with one more label, known from examples ``[n, d]`` and, where given, its texts or its vector."""
-    model, labels = classifier.model, classifier.labels.add(name)
-    if not isinstance(model, LearnsFromExamples):
-        raise cannot(model, LEARN)
+    head, labels = classifier.head, classifier.labels.add(name)
+    if not isinstance(head, LearnsFromExamples):
+        raise cannot(head, LEARN)
     if texts is None and vector is None:
-        (label,) = in_numpy(model.labels_from_examples)(embeddings, np.zeros(len(embeddings), np.int64))
+        (label,) = head.labels_from_examples(embeddings, np.zeros(len(embeddings), np.int64))
         return classifier.add(labels, label, width=width)
-    if not (isinstance(model, JoinsKnowledge) and model.reads_descriptions):
+    if not (isinstance(head, JoinsKnowledge) and head.reads_descriptions):
         raise UnsupportedError(
             f"This classifier learns a label from examples or {'texts' if vector is None else 'vector'}, not from both together. "
             "Method discriminant, fitted to labels with descriptions (labels.csv), joins them."
         )
     new = _description(classifier, name, texts, vector)
-    label, labels = in_numpy(model.label_from_both)(embeddings, new), _with_description(classifier, new)
+    label, labels = head.label_from_both(embeddings, new), _with_description(classifier, new)
     return classifier.add(labels, label, width=width)
 
 
@@ -93,10 +99,10 @@ def _width(classifier: Classifier, embeddings: Array) -> float:
 
     A new label may vary in ways in which no trained one does. A standard error is subtracted, and no label is narrower than usual.
     """
-    model, rule, some = classifier.model, classifier.familiarity.rule, embeddings[:MOST_LEFT_OUT]
-    if not isinstance(model, MeasuresExamples) or rule is None or len(some) < 2 or rule.centre[1] <= 0:
+    head, rule, some = classifier.head, classifier.familiarity.rule, embeddings[:MOST_LEFT_OUT]
+    if not isinstance(head, MeasuresExamples) or rule is None or len(some) < 2 or rule.centre[1] <= 0:
         return 1.0
-    far = float(in_numpy(model.example_distances)(some).mean()) - rule.spread[1] / len(some) ** 0.5
+    far = float(head.example_distances(some).mean()) - rule.spread[1] / len(some) ** 0.5
     return max(1.0, float(far / rule.centre[1]))
 
 
@@ -148,11 +154,18 @@ def _odd(classifier: Classifier, embeddings: Array) -> tuple[int, ...]:
     """Return which examples ``[n, d]`` are much less alike the others than those are to each other; of two, none."""
     if len(embeddings) < FEWEST_TO_DISAGREE:
         return ()
-    by = known_scores(classifier.model)[-1]
-    alike = all_alike(classifier.model, embeddings, embeddings, by).astype(np.float64)
+    by = known_scores(classifier.head)[-1]
+    alike = all_alike(classifier.head, embeddings, embeddings, by).astype(np.float64)
     others = (alike.sum(1) - alike.diagonal()) / (len(alike) - 1)
     usual = np.sort(others)[(len(others) - 1) // 2]  # the lower median
     return tuple(np.flatnonzero(others < FAR * usual).tolist())
+
+
+def reads_descriptions(head: Head) -> bool:
+    """Return whether a head makes a label of a description alone."""
+    if isinstance(head, JoinsKnowledge):
+        return head.reads_descriptions
+    return isinstance(head, ReadsDescriptions)
 
 
 def _with_description(classifier: Classifier, new: Labels) -> Labels:
@@ -163,29 +176,28 @@ def _with_description(classifier: Classifier, new: Labels) -> Labels:
 
 def _description(classifier: Classifier, name: str, texts: Texts | None, vector: Vector | None) -> Labels:
     """Return one label with its texts or its vector, as the model reads them."""
-    method, model = classifier.origin.method, classifier.model.eval()
-    reads = isinstance(model, JoinsKnowledge) and model.reads_descriptions
-    if not isinstance(method, Method) or not (method.zero_shot or reads):
-        who = method.name if isinstance(method, Method) else type(model).__name__
+    head = classifier.head
+    if not reads_descriptions(head):
         raise UnsupportedError(
-            f"{who} learns a label from images: give examples. Methods that read descriptions, such as clarel and "
+            f"{classifier.kind} learns a label from images: give examples. Methods that read descriptions, such as clarel and "
             "eszsl, learn it from texts or a vector, too."
         )
-    _check_form(model, "texts" if vector is None else "vectors")
+    assert isinstance(head, ReadsDescriptions)
+    _check_form(head, "texts" if vector is None else "vectors")
     if vector is None:
         new = Labels(names=(name,), texts=(_sentences(texts),))
     else:
-        new = Labels(names=(name,), vectors=_numbers(vector, model)[None])
-    return method.describe(new)
+        new = Labels(names=(name,), vectors=_numbers(vector, head)[None])
+    return head.describe(new)
 
 
-def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
+def _check_form(head: Head, form: Literal["texts", "vectors"]) -> None:
     """Raise an error unless this is how the labels of the model's training were described.
 
     Labels may have both, and vectors may have been made of texts. So a trained label tells: it was read from its texts
     if they alone give its embedding.
     """
-    known = model.spec.labels
+    known = head.labels
     read, why = "texts" if known.texts is not None else "vectors", ""
     if known.texts is not None and known.vectors is not None:
         shortest = min(range(len(known)), key=lambda i: len(known.texts[i]))  # type: ignore[index]
@@ -193,7 +205,7 @@ def _check_form(model: LabelModel, form: Literal["texts", "vectors"]) -> None:
             known.select([known.names[shortest]]), names=("as if it were new",)
         )  # some know trained names by heart
         try:
-            embed = in_numpy(model.encode_labels)
+            embed = head.embed_labels
             by_texts = np.allclose(embed(replace(one, vectors=None)), embed(one), rtol=1e-3, atol=1e-5)
             read = "texts" if by_texts else "vectors"
         except LabelwiseError as error:
@@ -219,14 +231,14 @@ def _sentences(texts: Texts | None) -> tuple[str, ...]:
     return sentences
 
 
-def _numbers(vector: Vector, model: LabelModel) -> Array:
+def _numbers(vector: Vector, head: Head) -> Array:
     """Return a vector ``[a]`` of finite numbers, as many as the model reads."""
     try:
         numbers = np.asarray(vector, np.float32)
     except (TypeError, ValueError) as error:
         raise UsageError(f"A vector is a list of numbers; given {type(vector).__name__} ({error}).") from None
-    assert model.spec.labels.vectors is not None  # else the form would not fit
-    size = model.spec.labels.vectors.shape[1]
+    assert head.labels.vectors is not None  # else the form would not fit
+    size = head.labels.vectors.shape[1]
     if numbers.shape != (size,):
         raise UsageError(
             f"Labels of this classifier have vectors of {size} numbers; given "

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, sigmoid
 from labelwise.core.classifier import Classifier, Verifier
 from labelwise.core.detection import det_curve, threshold_at
+from labelwise.core.head import Head
 from labelwise.core.metrics import equal_error
-from labelwise.core.model import LabelModel
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.platt import fit_platt
 from labelwise.core.scores import Scores
@@ -43,7 +43,7 @@ def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verif
     if counts[0] != counts[1] and 1 not in counts:
         raise UsageError(f"Pairs need as many first images as second ones, or one of either; given {counts}.")
     one, other = (part.embeddings[np.arange(max(counts)) % len(part)] for part in (first, second))
-    scores = pair_scores(first.classifier.model, one, other, rule.by)
+    scores = pair_scores(first.classifier.head, one, other, rule.by)
     chances = sigmoid(scores * rule.scale + rule.offset)
     return [
         Verification(score=score, same=score >= rule.threshold, probability=chance)
@@ -80,9 +80,9 @@ def fit_verifier(
             "Several labels may be true of these images, so two of them are neither the same nor different."
         )
     classifier = scores.classifier
-    same, different = scored_pairs(classifier.model, scores.embeddings, targets, by, (PAIRS, seed))
+    same, different = scored_pairs(classifier.head, scores.embeddings, targets, by, (PAIRS, seed))
     verifier = verifier_of(same, different, rule, by)
-    return replace(classifier, verifier=verifier, origin=classifier.origin.with_images(scores.images))
+    return replace(classifier, verifier=verifier, origin=classifier.origin_with(scores.images))
 
 
 def verifier_of(same: Array, different: Array, rule: Rule, by: By) -> Verifier:
@@ -106,7 +106,7 @@ def can_verify(targets: ArrayLike) -> bool:
 
 
 def scored_pairs(
-    model: LabelModel, embeddings: Array, targets: ArrayLike, by: By, draw: tuple[int, int]
+    head: Head, embeddings: Array, targets: ArrayLike, by: By, draw: tuple[int, int]
 ) -> tuple[Array, Array]:
     """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``.
 
@@ -119,18 +119,18 @@ def scored_pairs(
             f"given {(labels >= 0).sum()} labelled images of {len(set(labels.tolist()) - {-1})} labels."
         )
     same, different = draw_pairs(labels, *draw)
-    embeddings, by = comparable(model, embeddings, by)
+    embeddings, by = comparable(head, embeddings, by)
     n, d = embeddings.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(same) + len(different)):
         # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
-        alike = all_alike(model, embeddings, embeddings, by)
+        alike = all_alike(head, embeddings, embeddings, by)
         table = ((alike + alike.T) / 2).astype(np.float64)
         return table[*same.T], table[*different.T]
-    one, other = (pair_scores(model, embeddings, embeddings, by, rows) for rows in (same, different))
+    one, other = (pair_scores(head, embeddings, embeddings, by, rows) for rows in (same, different))
     return one, other
 
 
-def pair_scores(model: LabelModel, first: Array, second: Array, by: By, rows: Array | None = None) -> Array:
+def pair_scores(head: Head, first: Array, second: Array, by: By, rows: Array | None = None) -> Array:
     """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
 
     ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
@@ -141,9 +141,9 @@ def pair_scores(model: LabelModel, first: Array, second: Array, by: By, rows: Ar
     for start in range(0, len(rows), CHUNK):
         part = rows[start : start + CHUNK]
         a, b = first[part[:, 0]], second[part[:, 1]]
-        alike = row_alike(model, a, b, by)
+        alike = row_alike(head, a, b, by)
         if by not in ("cosine", "whitened"):
-            alike = (alike + row_alike(model, b, a, by)) / 2
+            alike = (alike + row_alike(head, b, a, by)) / 2
         scores[start : start + CHUNK] = alike
     return scores
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.model import LabelModel
 from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss

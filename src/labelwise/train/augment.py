@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelwise.core.model import as_float
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
+from labelwise.train.model import as_float
 from labelwise.train.random_changes import random_change
 from labelwise.train.rng import BatchRng
 

@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from labelwise.core.model import as_float
 from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TensorSplit
+from labelwise.train.model import as_float
 from labelwise.train.rng import BatchRng
 from labelwise.train.sharing import ahead, uploaded
 

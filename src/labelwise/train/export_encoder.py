@@ -60,6 +60,11 @@ def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
     return exported
 
 
+def export_torch_encoder(encoder: TorchEncoder) -> OnnxEncoder:
+    """Return an encoder of torch as one that ONNX Runtime runs."""
+    return export_encoder(encoder.network)
+
+
 def check_packages() -> None:
     """Raise an error unless the packages that write ONNX files are installed."""
     for name in ("onnx", "onnxscript"):

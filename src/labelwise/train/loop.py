@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.core.model import LabelModel
 from labelwise.support.draws import mix
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
@@ -36,6 +35,7 @@ from labelwise.train.distribution import (
     of_main_process,
     process_group,
 )
+from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import MovingAverage
 from labelwise.train.stages import Method, Run, Stage
 from labelwise.train.step import FEW, RecordedStep, Step

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, Batches
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer, Schedule
 
 T = TypeVar("T")

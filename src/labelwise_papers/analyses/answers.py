@@ -1,6 +1,5 @@
 """Yes and no: how often is it yes for the right label, for a wrong one, for none; and are the probabilities right?"""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch.nn.functional import one_hot
 from labelwise.core.metrics import expected_calibration_error, reliability
 from labelwise.core.scores import Scores
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.fitting.rebuild import model_of
 from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.support.errors import UsageError
 from labelwise.tasks.calibrate import uncalibrated
@@ -96,16 +96,17 @@ def odd_answers(scores: Scores) -> Tensor | None:
 
     These are no labels, so what calibration does to labels on average is done to them.
     """
-    model, calibration = scores.classifier.model, scores.classifier.calibration
-    encode: Callable[[Tensor], Tensor] | None = getattr(model, "encode_label_inputs", None)
-    if encode is None or calibration.exclusive:
+    classifier, calibration = scores.classifier, scores.classifier.calibration
+    if classifier.kind != "indicator" or calibration.exclusive:
         return None
+    model: Any = model_of(classifier)
     scale, offset = calibration.neutral()
     with torch.no_grad():
         embeddings = torch.from_numpy(scores.embeddings).to(model.device)
         inputs = torch.ones(2, len(model.spec.labels), device=model.device)
         inputs[1] = 0
-        return (model.score(embeddings, encode(inputs).float()) * scale + offset).sigmoid().cpu()
+        odds: Tensor = model.score(embeddings, model.encode_label_inputs(inputs).float()) * scale + offset
+        return odds.sigmoid().cpu()
 
 
 def _pair_figures(answers: list[Tensor], truth: Tensor, bins: int) -> Figures:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import LabelModel
 from labelwise.fitting.fit import training_data
+from labelwise.fitting.steps import Trained
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
@@ -25,6 +24,7 @@ from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.settings import to_plain
 from labelwise.train.loop import train
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
 
@@ -181,6 +181,6 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
 
 def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
     """Return the accuracies of a model."""
-    classifier = bind(model, labels)
+    classifier = Trained.of(model).bound(labels)
     validation, test = (accuracy(classifier, data.split(name), data.labels) for name in ("val", "test"))
     return Candidate(method=0, epochs=epochs, validation=validation, test=test)

@@ -79,7 +79,7 @@ def _weights(scores: Scores) -> Array:
         if np.allclose(some.raw, linear_scores(some.embeddings, table), rtol=1e-3, atol=1e-4):
             return table[:, :-1]
     raise UnsupportedError(
-        f"{type(scores.classifier.model).__name__} does not score by weights on the image code, so an image and a label have no joint "
+        f"{scores.classifier.kind} does not score by weights on the image code, so an image and a label have no joint "
         "code. A method with a linear score has them, such as indicator, softmax or eszsl."
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from labelwise.core.arrays import linear_scores
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.fitting.naming import name_clusters, named_model, uncertain_clusters
+from labelwise.fitting.naming import name_clusters, named_head, uncertain_clusters
 from labelwise.methods.zero_label.assignment import best_matching
 
 Order = Literal["uncertain first", "fixed"]
@@ -24,11 +24,11 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     Also of every restart, the chosen one first, with their mean and deviation; and of the chosen ``clusters`` under the best
     naming there is, which labels were read to find.
     """
-    model = named_model(evaluation.classifier)
+    head = named_head(evaluation.classifier)
     scores, positions = evaluation.labelled()
     targets = torch.as_tensor(positions)
     table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
-    opinions = (linear_scores(scores.embeddings, opinion.cpu().numpy()).argmax(1) for opinion in model.opinions)
+    opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in head.opinions)
     restarts = [_share(answers, targets) for answers in opinions]
     return {
         "images": len(scores),
@@ -63,11 +63,11 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
 
 def _true_names(evaluation: Evaluation) -> Tensor:
     """Return what a person would call each cluster ``[k]``, each label once."""
-    model = named_model(evaluation.classifier)
+    head = named_head(evaluation.classifier)
     scores, positions = evaluation.labelled()
     targets = torch.as_tensor(positions)
     table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
-    return best_matching(table)[model.names.cpu()]
+    return best_matching(table)[torch.from_numpy(head.names)]
 
 
 def _share(answers: ArrayLike, targets: ArrayLike) -> float:

@@ -1,6 +1,5 @@
 """Which labels are alike to the model: for each label the others whose embeddings are nearest."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import in_numpy
+from labelwise.fitting.rebuild import model_of
 from labelwise.support.errors import UsageError
 
 
@@ -37,11 +36,11 @@ def label_embeddings(classifier: Classifier) -> Tensor | None:
 
     None where there is no label encoder, or where a label was taught later and so has an embedding that it did not make.
     """
-    model, labels = classifier.model, classifier.labels
-    encoder: Callable[[Tensor], Tensor] | None = getattr(model, "label_encoder", None)
-    if encoder is None or not set(labels.names) <= set(model.spec.labels.names):
+    labels = classifier.labels
+    if classifier.kind != "indicator" or not set(labels.names) <= set(classifier.head.labels.names):
         return None
+    model: Any = model_of(classifier)
     rows = torch.tensor([model.spec.labels.index(name) for name in labels.names], device=model.device)
     with torch.no_grad():
-        own = np.allclose(in_numpy(model.encode_labels)(labels), classifier.label_embeddings, rtol=1e-4, atol=1e-6)
-        return encoder(rows) if own else None
+        own = np.allclose(classifier.head.embed_labels(labels), classifier.label_embeddings, rtol=1e-4, atol=1e-6)
+        return model.label_encoder(rows) if own else None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import check_shape
+from labelwise.encoders.encoder import Locates
 from labelwise.support.display import caption
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.tasks.explain import explain, heat_maps
@@ -43,10 +43,10 @@ def pixel_shares(
         raise UnsupportedError("This model takes precomputed features, not pictures, so it has no salient pixels.")
     if not len(images):
         raise DataError("There is no labelled picture to look at.")
-    check_shape(images, classifier.shape)
-    window, parts = classifier.view.window(*images.shape[2:]), []
+    assert isinstance(classifier.encoder, Locates)
+    window, parts = classifier.encoder.window, []
     for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True):
-        heat = heat_maps(classifier, pictures, columns, from_zero=from_zero)
+        heat = torch.from_numpy(heat_maps(classifier, pictures.numpy(), columns.numpy(), from_zero=from_zero))
         parts.append((heat[(slice(None), *window)] > level).double().mean((1, 2)).cpu())
     return torch.cat(parts)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import LabelModel
 from labelwise.evaluation.evaluation import align_targets
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.files import read_tensors, under
+from labelwise.train.model import LabelModel
 
 
 def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
@@ -26,6 +26,5 @@ def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
 def accuracy(classifier: Classifier, split: Split, labels: Labels) -> float:
     """Return how many images of the classifier's labels are answered rightly, as a share; targets count through ``labels``."""
     targets = np.asarray(align_targets(classifier, split, labels))
-    images = split.images.select(targets >= 0)
-    answers = classifier.scores_of(classifier.encode(images)).best
+    answers = classifier.scores(split.images.select(targets >= 0)).best
     return float((answers == targets[targets >= 0]).mean())

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import as_float
+from labelwise.fitting.rebuild import model_of
 from labelwise.images.as_images import Pictures
 from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
+from labelwise.train.model import as_float
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise_papers.attacks.square import Square
@@ -76,8 +77,8 @@ def attack(
     """
     settings = settings or AttackSettings()
     scores = scores_of(classifier)
-    clean = as_float(classifier.batch(pictures).to(classifier.model.device))
-    before = _answers(classifier, clean, settings.batch)
+    clean = as_float(torch.from_numpy(classifier.batch(pictures)))
+    before = answers_of(scores, clean, settings.batch)
     right = before if targets is None else _positions(classifier, len(clean), targets).to(clean.device)
     problem = Problem(
         scores=scores,
@@ -88,7 +89,7 @@ def attack(
     best, radii = worst_of(problem, settings), None
     if settings.bisections:
         best, radii = _smallest(problem, settings, best)
-    after = _answers(classifier, best.images, settings.batch)
+    after = answers_of(scores, best.images, settings.batch)
     names = tuple(classifier.labels.names[column] for column in after.tolist())
     return Attacked(
         clean=clean, images=best.images, wrong=before != right, fooled=after != right, answers=names, radii=radii
@@ -107,7 +108,7 @@ def scores_of(classifier: Classifier) -> Scores:
         )
     if len(classifier.labels) < 2:
         raise UnsupportedError("There is one label only, so no answer is wrong. An attack needs a second label.")
-    model, calibration = classifier.model, classifier.calibration
+    model, calibration = model_of(classifier), classifier.calibration
     embeddings, scale, offset = (
         torch.from_numpy(array).to(model.device)
         for array in (classifier.label_embeddings, calibration.scale, calibration.offset)
@@ -161,9 +162,10 @@ def _smallest(problem: Problem, settings: AttackSettings, best: Points) -> tuple
     return best, high
 
 
-def _answers(classifier: Classifier, images: Tensor, batch: int) -> Tensor:
+@torch.no_grad()
+def answers_of(scores: Scores, images: Tensor, batch: int) -> Tensor:
     """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
-    return torch.from_numpy(classifier.scores_of(classifier.encode(images, batch)).best).to(images.device)
+    return torch.cat([scores(part).argmax(1) for part in torch.split(images, batch)])
 
 
 def _positions(classifier: Classifier, count: int, targets: Tensor | Sequence[str]) -> Tensor:

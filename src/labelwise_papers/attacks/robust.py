@@ -12,11 +12,20 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.model import as_float
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import UsageError
+from labelwise.train.model import as_float
 from labelwise_papers.attacks.apgd import Apgd
-from labelwise_papers.attacks.attack import BATCH, STANDARD, AttackSettings, batches, check_radius, scores_of, worst_of
+from labelwise_papers.attacks.attack import (
+    BATCH,
+    STANDARD,
+    AttackSettings,
+    answers_of,
+    batches,
+    check_radius,
+    scores_of,
+    worst_of,
+)
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Problem, choice_loss
 
 HUGE = 0.5  # at this radius every picture can become plain grey
@@ -82,7 +91,7 @@ def evaluate_robust(evaluation: Evaluation, settings: RobustSettings | None = No
     attacked = scores_of(classifier)
     scores, targets = evaluation.labelled()
     assert scores.images is not None
-    images = as_float(classifier.batch(scores.images).to(classifier.model.device))
+    images = as_float(torch.from_numpy(classifier.batch(scores.images)))
     count, epsilon = len(images), torch.full((len(images),), settings.epsilon, device=images.device)
     whole = Problem(scores=attacked, images=images, targets=torch.as_tensor(targets).to(images.device), epsilon=epsilon)
     rows = torch.from_numpy(np.flatnonzero(scores.best == np.asarray(targets))).to(images.device)
@@ -130,12 +139,12 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
         )
     device = problem.images.device
     columns = torch.tensor([surrogate.labels.index(name) for name in classifier.labels.names], device=device)
-    other = replace(problem, scores=scores_of(surrogate.to(device)), targets=columns[problem.targets])
-    answers = []
+    other = replace(problem, scores=scores_of(surrogate), targets=columns[problem.targets])
+    own, answers = scores_of(classifier), list[Tensor]()
     for part in batches(other, settings.batch):
         images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
-        answers.append(classifier.scores_of(classifier.encode(images, settings.batch)).best)
-    return torch.from_numpy(np.concatenate(answers)).to(device) == problem.targets
+        answers.append(answers_of(own, images, settings.batch))
+    return torch.cat(answers) == problem.targets
 
 
 def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) -> list[Check]:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
@@ -32,6 +31,7 @@ from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import linear_scores

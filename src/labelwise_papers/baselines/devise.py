@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from labelwise.core.model import LabelModel
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Stage
 
 

@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelwise.core.model import LabelModel
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel
 from labelwise.train.stages import Method, Stage
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
@@ -16,6 +15,7 @@ from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import supervised_contrastive
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer, Schedule

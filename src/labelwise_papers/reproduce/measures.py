@@ -6,7 +6,6 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import field, make_dataclass
 from functools import cache, lru_cache
 from inspect import signature
@@ -19,7 +18,6 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from labelwise.core.balance import BalanceCurve
-from labelwise.core.classifier import bind
 from labelwise.core.metrics import confusion_matrix, harmonic_mean
 from labelwise.data import load
 from labelwise.evaluation.closed import evaluate_closed
@@ -30,6 +28,8 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import KS, evaluate_retrieval
 from labelwise.evaluation.verification import PAIRS, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
+from labelwise.fitting.rebuild import model_of
+from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_batch
 from labelwise.images.images import join
 from labelwise.methods.zero_label.assignment import best_matching
@@ -75,9 +75,9 @@ def best_epoch(subject: Subject) -> Figures:
     classifier, test, labels = subject.classifier, subject.dataset.split("test"), subject.dataset.labels
     if subject.run.folder is None:
         raise UsageError("Epochs are kept in the folder of a run; the run has none.")
-    model = deepcopy(classifier.model)
+    model = model_of(classifier)
     kept = {
-        epochs: 100 * accuracy(bind(model, classifier.labels), test, labels)
+        epochs: 100 * accuracy(Trained.of(model).bound(classifier.labels), test, labels)
         for epochs in through_snapshots(model, subject.run.folder)
     }
     best = max([*kept.values(), 100 * evaluate_closed(subject.evaluation).accuracy])
@@ -126,7 +126,11 @@ def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figu
     ways = {"saliency": False, "saliency from zero": True}
     shares = {
         name: salient_share(
-            model, model.batch(train.images.select(range(min(images, len(train))))), targets, batch=batch, from_zero=way
+            model,
+            torch.from_numpy(model.batch(train.images.select(range(min(images, len(train)))))),
+            targets,
+            batch=batch,
+            from_zero=way,
         )
         for name, way in ways.items()
     }

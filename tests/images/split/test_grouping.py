@@ -59,6 +59,25 @@ def test_own_photos_that_look_alike_stay_together(tmp_path: Path) -> None:
     assert disjoint(lw.data.divide(data, seed=5))
 
 
+def test_photos_too_many_for_memory_are_decoded_once_and_divided_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = burst_folder(tmp_path / "photos")
+    (root / "hawk" / "0-0.png").write_bytes(b"no picture")
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
+    memory = lw.data.load(root, size=32)
+    monkeypatch.setenv("LABELWISE_MEMORY_MB", "0.01")
+    for module in ("files", "known"):
+        monkeypatch.setattr(f"labelwise.images.sources.{module}.read_files", None)  # what decodes in this process
+    data = lw.data.load(root, size=32)
+    assert disjoint(data)
+    assert len(data.skipped) == 1
+    assert sum(len(part) for part in data.splits.values()) == 63
+    for name, part in data.splits.items():
+        assert part.files == memory.splits[name].files
+        assert part.images.equal(memory.splits[name].images.pixels())
+
+
 def test_a_train_folder_gives_whole_groups_to_val_and_its_test_stays(tmp_path: Path) -> None:
     burst_folder(tmp_path / "data" / "train")
     (tmp_path / "data" / "test" / "my owl").mkdir(parents=True)

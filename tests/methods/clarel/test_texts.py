@@ -13,6 +13,7 @@ from labelwise.methods.clarel.method import ClarelModel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.rng import BatchRng
+from tests.changed import model_of
 from tests.described import PAIRS, by_text, by_vector, sentences
 from tests.methods.test_clarel import READERS, RUN, SMALL, WORDS, batch_of, built, every_reader, fitted
 
@@ -62,7 +63,7 @@ def embedding_of(model: ClarelModel, texts: tuple[str, ...]) -> Tensor:
 
 
 def test_reading_words_a_label_is_the_mean_of_its_sentences() -> None:
-    model = fitted("words").model
+    model = model_of(fitted("words"))
     assert isinstance(model, ClarelModel)
     alone = torch.stack([embedding_of(model, (text,)) for text in sentences("red star")])
     torch.testing.assert_close(embedding_of(model, sentences("red star")), alone.mean(0), rtol=1e-4, atol=1e-5)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.core import platt as calibration
-from labelwise.core.classifier import Classifier
+from labelwise.core.classifier import Classifier, MethodRecord
 from labelwise.fitting.choice import decide
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
@@ -20,6 +20,7 @@ from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.stages import Run
 from labelwise.train.tensors import root_features
+from tests.changed import model_of
 
 CPU = Run(device="cpu")
 D = 24
@@ -132,7 +133,7 @@ def test_features_with_negative_numbers_have_no_root() -> None:
         labels=Labels(names=tuple("abcd")),
         splits={"train": Split(images=images - 2, targets=targets)},
     )
-    model = fit(data, Discriminant(), CPU).model
+    model = model_of(fit(data, Discriminant(), CPU))
     assert isinstance(model, DiscriminantModel)
     assert not model.rooted
     torch.testing.assert_close(model.encode_images(2 * images - 4), torch.nn.functional.normalize(images - 2, dim=1))
@@ -232,7 +233,7 @@ def test_texts_that_cannot_be_read_are_no_hindrance() -> None:
     data = data_of(3, 5)
     labels = replace(data.labels, texts=(("qqzzx",), ("xxqqz",), ("zzqqx",)))
     classifier = fit(replace(data, labels=labels), run=CPU)
-    assert classifier.origin.method == Discriminant()
+    assert classifier.origin.method == MethodRecord.of(Discriminant())
     with pytest.raises(DataError, match="No word vector"):
         fit(replace(data, labels=labels), Discriminant(source="texts"), CPU)
 

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import linear
 
+from labelwise.core.classifier import MethodRecord
 from labelwise.core.store import load, save
 from labelwise.fitting.choice import FitOptions, decide
 from labelwise.fitting.fit import fit, training_data
@@ -24,6 +25,7 @@ from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.loop import train
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.stages import Run
+from tests.changed import model_of
 from tests.pixels_of import px
 
 CPU = Run(device="cpu")
@@ -75,11 +77,13 @@ def test_what_pays_is_kept_saved_and_answers_alike(weights: str, data: Dataset, 
     plain = fit(data, replace(method(weights), tune=None), CPU)
     right = [float((each.scores(px(test)).best == test.targets).mean()) for each in (plain, tuned)]
     assert right[1] > right[0] + 0.2
-    assert not any(name.startswith("tuning") for name in tuned.model.state_dict()), "the head was for training alone"
+    assert not any(name.startswith("tuning") for name in model_of(tuned).state_dict()), (
+        "the head was for training alone"
+    )
     save(tuned, tmp_path / "tuned.lw")
     again = load(tmp_path / "tuned.lw")
-    assert again.origin.method == method(weights)
-    np.testing.assert_allclose(again.scores(px(test)).raw, tuned.scores(px(test)).raw, atol=1e-3, rtol=1e-4)
+    assert again.origin.method == MethodRecord.of(method(weights))
+    np.testing.assert_allclose(again.scores(test.images).raw, tuned.scores(test.images).raw, atol=1e-3, rtol=1e-4)
     assert "encoder tuned (learning rate 0.003)" in next(tuning_lines(again))
 
 
@@ -88,8 +92,8 @@ def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: st
     plain = fit(data, replace(method(weights), tune=None), CPU)
     assert spoilt.origin.summary["tuning"]["rate"] is None
     assert spoilt.origin.method == plain.origin.method
-    state = plain.model.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in spoilt.model.state_dict().items())
+    state = model_of(plain).state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in model_of(spoilt).state_dict().items())
     assert spoilt.origin.summary["leave_one_out"] == plain.origin.summary["leave_one_out"]
     assert "did not pay" in next(tuning_lines(spoilt))
 
@@ -152,8 +156,8 @@ def test_a_run_goes_on_where_it_stopped(
     monkeypatch.setattr(TuningLayer, "forward", counts)
     result = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), replace(run, resume=True))
     assert 0 < steps[0] - 100 < 12, "what was done is not done again"
-    state = wanted.model.state_dict()
-    for name, value in result.model.state_dict().items():
+    state = model_of(wanted).state_dict()
+    for name, value in model_of(result).state_dict().items():
         torch.testing.assert_close(value, state[name], msg=name)
 
 

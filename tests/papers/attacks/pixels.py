@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import LabelModel, Spec
+from labelwise.core.classifier import Classifier
 from labelwise.images.describe.labels import Labels
+from labelwise.train.model import LabelModel, Spec
+from tests.changed import bind_model
 
 SHAPE = (1, 4, 4)
 
@@ -31,7 +32,7 @@ class Pixels(LabelModel):
 def pixels(k: int = 3, seed: int = 0, masked: bool = False) -> Classifier:
     weights = torch.randn(k, 16, generator=torch.Generator().manual_seed(seed))
     model = Pixels(weights, masked)
-    return bind(model, model.spec.labels)
+    return bind_model(model, model.spec.labels)
 
 
 def pictures(n: int, seed: int = 1) -> Tensor:

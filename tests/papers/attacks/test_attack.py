@@ -8,19 +8,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from labelwise.core.classifier import Classifier, bind
-from labelwise.core.model import as_float, prepared
+from labelwise.core.classifier import Classifier
 from labelwise.fitting.fit import fit
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Encoder, Softmax
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
+from labelwise.train.model import as_float, prepared
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.stages import Run
 from labelwise_papers.attacks.attack import AttackSettings, attack, scores_of
 from labelwise_papers.attacks.pgd import Pgd, margin
 from labelwise_papers.attacks.square import Square
-from tests.changed import changed, exact
+from tests.changed import bind_model, changed, exact, model_of
 from tests.conftest import squares
 from tests.described import Table
 from tests.papers.attacks.pixels import pictures, pixels
@@ -92,7 +92,7 @@ def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
     classifier = untrained(method)
     if not np.isfinite(classifier.label_embeddings).all():  # a generator that was not trained yet
         classifier = changed(classifier, label_embeddings=torch.randn(classifier.label_embeddings.shape).numpy())
-    few, modes = DATA.split("test").images[:6], [module.training for module in classifier.model.modules()]
+    few, modes = DATA.split("test").images[:6], [module.training for module in model_of(classifier).modules()]
     before = torch.from_numpy(classifier.scores(few).log_odds)
     targets = before.argmax(1)
     found = attack(classifier, few, settings=AttackSettings(epsilon=0.1, attacks=(Pgd(steps=4),)))
@@ -100,8 +100,8 @@ def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
     assert bool((margin(after, targets) > margin(before, targets)).all())
     assert float((found.images - found.clean).abs().max()) <= 0.1 + 1e-6
     assert torch.equal(found.fooled, after.argmax(1) != targets)
-    assert [module.training for module in classifier.model.modules()] == modes
-    assert all(parameter.grad is None for parameter in classifier.model.parameters())
+    assert [module.training for module in model_of(classifier).modules()] == modes
+    assert all(parameter.grad is None for parameter in model_of(classifier).parameters())
 
 
 def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
@@ -111,7 +111,9 @@ def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
     encoder = Encoder(backbone="convnet", width=8, weights=str(path), frozen=True)
     classifier = fit(DATA, Softmax(encoder=encoder, epochs=10), Run(device="cpu"))
     images = DATA.split("test").images
-    classifier.encode(prepared(classifier.model, images))  # features that are kept must not stand in for the pictures
+    classifier.encode(
+        prepared(model_of(classifier), images)
+    )  # features that are kept must not stand in for the pictures
     found = attack(classifier, images, settings=AttackSettings(epsilon=0.2, attacks=(Pgd(steps=10),)))
     assert found.accuracy < 0.5
     with pytest.raises(UsageError, match="these are features"):
@@ -120,7 +122,7 @@ def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
 
 def test_what_cannot_be_attacked_says_why() -> None:
     with pytest.raises(UnsupportedError, match="precomputed features"):
-        scores_of(bind(Table(Labels(names=("a", "b"))), Labels(names=("a", "b"))))
+        scores_of(bind_model(Table(Labels(names=("a", "b"))), Labels(names=("a", "b"))))
     several = untrained("multilabel", squares())
     with pytest.raises(UnsupportedError, match="Several labels may be true"):
         attack(changed(several, multilabel=True), squares().split("test").images[:2])

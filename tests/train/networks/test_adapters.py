@@ -10,17 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.classifier import bind
-from labelwise.core.model import Spec
 from labelwise.core.store import load, save
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError
+from labelwise.train.model import Spec
 from labelwise.train.networks.adapters import CLIP
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.weights import IMAGENET
-from tests.changed import changed
+from tests.changed import bind_model, changed
 
 
 class Net(nn.Module):
@@ -133,7 +132,7 @@ def test_a_classifier_is_saved_with_its_network(name: str, monkeypatch: pytest.M
     inject(monkeypatch, CASES[name][0]())
     labels, method = Labels(names=("a", "b")), Softmax(encoder=Encoder(backbone=name, frozen=True))
     model = method.build(Spec(shape=(3, 12, 12), labels=labels))
-    classifier = changed(bind(model, labels), method=method)
+    classifier = changed(bind_model(model, labels), method=method)
     save(classifier, tmp_path / "m")
     images = torch.rand(2, 3, 12, 12)
     torch.testing.assert_close(load(tmp_path / "m").scores(images).log_odds, classifier.scores(images).log_odds)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import unit_rows
 from labelwise.core.calibration import Penalty
+from labelwise.core.head import HeadDefaults
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import word_vectors
@@ -124,13 +125,10 @@ class SentenceReader:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ClarelHead:
+class ClarelHead(HeadDefaults):
     """An image side and a text side that end in one space; the score is minus the Euclidean distance."""
 
     kind: ClassVar[str] = "clarel"
-    reads: ClassVar[tuple[str, ...]] = ()
-    fitted_together: ClassVar[bool] = False
-    allows_new_labels: ClassVar[bool] = False
     penalty: ClassVar[Penalty] = "scale"
 
     labels: Labels
@@ -147,11 +145,6 @@ class ClarelHead:
     reach: float = 1.0  # how much label embeddings spread for a spread of one of the mean image embeddings
     apart: float = 1.0  # the mean squared distance of a trained label's embedding from the mean embedding of its images
     within: float = 1.0  # the mean squared distance of an image embedding from the mean of its label
-
-    @property
-    def exclusive(self) -> bool:
-        """Scores of one image do not compete."""
-        return False
 
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with their sentence vectors, where these are what is read."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.head import ClarelHead
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
@@ -27,6 +26,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Loss, Stage

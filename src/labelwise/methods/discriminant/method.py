@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
@@ -19,6 +18,7 @@ from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import DataError
 from labelwise.support.settings import setting
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Method, Stage
 
 

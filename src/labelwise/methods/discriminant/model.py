@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.core.head import Array
-from labelwise.core.model import Spec
 from labelwise.core.platt import fit_temperature
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import Prior
@@ -20,6 +19,7 @@ from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import Encoder, RowModel, array
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
+from labelwise.train.model import Spec
 from labelwise.train.tensors import mean_distances, root_features
 
 PRIOR = {"axes": "axes", "values": "variances", "other": "other_variance"}  # entries of the state

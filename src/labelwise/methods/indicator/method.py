@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, softplus
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
@@ -27,6 +26,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores
 

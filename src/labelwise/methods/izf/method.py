@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
-from labelwise.core.model import LabelModel, Spec
 from labelwise.methods.izf.flow import FlowSettings, Mixing
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.izf.mmd import Kernel, mmd
@@ -31,6 +30,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.checkpoint import state_copy
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import segment_mean
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.core.balance import BalanceCurve
-from labelwise.core.model import Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
@@ -21,6 +20,7 @@ from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot_head import noise
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
+from labelwise.train.model import Spec
 from labelwise.train.tensors import segment_mean
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, one_hot, pad
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.core.platt import fit_temperature
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.prototype.head import PairScore, PrototypeHead
@@ -25,6 +24,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.grouped_batches import GroupedBatches
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 

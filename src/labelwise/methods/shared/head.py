@@ -60,6 +60,7 @@ class Centre:
 class TrainedHead(ABC):
     """A head with what is kept of training embeddings: it learns labels from examples, and whitens."""
 
+    kind: ClassVar[str]
     fitted_together: ClassVar[bool] = False
     allows_new_labels: ClassVar[bool] = False
     penalty: ClassVar[Penalty] = "offset"
@@ -73,9 +74,22 @@ class TrainedHead(ABC):
     unit_within: Array = shaped("d", "d")
     projection: Projection | None = None  # None: the encoder was trained, and its features are what follows takes
 
+    @property
+    @abstractmethod
+    def exclusive(self) -> bool:
+        """Whether scores of one image compete (softmax)."""
+
+    @abstractmethod
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``."""
+
     @abstractmethod
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, e]``."""
+
+    @abstractmethod
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``."""
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
         """Return label embeddings ``[g, e]`` solved in closed form from embeddings of examples and training statistics."""
@@ -106,8 +120,13 @@ class LinearHead(TrainedHead):
     kind: ClassVar[str] = "linear"
 
     rows: Array = shaped("k", "d+1")
-    exclusive: bool = False
+    competing: bool = False  # whether scores of one image compete
     feature_map: Map = "none"  # how embeddings are made even, see ``even``
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether scores of one image compete (softmax)."""
+        return self.competing
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]``."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from labelwise.core.model import LabelModel, Spec, as_float
+from labelwise.encoders import encoder as encoders
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.copies import group_copies
 from labelwise.methods.discriminant.whitening import closed_form_rows
@@ -28,8 +28,10 @@ from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
 from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.model import LabelModel, Spec, as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
+from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.sharing import map_own_rows, on_device
 from labelwise.train.stages import Loss, Method, Stage
@@ -67,6 +69,16 @@ class EncoderModel(LabelModel):
     def prepare(self, images: Tensor) -> Tensor:
         """Return the features of a frozen trunk, computed once while the images live, else the images."""
         return self.encoder.features(images) if self.encoder.frozen else images
+
+    def export_encoder(self) -> encoders.Encoder:
+        """Return what makes the features that the head takes."""
+        return shared_encoder(self.encoder)
+
+    def head_features(self, images: Tensor) -> Tensor:
+        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepare`` made of them."""
+        if not self.encoder.untrained:
+            return self.encode_all(images, by=self.encoder)
+        return self.encoder.features(images) if self.encoder.frozen else images.float()
 
     @property
     def feature_width(self) -> int:
@@ -164,7 +176,7 @@ class LinearModel(RowModel):
     def export_head(self) -> TrainedHead:
         """Return what scores features as this model does, without torch."""
         rows = array(self.encode_labels(self.spec.labels))
-        return LinearHead(**self.head_parts(), rows=rows, exclusive=self.exclusive)
+        return LinearHead(**self.head_parts(), rows=rows, competing=self.exclusive)
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of all such models have."""

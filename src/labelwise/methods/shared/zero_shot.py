@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 
 from labelwise.core.balance import balance_curve
 from labelwise.core.head import Array
-from labelwise.core.model import Spec
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.head import TrainedHead
@@ -22,6 +21,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.model import Spec
 from labelwise.train.stages import Stage
 
 FOLD_IMAGES = 5  # one in so many images of a label is validated on

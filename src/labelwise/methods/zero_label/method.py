@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.core.model import LabelModel, Spec
 from labelwise.images.images import read_all
 from labelwise.images.split.looks import looks
 from labelwise.methods.shared.centring import PCA, Centring
@@ -29,17 +28,18 @@ from labelwise.methods.zero_label.naming import (
     Evidence,
     choose_names,
     cluster_starts,
+    evidence_of,
     modal_shares,
     name_each,
     naming_figures,
     plain,
-    turned_round,
     vote,
 )
 from labelwise.methods.zero_label.transport import Clustering, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Method, Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 
@@ -96,15 +96,6 @@ class NamedModel(HeadModel):
         """Return image embeddings ``[n, d]`` of unit length."""
         return self.centring(embeddings)  # type: ignore[no-any-return]
 
-    def evidence(self) -> Evidence:
-        """Return what naming goes by."""
-        parts = {name: getattr(self, name).double().cpu() for name in ("clusters", "overlaps", "sizes")}
-        alike, labels = self.alike[0].double().cpu(), self.spec.labels
-        seen = self.looks.double().cpu() if bool(self.looks.any()) else None
-        return Evidence(
-            **parts, labels=alike, shares=_tensor(labels.shares), turned=turned_round(labels, alike), looks=seen
-        )
-
     @torch.no_grad()
     def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
         """Keep what naming goes by, from the cluster of each embedding ``[n, d]`` in each restart ``[r, n]``."""
@@ -122,15 +113,6 @@ class NamedModel(HeadModel):
         self.names.copy_(naming.names[0])
         self.votes.copy_(naming.votes)
 
-    @torch.no_grad()
-    def rename(self, votes: Tensor, names: Tensor) -> None:
-        """Call each cluster by another label ``[k]``, and move all that is known of a label to its new one."""
-        to, of = names.to(self.names), self.names.clone()
-        for rows in (self.head.weight, self.head.bias, self.means, self.counts):
-            rows[to] = rows[of].clone()
-        self.votes.copy_(votes)
-        self.names.copy_(to)
-
     def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
         return {"naming": self.report}
@@ -146,7 +128,7 @@ class NamedModel(HeadModel):
         return NamedHead(
             **self.head_parts(),
             rows=array(self.encode_labels(self.spec.labels)),
-            exclusive=True,
+            competing=True,
             centre=self.centring.centre(),
             **parts,
             alike=array(self.alike[0]),
@@ -220,7 +202,7 @@ class ZeroLabel(Method):
             "prior": chosen_source(data.labels, self.prior),
             "losses": plain(naming.losses, 6),
             "shares": plain(torch.full((k,), 1 / k) if shares is None else shares),
-            **naming_figures(model, naming.names),
+            **naming_figures(model.export_head(), naming.names),
             "cohesion": plain(modal_shares(naming.members[0], answers, k)),
         }
 
@@ -228,7 +210,7 @@ class ZeroLabel(Method):
     def _embeddings(self, model: NamedModel, data: TrainData) -> Tensor:
         """Return the embeddings of the training images ``[n, d]``, once the model's normalisation is fitted to them."""
         images = data.train.images
-        if len(data.train.shape) == 3:
+        if images.ndim == 4:
             model.encoder.fit_normalisation(images)
         if model.encoder.frozen:
             model.encoder.fit_features(model.encoder.features(images))
@@ -250,8 +232,8 @@ class ZeroLabel(Method):
         losses = torch.tensor([one.inertia for one in starts])
         model.fit_evidence(embeddings, members)
         self._fit_looks(model, data, order.sort().values, members)
-        tables = name_each(model.evidence(), self.search)
-        votes = vote(model.evidence(), tables)
+        tables = name_each(evidence_of(model.export_head()), self.search)
+        votes = vote(evidence_of(model.export_head()), tables)
         names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
         names = names.to(embeddings.device)
         opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)

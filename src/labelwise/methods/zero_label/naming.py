@@ -7,7 +7,7 @@ functions tell, without a label, a good naming from a bad one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,10 @@ from labelwise.methods.zero_label.assignment import (
     random_matchings,
 )
 from labelwise.methods.zero_label.clusters import Clusters, kmeans, nearest_centres
+from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.label_prior import centred_cosines, rank_labels
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
-from labelwise.train.tensors import linear_scores, segment_mean
-
-if TYPE_CHECKING:
-    from labelwise.methods.zero_label.method import NamedModel
+from labelwise.train.tensors import segment_mean
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
 SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says
@@ -61,6 +59,15 @@ class Evidence:
         overlaps = inside[0].T @ inside / counts[0].clamp_min(1)[:, None]
         alike = torch.stack([centred_cosines(segment_mean(embeddings.double(), own, k)) for own in members])
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
+
+
+def evidence_of(head: NamedHead) -> Evidence:
+    """Return what naming goes by, as a head holds it."""
+    parts = {name: torch.from_numpy(getattr(head, name)).double() for name in ("clusters", "overlaps", "sizes")}
+    labels, alike = head.labels, torch.from_numpy(head.alike).double()
+    shares = None if labels.shares is None else torch.as_tensor(labels.shares)
+    looks = None if head.looks is None else torch.from_numpy(head.looks).double()
+    return Evidence(**parts, labels=alike, shares=shares, turned=turned_round(labels, alike), looks=looks)
 
 
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Tensor:
@@ -180,18 +187,19 @@ def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     return Clusters(centres, members, float(spent))
 
 
-def naming_figures(model: "NamedModel", names: Tensor) -> dict[str, Any]:
+def naming_figures(head: NamedHead, names: Tensor) -> dict[str, Any]:
     """Return what depends on names, given the label of each cluster in each restart ``[r, k]``, the chosen one first.
 
     ``sizes``: the share of images that get each label. ``certainty``: how probable the name of each label's cluster is.
     ``agreement``: which part of each label's images the other restarts call the same. ``near``, ``far``: see ``prior_agreement``.
     """
-    scores = linear_scores(model.means, model.encode_labels(model.spec.labels))  # the mean score is that of the mean
-    near, far = prior_agreement(scores, model.alike[0])
+    counts, votes, own = (torch.from_numpy(each) for each in (head.statistics.counts, head.votes, head.names))
+    scores = torch.from_numpy(head.score(head.statistics.means, head.rows))  # the mean score is that of the mean
+    near, far = prior_agreement(scores, torch.from_numpy(head.alike))
     return {
-        "sizes": plain(model.counts / model.counts.sum()),
-        "certainty": plain(model.votes.gather(1, model.names[:, None])[model.names.argsort(), 0]),
-        "agreement": plain(overlap_agreement(model.overlaps.cpu(), names.cpu())),
+        "sizes": plain(counts / counts.sum()),
+        "certainty": plain(votes.gather(1, own[:, None])[own.argsort(), 0]),
+        "agreement": plain(overlap_agreement(torch.from_numpy(head.overlaps), names.cpu())),
         "near": near,
         "far": far,
     }

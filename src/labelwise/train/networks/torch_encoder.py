@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from warnings import warn
 
 import numpy as np
@@ -80,6 +80,8 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
 
 class TorchEncoder:
     """Runs an image encoder with the weights that it has now."""
+
+    exporter: ClassVar[str] = "labelwise.train.export_encoder:export_torch_encoder"  # what writes it as an ONNX file
 
     def __init__(self, image_encoder: "ImageEncoder") -> None:
         image_encoder.check_weights()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
+from labelwise.fitting.rebuild import method_of, model_of
 from labelwise.images.view import View
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 
@@ -46,7 +47,7 @@ class Scoring(nn.Module):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.model = classifier.model
+        self.model = model_of(classifier)
         self.pictures = len(classifier.shape) == 3
         self.calibration = calibration = classifier.calibration
         self.register_buffer("embeddings", torch.tensor(classifier.label_embeddings))
@@ -75,7 +76,7 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
     if target.exists() and not overwrite:
         raise UsageError(f"{target} is already there. Choose another name, or replace it with --overwrite.")
     onnx = _packages()
-    scoring = Scoring(classifier.to("cpu")).eval()
+    scoring = Scoring(classifier).eval()
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -98,22 +99,20 @@ def metadata(classifier: Classifier) -> dict[str, str]:
     pictures = len(shape) == 3
     prepared = f"{shape[0]} features of each image, float32, made as those of training were."
     if pictures:
-        sides, squashed = f"{shape[2]} x {shape[1]} pixels (antialiased bilinear)", classifier.view.fit == "squash"
+        sides, squashed = f"{shape[2]} x {shape[1]} pixels (antialiased bilinear)", classifier.encoder.fit == "squash"
         how = (
             f"stretch both sides to {sides}"
             if squashed
             else f"resize so that the picture covers {sides}, keep the centre"
         )
         kind = "RGB." if shape[0] == 3 else "grey."
-        prepared = (
-            f"Turn as EXIF says, lay over white, {how}; bytes 0..255, channels first, {kind}{_inside(classifier.view)}"
-        )
+        prepared = f"Turn as EXIF says, lay over white, {how}; bytes 0..255, channels first, {kind}{_inside(method_of(classifier).view)}"
     about: dict[str, Any] = {
         "labels": list(classifier.labels.names),
         "shape": list(shape),
         "input": "uint8" if pictures else "float32",
         "preprocessing": prepared,
-        "method": getattr(classifier.origin.method, "name", type(classifier.model).__name__),
+        "method": classifier.kind,
         "multilabel": classifier.calibration.multilabel,
         "temperature": classifier.calibration.temperature,
         "described": sorted(classifier.unseen),
@@ -146,7 +145,7 @@ def _packages() -> Any:
 
 def _example(classifier: Classifier, count: int, seed: int = 0) -> Tensor:
     """Return noise of the model's input shape ``[count, ...]``."""
-    generator, shape = torch.Generator().manual_seed(seed), classifier.model.spec.shape
+    generator, shape = torch.Generator().manual_seed(seed), classifier.shape
     if len(shape) == 3:
         return torch.randint(0, 256, (count, *shape), generator=generator, dtype=torch.uint8)
     return torch.randn(count, *shape, generator=generator)
@@ -171,7 +170,7 @@ def _graph(scoring: Scoring, classifier: Classifier) -> Any:
         except LabelwiseError:
             raise
         except Exception as error:
-            who = getattr(classifier.origin.method, "name", type(classifier.model).__name__)
+            who = classifier.kind
             raise UnsupportedError(
                 f"{who} cannot be written as an ONNX graph: {str(error).strip().splitlines()[0]}"
             ) from error

@@ -1,0 +1,52 @@
+"""The encoder of a saved classifier: a reference to a shared one, or files of its own."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.onnx import OnnxEncoder, card_file, open_onnx
+from labelwise.encoders.registry import open_encoder
+from labelwise.images.view import View
+from labelwise.support.errors import StoreError, UnsupportedError
+from labelwise.support.plugins import import_object
+from labelwise.support.settings import from_plain, to_plain
+
+ENCODER, CARD = "encoder.onnx", "encoder.json"
+
+
+def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]]:
+    """Return what a description says of an encoder, and the content of its own files, if it has any."""
+    about = {"id": encoder.id, "name": encoder.name, "shape": list(encoder.shape), "width": encoder.width}
+    if isinstance(encoder, Precomputed):
+        return {"kind": "features", **about}, {}
+    reference = getattr(encoder, "reference", None)
+    if reference is not None:
+        return {"kind": "shared", **about, "view": to_plain(reference)}, {}
+    exporter = getattr(encoder, "exporter", None)  # of one that runs in torch: what writes it as an ONNX file
+    exported = encoder if exporter is None else import_object(exporter)(encoder)
+    if not isinstance(exported, OnnxEncoder):
+        raise UnsupportedError(f"The encoder {encoder.name} cannot be saved: it is no ONNX file, and shared by nobody.")
+    about |= {"id": exported.id}
+    return {"kind": "own", **about}, {ENCODER: exported.content, CARD: card_file(exported.card)}
+
+
+def saved_encoder(about: Mapping[str, Any], folder: Path) -> Encoder:
+    """Return the encoder of a description; its graph is read when it is first asked for features."""
+    kind, shape = about["kind"], tuple(about["shape"])
+    encoder: Encoder
+    if kind == "features" and len(shape) == 1:
+        encoder = Precomputed(shape[0])
+    elif kind == "shared":
+        encoder = open_encoder(about["name"], shape, from_plain(View, about["view"]))
+    elif kind == "own":
+        opened = open_onnx(folder / ENCODER)  # its content stays as it is now, whatever becomes of the folder
+        encoder = OnnxEncoder(opened.card, opened.id, partial(bytes, opened.content), int(about["width"]))
+    else:
+        raise StoreError(f'It has an encoder of the kind "{kind}", which this version does not know.')
+    if encoder.id != about["id"] or encoder.shape != shape:
+        raise StoreError(
+            f"It was made with another encoder than {encoder.name} of this version: its features differ. Fit again."
+        )
+    return encoder

@@ -1,0 +1,127 @@
+"""What training works on: a model of torch that scores every (image, label) pair, and leaves an encoder and a head.
+
+Shape letters: n images, k labels, d image embedding, e label embedding.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.core.calibration import Penalty
+from labelwise.core.head import Head
+from labelwise.encoders.encoder import Encoder
+from labelwise.images.describe.labels import Labels
+from labelwise.images.view import WHOLE, View
+from labelwise.support.errors import UnsupportedError, UsageError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spec:
+    """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees pictures.
+
+    ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features. A model keeps ``view`` itself when it encodes
+    pictures of this shape, as ``nn.image_encoder`` does.
+    """
+
+    shape: tuple[int, ...]
+    labels: Labels
+    view: View = WHOLE
+
+    def __post_init__(self) -> None:
+        self.view.check(self.shape)
+
+
+class LabelModel(nn.Module, ABC):
+    """Scores (image, label) pairs. Larger is better, always; a score never depends on the other labels.
+
+    Images reach a model as floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``); a model normalises
+    inside, so that pixel bounds mean the same for every method.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()  # which pieces of ``Labels`` beyond the names ``encode_labels`` needs
+    exclusive: ClassVar[bool] = False  # scores of one image compete (softmax): only their differences carry meaning
+    fitted_together: ClassVar[bool] = False  # embeddings depend on all labels at once, so none is added on its own
+    added_apart: ClassVar[bool] = False  # one is all the same, fitted against the trained ones, which stay as they are
+    penalty: ClassVar[Penalty] = "offset"  # how seen labels are held back against those known from a description alone
+    infinite: ClassVar[tuple[str, ...]] = ()  # which entries of its state may be infinite; all others are finite
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec  # what the model was built for
+
+    @abstractmethod
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Return image embeddings ``[n, d]`` of images in [0, 1]."""
+
+    def encode_labels(self, labels: Labels) -> Tensor:
+        """Return label embeddings ``[k, e]``; without gradients, unless a model that is trained through them says otherwise."""
+        return torch.from_numpy(self.export_head().embed_labels(labels)).to(self.device)
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]`` from image embeddings ``[n, d]`` and label embeddings ``[k, e]``; likewise."""
+        pair = (each.detach().cpu().numpy() for each in (image_embeddings, label_embeddings))
+        return torch.from_numpy(self.export_head().score(*pair)).to(self.device)
+
+    def export_head(self) -> Head:
+        """Return what scores features as this model does, without torch."""
+        raise UnsupportedError(f"{type(self).__name__} has no head.")
+
+    def export_encoder(self) -> Encoder:
+        """Return what makes the features that the head takes."""
+        raise UnsupportedError(f"{type(self).__name__} has no encoder.")
+
+    def head_features(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepared`` made of them."""
+        raise UnsupportedError(f"{type(self).__name__} has no head.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next((t.device for t in chain(self.parameters(), self.buffers())), torch.device("cpu"))
+
+
+@runtime_checkable
+class Completes(Protocol):
+    """It can take images that were held out from its training into what it solves in closed form."""
+
+    @property
+    def started(self) -> bool:
+        """Whether anything was solved in closed form."""
+
+    def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
+        """Solve it anew with all images, from their targets ``[n]`` and the names of their groups."""
+
+
+@runtime_checkable
+class FreezesTrunk(Protocol):
+    """What it computes of an image before anything that is trained can be kept."""
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return what ``encode_images`` takes in place of these images."""
+
+
+def prepared(model: LabelModel, images: Any) -> Any:
+    """Return what the model takes in place of images: the features of a frozen trunk, computed once, else the images."""
+    return model.prepare(images) if isinstance(model, FreezesTrunk) else images
+
+
+def as_float(images: Tensor) -> Tensor:
+    """Return images as floats; bytes become [0, 1]."""
+    return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
+
+
+def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
+    if tuple(images.shape[1:]) != shape:
+        advice = f" Read pictures with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
+        raise UsageError(
+            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis).{advice}"
+        )
+    if images.is_floating_point() and not torch.isfinite(images).all():
+        bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()
+        raise UsageError(f"Image {bad} holds a value that is not a finite number (NaN or infinity).")
