@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images.decode import readable
+from labelwise.images import stored
 from labelwise.images.decode.decoding import decode as decode_file
-from labelwise.images.sources import known
 from labelwise.reporting import case
 from labelwise.support.cache import _CONNECTION
 from labelwise.train.networks.torch_encoder import TorchEncoder
@@ -23,7 +22,7 @@ METHOD = ["--method", "softmax", "--size", "8", "--epochs", "5", "--device", "cp
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
-    monkeypatch.setattr(known, "FRESH", -1)  # files written just now count as old ones
+    monkeypatch.setattr(stored, "FRESH", -1)  # files written just now count as old ones
     colour_weights()  # made before anything is counted
     return write_folders(tmp_path / "my photos", blobs(per_label=15))
 
@@ -43,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return decode(path, frame)
 
     monkeypatch.setattr(TorchEncoder, "__call__", encoding)
-    monkeypatch.setattr(readable, "decode_safely", decoding)
+    monkeypatch.setattr(stored, "decode_safely", decoding)
     return counts
 
 

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from labelwise.encoders.registry import is_installed, open_encoder
 from labelwise.images.images import ArrayImages, FeatureRows
 from labelwise.images.stored import FileImages
 from labelwise.images.view import View
+from labelwise.support import limits
 from labelwise.support.cache import FILE
 from labelwise.support.errors import LabelwiseWarning
 from tests.encoders.samples import CountedImages, pixels, tiny_encoder
@@ -172,6 +174,24 @@ def test_an_encoder_may_take_several_images_at_a_time(tmp_path: Path) -> None:
     images = pixels(10)
     assert np.array_equal(encode(Batched(), ArrayImages(images), workers=2).values, inner(images))
     assert sorted(sizes) == [2, 4, 4]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_process_takes_as_many_threads_as_it_was_given(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_THREADS", [0])
+    limits.set_threads(count)
+    used: set[int] = set()
+
+    class Watched(CountedImages):
+        def read(self, rows: Any, shape: tuple[int, ...], fit: Any = "cut") -> Any:
+            used.add(threading.get_ident())
+            time.sleep(0.01)
+            return super().read(rows, shape, fit)
+
+    encode(tiny_encoder(tmp_path), Watched(pixels(12)))
+    assert len(used) == count
 
 
 SLOW = """

@@ -4,7 +4,6 @@ An image is read, decoded and encoded by one thread, several of them side by sid
 and they are the same to the bit whether they are computed alone, among others, or read from the cache.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +20,7 @@ from labelwise.images.images import Images, Unreadable, read_all
 from labelwise.images.skipped import Skipped
 from labelwise.support.cache import Cache, digest, is_on
 from labelwise.support.interruption import cancel_on_error
+from labelwise.support.limits import threads
 from labelwise.support.progress import shown
 
 FORM: Final = 1  # of features in the cache; another one where images are decoded in another way
@@ -40,7 +40,7 @@ def encode(
         encoder: what makes the features.
         images: any source of images, or of precomputed feature rows, which are returned as they are.
         cache: take features from the user's cache where it has them, and keep the others there.
-        workers: threads; None is one for each core.
+        workers: how many threads; None is as ``limits.threads`` says.
         progress: show a bar where a person looks at standard error.
     """
     digests, ids = images.digests(), images.ids
@@ -83,13 +83,13 @@ def _encoded(
     """Yield rows and what is made of each, in order."""
     size = getattr(encoder, "batch", 1)
     pieces = [rows[start : start + size] for start in range(0, len(rows), size)]
-    work, threads = partial(_piece, encoder, images), min(workers or _cores(), len(pieces))
+    work, count = partial(_piece, encoder, images), min(workers or threads(), len(pieces))
     with QUIET:
-        if threads < 2:
+        if count < 2:
             for piece in pieces:
                 yield from work(piece)
             return
-        with cancel_on_error(ThreadPoolExecutor(threads)) as pool:
+        with cancel_on_error(ThreadPoolExecutor(count)) as pool:
             for start in range(0, len(pieces), AHEAD):
                 for results in pool.map(work, pieces[start : start + AHEAD]):
                     yield from results
@@ -104,10 +104,6 @@ def _piece(encoder: Encoder, images: Images, rows: Sequence[int]) -> list[tuple[
         features = encoder(np.stack([one for _, one in good]))
         results |= {row: each for (row, _), each in zip(good, features, strict=True)}
     return [(row, results[row]) for row in rows]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Store:

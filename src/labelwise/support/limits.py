@@ -1,4 +1,4 @@
-"""How much memory the content of a file may take; asked of its headers, before anything is unpacked."""
+"""How much memory the content of a file may take, asked of its headers before anything is unpacked; and how many threads compute."""
 
 import os
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from labelwise.support.errors import DataError, LabelwiseError, UsageError
 VARIABLE = "LABELWISE_MAX_GB"
 SHARE = 0.5  # of this machine's memory, where nothing else is said
 CHUNK = 1 << 20  # bytes unpacked at a time
+_THREADS = [0]  # of this process; 0 is not set
 _MAX_GB: ContextVar[float | None] = ContextVar("max_gb", default=None)
 
 
@@ -41,6 +42,17 @@ def max_bytes() -> float:
         if limit is None or not limit > 0:
             raise UsageError(f"{VARIABLE} must be a number of gigabytes above 0; given {words!r:.40}.")
     return SHARE * memory() if limit is None else limit * 1e9
+
+
+def threads() -> int:
+    """Return how many threads this process computes with: as ``set_threads`` says, by default one for each core it may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _THREADS[0] or cores
+
+
+def set_threads(count: int) -> None:
+    """Let this process compute with so many threads, as where several processes share the cores."""
+    _THREADS[0] = count
 
 
 @contextmanager
