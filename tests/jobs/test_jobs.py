@@ -17,8 +17,8 @@ from PIL import Image
 from labelwise.core.classifier import Classifier
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
+from labelwise.images import stored
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode import readable
 from labelwise.images.decode.workers import decode_safely
 from labelwise.images.describe.labels import Labels
 from labelwise.images.stored import FileImages
@@ -26,6 +26,7 @@ from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.jobs.parts import ABOUT
 from labelwise.methods import Discriminant
+from labelwise.support import limits
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.stages import Run
 from tests.cli.conftest import run as run
@@ -88,11 +89,10 @@ def test_answers_are_those_of_the_task_and_a_bad_picture_is_a_row(place: Path, t
     )
 
 
-@pytest.mark.parametrize(("threads", "quick", "others"), [(1, 0.0, 0), (2, 0.0, 2), (2, 1.0, 0)])
-def test_a_process_decodes_slow_pictures_by_as_many_threads_as_it_was_given(
-    place: Path, tmp_path: Path, threads: int, quick: float, others: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_process_takes_as_many_threads_as_it_was_given(
+    place: Path, tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first few are read by the thread that asks; where these are quick, so are all others."""
     job, used = job_of(place, tmp_path / "c.parquet", size=25), set[int]()
 
     def decode(file: Any, frame: Any) -> Any:
@@ -100,15 +100,11 @@ def test_a_process_decodes_slow_pictures_by_as_many_threads_as_it_was_given(
         time.sleep(0.01)  # so that a second thread gets its share
         return decode_safely(file, frame)
 
-    monkeypatch.setattr(readable, "decode_safely", decode)
-    monkeypatch.setattr(readable, "QUICK", quick)
+    monkeypatch.setattr(stored, "decode_safely", decode)
+    monkeypatch.setattr(limits, "_THREADS", [0])
     monkeypatch.setenv("LABELWISE_CACHE", "off")  # which ``open`` does
-    before = torch.get_num_threads()
-    try:
-        job.answer(job.open(threads), 0)
-    finally:
-        torch.set_num_threads(before)
-    assert len(used - {threading.get_ident()}) == others
+    job.answer(job.open(count), 0)
+    assert len(used - {threading.get_ident()}) == (0 if count == 1 else count)
 
 
 def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place: Path, tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from labelwise.support.cache import _CONNECTION, FILE, Cache, pixel_digests, user_folder
+from labelwise.support.cache import _CONNECTION, Cache, user_folder
 from labelwise.support.errors import LabelwiseWarning
 
 SOME = {bytes([i]) * 16: bytes([i]) * 100 for i in range(50)}
@@ -44,16 +43,6 @@ def test_entries_come_back_and_belong_to_their_owner(cache: Cache) -> None:
     cache.clear()
     assert cache.read(b"a", list(SOME)) == {}
     assert not list(cache.file.parent.iterdir())
-
-
-def test_what_it_holds_is_told_without_reading_it(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not cache.holds(b"a", b"1")
-    assert not cache.file.exists(), "to ask makes nothing"
-    cache.write(b"a", {b"1": b"something", b"2": b""})
-    assert [cache.holds(b"a", key) for key in (b"1", b"2", b"3")] == [True, False, False]
-    assert not cache.holds(b"b", b"1")
-    monkeypatch.setenv("LABELWISE_CACHE", "off")
-    assert not cache.holds(b"a", b"1")
 
 
 def test_only_the_user_may_look_into_the_folder(cache: Cache) -> None:
@@ -189,12 +178,3 @@ def test_a_writer_that_is_killed_leaves_what_it_had_kept(cache: Cache) -> None:
     assert cache.read(b"owner", keys) == {key: key[-4:] * 500 for key in keys}
     cache.write(b"owner", SOME)
     assert cache.read(b"owner", list(SOME)) == SOME
-
-
-def test_a_digest_is_of_bytes_and_shape() -> None:
-    images = np.arange(48, dtype=np.uint8).reshape(2, 2, 3, 4)
-    one, two = pixel_digests(images)
-    assert one != two
-    assert pixel_digests(images[:, :, ::-1][:, :, ::-1]) == [one, two]
-    assert pixel_digests(images.reshape(2, 3, 2, 4))[0] != one
-    assert FILE.endswith("sqlite")

@@ -9,7 +9,7 @@ from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, write_graph
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.onnx import Card, OnnxEncoder, open_onnx, read_file
 from labelwise.images.view import WHOLE, View
-from labelwise.support.cache import digest, is_on, user_folder
+from labelwise.support.cache import GRAPHS, digest, is_on, user_folder
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.files import write_atomically
 from labelwise.support.plugins import import_object, plugins
@@ -69,7 +69,7 @@ def _graph_file(name: str, graph: str, seen: tuple[int, ...], size: int) -> byte
 
     The name of the file ends with the digest of its content.
     """
-    folder = user_folder() / "encoders"
+    folder = user_folder() / GRAPHS
     with suppress(OSError):
         for file in sorted(folder.glob(f"{graph}.*.onnx")) if is_on() else ():
             content = read_file(file)

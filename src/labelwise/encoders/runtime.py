@@ -1,7 +1,6 @@
 """ONNX Runtime, imported in one place: silent, on one thread, and with its telemetry off."""
 
 import os
-from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -33,13 +32,3 @@ def open_session(content: bytes) -> Any:
     options.log_severity_level = SILENT
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     return module.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
-def session(content: bytes, threads: int) -> Callable[[Any], Any]:
-    """Return what a file does to ``images [n, *shape]`` on so many threads."""
-    module = onnxruntime()
-    options = module.SessionOptions()
-    options.log_severity_level = SILENT
-    options.intra_op_num_threads = threads
-    run = module.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run
-    return lambda images: run(None, {"images": images})[0]

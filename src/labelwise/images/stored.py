@@ -20,11 +20,11 @@ from labelwise.images.images import Array, Rows, Selection, Unreadable, position
 from labelwise.images.view import Fit
 from labelwise.support.cache import DIGESTS, Cache, digest
 from labelwise.support.interruption import cancel_on_error
-from labelwise.support.limits import memory
+from labelwise.support.limits import memory, threads
 from labelwise.support.regular import open_regular
 
 FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
-THREADS = min(8, os.cpu_count() or 1)
+MOST_THREADS = 8  # that decode
 FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
 
@@ -200,7 +200,7 @@ def decode_all(files: Sequence[Content], shape: tuple[int, ...], fit: Fit) -> li
     with QUIET:
         first = [_timed(decoded, file) for file in files[:FIRST]]
         rest = files[len(first) :]
-        alone = THREADS == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
+        alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
         return [image for image, _ in first] + (
             [decoded(file) for file in rest] if alone else parallel_map(decoded, rest)
         )
@@ -250,5 +250,5 @@ def parallel_map(work: Callable[[T], U], items: Sequence[T]) -> list[U]:
     """Return what work makes of each item, several at a time."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with cancel_on_error(ThreadPoolExecutor(THREADS)) as pool:
+    with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:
         return list(pool.map(work, items))

@@ -20,6 +20,7 @@ from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import DataError
 from labelwise.support.files import write_atomically
+from labelwise.support.limits import set_threads
 
 if TYPE_CHECKING:
     from labelwise.images.split.lookalikes import Places, Rows
@@ -69,9 +70,7 @@ class Pairs(Parts):
 
     def open(self, threads: int) -> None:
         """Take so many threads."""
-        import torch
-
-        torch.set_num_threads(threads)
+        set_threads(threads)
 
     def answer(self, opened: None, block: int) -> None:  # noqa: ARG002 - nothing is kept between blocks
         """Write the pairs of a cell with itself and with those after it."""

@@ -11,6 +11,7 @@ from labelwise.core.description import ABOUT as CLASSIFIER
 from labelwise.core.description import shape_of
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
+from labelwise.support.limits import set_threads
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -56,11 +57,9 @@ class Job(Parts):
     def open(self, threads: int) -> "Classifier | None":
         """Return the classifier in a process of its own, which keeps no features: they are in the answers, or of no use."""
         os.environ["LABELWISE_CACHE"] = "off"
-        import torch
-
         from labelwise.core.store import load
 
-        torch.set_num_threads(threads)
+        set_threads(threads)
         return load(self.model) if self.model else None
 
     def answer(self, opened: "Classifier | None", block: int) -> None:

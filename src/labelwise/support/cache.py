@@ -19,13 +19,11 @@ from threading import RLock
 from typing import TypeVar
 from warnings import warn
 
-import numpy as np
-import numpy.typing as npt
-
 from labelwise.support.errors import LabelwiseWarning
 
 VARIABLE, OFF = "LABELWISE_CACHE", "off"
 FILE = "cache.sqlite"
+GRAPHS = "encoders"  # the folder of ONNX files of published encoders
 LIMIT = 2048  # megabytes, unless LABELWISE_CACHE_MB says otherwise
 DAY = 86_400  # seconds; the time of last use is kept to the day
 KEYS_PER_QUERY = 500
@@ -37,11 +35,8 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS age ON entries (used)",
 )
 DIGESTS = b"digests"  # by the stamp of a file, the digest of its content
-PICTURES = b"pictures"  # entries that say which pixels a file holds
 LOOKS = b"looks"  # fingerprints by which images look alike
-QUICK = b"quick"  # graphs of encoders, and what says whose they are
 
-Array = npt.NDArray[np.generic]
 T = TypeVar("T")
 
 
@@ -74,12 +69,6 @@ def digest(*parts: bytes) -> bytes:
     return state.digest()
 
 
-def pixel_digests(images: Array) -> list[bytes]:
-    """Return a digest of each image ``[n, ...]``, of its bytes and its shape."""
-    shape = repr((images.shape[1:], images.dtype.str)).encode()
-    return [digest(shape, np.ascontiguousarray(image).tobytes()) for image in images]
-
-
 @dataclass(frozen=True)
 class Contents:
     """What the cache holds."""
@@ -88,7 +77,7 @@ class Contents:
     megabytes: float  # on disk
     limit: float  # megabytes
     encoders: Mapping[str, int]  # images encoded by each
-    pictures: int  # files whose digest is known
+    files: int  # whose digest is known
 
 
 class Cache:
@@ -120,13 +109,6 @@ class Cache:
 
         return self._do(ask) or {}
 
-    def holds(self, space: bytes, key: bytes) -> bool:
-        """Return whether something that is not empty is kept under a key, without reading it."""
-        query = "SELECT length(value) FROM entries WHERE space = ? AND key = ?"
-        if not is_on() or not self.file.exists():
-            return False
-        return any(size for (size,) in self._do(lambda db: list(db.execute(query, (space, key)))) or ())
-
     def write(self, space: bytes, entries: Mapping[bytes, bytes], name: str = "") -> None:
         """Keep these entries, and what the space is called; where all are too many, those used longest ago go."""
         if not is_on() or not entries:
@@ -156,15 +138,15 @@ class Cache:
         def count(db: sqlite3.Connection) -> None:
             names = dict(db.execute("SELECT space, name FROM names"))
             for space, number in db.execute("SELECT space, COUNT(*) FROM entries GROUP BY space"):
-                if space in (DIGESTS, PICTURES):
+                if space == DIGESTS:
                     files[0] += number
-                elif space not in (LOOKS, QUICK):
+                elif space != LOOKS:
                     encoders[f"{names.get(space, 'unknown')} {space.hex()[:8]}"] = number
 
         if self.file.exists():
             self._do(count)
         _CONNECTION.close()  # which brings everything into the one file
-        size = sum(each.stat().st_size for each in self._files() if each.exists())
+        size = sum(each.stat().st_size for each in (*self._files(), *self._graphs()) if each.exists())
         return Contents(self.file, size / 1e6, self.limit, encoders, files[0])
 
     def check(self) -> None:
@@ -179,7 +161,15 @@ class Cache:
             self._do(ask)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything, and the graphs of encoders that lie beside it."""
+        self._remove()
+        for each in self._graphs():
+            each.unlink(missing_ok=True)
+
+    def _graphs(self) -> list[Path]:
+        return list((self.file.parent / GRAPHS).glob("*.onnx"))
+
+    def _remove(self) -> None:
         _CONNECTION.close()
         for each in self._files():
             each.unlink(missing_ok=True)
@@ -200,7 +190,7 @@ class Cache:
                     time.sleep(0.1 * (attempt + 1))
                 except sqlite3.DatabaseError as error:
                     warn(f"{self.file} is damaged ({error}); it is recreated.", LabelwiseWarning, stacklevel=3)
-                    self.clear()
+                    self._remove()
         except (OSError, sqlite3.Error) as error:
             if self.file not in _CONNECTION.failed:
                 _CONNECTION.failed.add(self.file)

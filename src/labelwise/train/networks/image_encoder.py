@@ -13,7 +13,6 @@ from torch.nn.functional import interpolate
 from labelwise.images.images import ArrayImages, Images
 from labelwise.images.skipped import check_read
 from labelwise.images.view import WHOLE, View
-from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
@@ -24,7 +23,6 @@ from labelwise.train.sharing import map_own_rows
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 PIECE = 64  # images that are encoded at a time where these are no bytes
-FORM = 1  # of features in the cache; another one where the same weights make others
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 
 
@@ -223,13 +221,6 @@ class ImageEncoder(nn.Module):
         finally:
             self.train(training)
         return torch.cat(parts) if parts else torch.empty(0, self.backbone.width_out)
-
-    def owner(self) -> bytes:
-        """Return what is the same for encoders that make the same features: their weights, and how they see images."""
-        seen = (type(self.backbone).__name__, self.shape, self.view.size, self.view.crop, self.view.mirror, FORM)
-        state = [*self.backbone.state_dict().items(), ("mean", self.mean), ("std", self.std)]
-        parts = [part for name, each in state for part in (name.encode(), each.contiguous().cpu().numpy().tobytes())]
-        return digest(repr(seen).encode(), *parts)
 
     def fit_normalisation(self, images: Tensor) -> None:
         """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
