@@ -27,9 +27,9 @@ from labelwise.fitting.fit import fit
 from labelwise.fitting.rebuild import model_of
 from labelwise.methods import Encoder, Softmax
 from labelwise.train.adversarial import Adversarial
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.attack import AttackSettings, attack
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd

@@ -24,7 +24,7 @@ import torch
 
 import labelwise as lw
 from labelwise.api import open_on
-from labelwise.fitting.steps import set_aside
+from labelwise.fitting.division import set_aside
 from labelwise.images.dataset import Split
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import EncoderModel

@@ -32,9 +32,9 @@ from labelwise.train import loop
 from labelwise.train.augment import Augment
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Method, Run
 
 DEVICE = torch.device("cuda", 0)
 NETWORK = Encoder(backbone="resnet18")

@@ -25,7 +25,7 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.fitting.fit import fit
 from labelwise.images.as_images import as_batch
 from labelwise.methods import ImageMethod, Indicator, Multilabel, Softmax
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 METHODS: dict[str, ImageMethod] = {
     "softmax": Softmax(),

@@ -29,7 +29,7 @@ from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.train.batches import Batch
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from labelwise.methods.izf.model import FlowModel
 from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.reproduce.pictures import interval
 
 SETS = {"CUB, attributes": "cub", "CUB, sentence vectors": "cub/sentences", "Flowers, sentence vectors": "flo"}

@@ -25,7 +25,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.sets.finches import UNSEEN, finches_marks
 from labelwise.methods import ImageMethod, Indicator, Multilabel
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 METHODS: dict[str, ImageMethod] = {
     "multilabel": Multilabel(),

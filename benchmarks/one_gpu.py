@@ -17,17 +17,18 @@ from pathlib import Path
 
 import torch
 
-from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import Pretrain
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax
 from labelwise.support.files import read_tensors, write_tensors
+from labelwise.support.processes import is_main_process
 from labelwise.train.augment import Augment
-from labelwise.train.distribution import choose_device, is_main_process, process_group
+from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 
 BATCH, SIDE, NAMES = 64, 32, ("a", "b", "c", "d", "e")
 

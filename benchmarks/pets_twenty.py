@@ -29,7 +29,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import pack
 from labelwise.methods import Encoder, Indicator, Softmax
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 PER_LABEL = 20
 GRID = {"logisticregression__C": [10.0**power for power in range(-4, 2)]}

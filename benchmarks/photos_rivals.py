@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 import labelwise as lw
 from labelwise.images.dataset import Split
 from labelwise.methods import Indicator, Prototype, Softmax
-from labelwise.train.stages import Method
+from labelwise.train.method import Method
 
 LEAD, EARLIER, TUNED = "labelwise", "version 0.1", "logistic regression, tuned"
 REFITTED = ", refitted"  # with all labels, those added later among them

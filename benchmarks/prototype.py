@@ -56,9 +56,9 @@ from labelwise.support.errors import DataError
 from labelwise.support.settings import override
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 from labelwise_papers.analyses.domains import evaluate_domain_views
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.attack import AttackSettings, attack

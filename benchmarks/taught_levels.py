@@ -26,7 +26,7 @@ from labelwise.images.split.make import zero_shot
 from labelwise.methods import Encoder, Prototype
 from labelwise.methods.prototype.head import PrototypeHead
 from labelwise.methods.prototype.method import Head
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 MOST_TAUGHT, MOST_TESTED, MOST_TRAINED = 10, 2000, 6000
 

@@ -18,8 +18,8 @@ from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_images
 from labelwise.images.describe.labels import Labels
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Method
 from tests.torch_head import Flat, head_of
 
 PARTS = {"calibration": Calibration, "familiarity": Familiarity, "origin": Origin}

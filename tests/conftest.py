@@ -20,8 +20,8 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
 from labelwise.train.augment import Augment
+from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 from labelwise_papers.baselines.cgan import Cgan
 from tests import once
 

@@ -9,7 +9,7 @@ import labelwise as lw
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods import Encoder, Indicator
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from tests.pretend_gpu import OnGpu, pretend_gpu
 from tests.train.recorded_cases import CASES

@@ -21,7 +21,7 @@ from labelwise.images.sets.finches import finches
 from labelwise.methods import Indicator
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 FRESH = 1_000  # a seed that no split of the demo is drawn with
 PER_SPECIES, SHOWN = 12, 8

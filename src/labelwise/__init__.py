@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from labelwise.reporting.page import report as report
     from labelwise.tasks.imagine import imagine as imagine
     from labelwise.train.exactness import exact as exact
+    from labelwise.train.method import Run as Run
     from labelwise.train.model import LabelModel as LabelModel
     from labelwise.train.model import Spec as Spec
-    from labelwise.train.stages import Run as Run
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

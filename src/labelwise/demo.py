@@ -29,7 +29,7 @@ from labelwise.images.overview import contact_sheet
 from labelwise.images.sets.finches import finches_unseen
 from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 
 EXAMPLES = 5
 SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of pictures: its labels, pictures of each, and their side in pixels

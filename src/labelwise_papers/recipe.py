@@ -15,7 +15,7 @@ from typing import Any, Literal
 from labelwise.methods.registry import method_class
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.support.settings import from_plain
-from labelwise.train.stages import Method
+from labelwise.train.method import Method
 
 Protocol = Literal["same", "paper", "strict"]
 

@@ -15,7 +15,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
-from labelwise.train.stages import Method, Run
+from labelwise.train.method import Method, Run
 from tests.conftest import blobs, colour_weights, quick
 from tests.once import once
 from tests.pixels_of import px

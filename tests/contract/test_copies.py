@@ -15,7 +15,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Softmax
 from labelwise.methods.shared.linear import Encoder
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.conftest import blobs, colour_weights
 from tests.contract.subjects import pictures, roundtrip, trained
 

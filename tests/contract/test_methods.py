@@ -7,7 +7,7 @@ import pytest
 from labelwise.core.checks import CHECKS, check_all
 from labelwise.fitting.fit import fit
 from labelwise.methods import METHODS
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 from tests.pixels_of import px

@@ -20,8 +20,8 @@ from labelwise.images.sources.arrays import arrays
 from labelwise.images.split.make import folds_of
 from labelwise.methods import METHODS
 from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.train.method import Run
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.stages import Run
 from tests.changed import changed
 from tests.cli.conftest import run as run
 from tests.conftest import squares

@@ -19,7 +19,7 @@ from labelwise.images.sets.digits import digits
 from labelwise.images.sources.arrays import arrays
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UsageError
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained

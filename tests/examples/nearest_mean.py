@@ -14,8 +14,9 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, EncoderModel
 from labelwise.support.segments import segment_mean
 from labelwise.train.data import TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.support.settings import override
@@ -17,11 +17,11 @@ from labelwise.train.augment import Augment
 from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Run
 from labelwise.train.views import contrastive_augment
 from tests.epochs import batches_of
 from tests.pixels_of import px

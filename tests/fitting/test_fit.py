@@ -11,7 +11,7 @@ from torch import Tensor
 import labelwise as lw
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import ImageMethod, Softmax
 from labelwise.methods.shared.linear import SoftmaxModel

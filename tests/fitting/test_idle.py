@@ -11,14 +11,14 @@ import torch
 import labelwise as lw
 from labelwise.evaluation.evaluation import leaked_rows
 from labelwise.evaluation.test_set import select_test_set
+from labelwise.fitting.division import with_idle
 from labelwise.fitting.fit import fit
-from labelwise.fitting.steps import with_idle
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.arrays import arrays
 from labelwise.images.split.files import apply_split, write_split
 from labelwise.images.split.make import Shares
 from labelwise.methods import METHODS
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.cli.conftest import run as run
 from tests.pixels_of import px
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import labelwise as lw
 from labelwise.core.classifier import MethodRecord
 from labelwise.images.dataset import Dataset
+from labelwise.train.method import Run
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.stages import Run
 from tests.changed import description
 from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares

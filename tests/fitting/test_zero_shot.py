@@ -22,7 +22,7 @@ from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.ridge import Ridge
 from tests.changed import bind_model, changed, exact, known_by_description, model_of, with_penalty

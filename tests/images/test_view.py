@@ -27,10 +27,10 @@ from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.train.augment import Augment
+from labelwise.train.method import Run
 from labelwise.train.model import Spec
 from labelwise.train.networks.encoder import side_for
 from labelwise.train.pixels import pixels
-from labelwise.train.stages import Run
 from labelwise_papers.attacks.attack import attack
 from tests.changed import bind_model, model_of
 from tests.cli.conftest import run as run

@@ -28,7 +28,7 @@ from labelwise.jobs.parts import ABOUT
 from labelwise.methods import Discriminant
 from labelwise.support import limits
 from labelwise.support.errors import LabelwiseError, UsageError
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.cli.conftest import run as run
 from tests.contract.subjects import trained
 

@@ -21,7 +21,7 @@ from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge
 from tests.changed import bind_model, model_of
 from tests.close import assert_close

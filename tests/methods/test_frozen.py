@@ -13,7 +13,8 @@ from torch import Tensor
 from labelwise.api import explain, teach
 from labelwise.core.store import load, save
 from labelwise.fitting.encoding import encode_dataset, write_features
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.packs import pack
@@ -22,12 +23,12 @@ from labelwise.methods.shared.linear import LinearModel
 from labelwise.support.errors import DataError, Interrupted, StoreError, UsageError
 from labelwise.train.augment import Augment
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.networks.networks import ConvNet
-from labelwise.train.stages import Run
 from tests.changed import model_of
 from tests.pixels_of import px
 

@@ -10,16 +10,17 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.indicator.method import PART, Indicator, IndicatorModel
 from labelwise.methods.indicator.negatives import sample_uniformly
 from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
+from labelwise.train.method import Run
 from labelwise.train.model import Spec
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Run
 from tests.conftest import blobs
 
 K = 7

@@ -28,8 +28,8 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 from tests.changed import bind_model, model_of
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import DIAGONAL, by_text, by_vector

@@ -11,7 +11,8 @@ import torch
 from torch.nn.functional import cosine_similarity, log_softmax, normalize
 
 from labelwise.core.head import Compares
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel, pair_loss
@@ -20,10 +21,10 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.similarity import all_alike
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Run
 from tests.close import assert_close
 from tests.conftest import quick
 from tests.epochs import batches_of

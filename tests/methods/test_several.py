@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 import labelwise as lw
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Indicator, Multilabel
 from labelwise.methods.indicator.method import IndicatorModel

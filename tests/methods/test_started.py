@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.core.store import load, save
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Indicator, Prototype, Softmax
@@ -15,7 +16,7 @@ from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import ROOT, UNIT, StartedMethod, StartedModel
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise.train.tensors import linear_scores
 from tests.changed import model_of
 

@@ -12,7 +12,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.baselines.cgan import Cgan, CganModel, GanOptimizer
 from tests.described import UNSEEN, by_vector
 from tests.epochs import batches_of

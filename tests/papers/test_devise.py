@@ -10,8 +10,8 @@ from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Run
 from labelwise_papers.baselines.devise import Devise
 from tests.changed import bind_model
 from tests.conftest import blobs

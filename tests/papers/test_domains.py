@@ -14,8 +14,8 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl, ImageMethod
 from labelwise.methods.prototype.method import PrototypeModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses import domains as module
 from labelwise_papers.analyses.domains import (
     Candidate,

@@ -8,7 +8,7 @@ from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
 from labelwise.support.errors import UnsupportedError
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.analyses.named import answer_curve, evaluate_named
 from tests.conftest import blobs, quick
 

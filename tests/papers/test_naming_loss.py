@@ -13,7 +13,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.zero_label.label_prior import LabelPrior, label_similarity
 from labelwise.methods.zero_label.transport import guided_cost
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
 from labelwise_papers.reproduce.measures import objective
 from labelwise_papers.reproduce.subject import Subject

@@ -155,8 +155,8 @@ def test_rules_on_embeddings_alone() -> None:
 def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     pytest.importorskip("pytorch_metric_learning")
     from labelwise.fitting.fit import fit
+    from labelwise.train.method import Run
     from labelwise.train.optimizers import Optimizer
-    from labelwise.train.stages import Run
 
     shared: dict[str, Any] = {
         "encoder": BASE.encoder,

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.core.store import load, save
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import Interrupted, UsageError
@@ -21,12 +22,12 @@ from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
 from labelwise.train.contrastive import supervised_contrastive
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Run
 from labelwise.train.views import TwoViews, contrastive_augment
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
 from tests.epochs import batches_of

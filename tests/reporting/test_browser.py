@@ -10,7 +10,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Eszsl
 from labelwise.reporting.page import ReportSettings, make_report
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.conftest import quick, squares
 from tests.contract.subjects import trained
 from tests.described import by_vector

@@ -17,7 +17,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.reporting.page import ReportSettings, make_report
 from labelwise.reporting.repeat import fit_command
 from labelwise.support.words import FIGURES
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.reporting.pages import Page, check_alone

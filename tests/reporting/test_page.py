@@ -36,7 +36,7 @@ from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.settings import pairs_of
 from labelwise.support.words import FIGURES
 from labelwise.tasks.calibrate import calibration_errors, uncalibrated
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained

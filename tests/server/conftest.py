@@ -20,7 +20,7 @@ from torch import Tensor
 import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.fit import fit
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.once import once

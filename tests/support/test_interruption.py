@@ -15,17 +15,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import fresh_encoder, write_encoder
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
 from labelwise.support.interruption import deferred_signals
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.stages import Run, Stage
+from labelwise.train.stages import Stage
 from tests.forks import Fork, shell
 
 SOON = 10  # seconds; two on a quiet machine

@@ -11,7 +11,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Split
 from labelwise.methods import Discriminant, Softmax
 from labelwise.tasks.teach import Rehearsal, rehearse, teach
-from labelwise.train.stages import Method
+from labelwise.train.method import Method
 from tests.methods.discriminant.test_method import CPU, data_of, features
 
 

@@ -13,7 +13,7 @@ from labelwise.core.ranking import average_precisions
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError
 from labelwise.train.checkpoint import run_identity

@@ -18,8 +18,8 @@ from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Method, Run
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.supcon import Supcon
 

@@ -22,9 +22,10 @@ from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.workers import decode_safely
 from labelwise.methods import Discriminant, Encoder, Method, Softmax
 from labelwise.support.files import state_tensors, write_tensors
-from labelwise.train.distribution import is_main_process, process_group
+from labelwise.support.processes import is_main_process
+from labelwise.train.distribution import process_group
+from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run
 from tests.changed import model_of
 
 SIDE = 8

@@ -15,8 +15,8 @@ import torch._dynamo  # the first optimiser imports it; before processes are for
 from torch import Tensor, nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from labelwise.fitting.fit import training_data
 from labelwise.fitting.pretraining import Pretrain
+from labelwise.fitting.training import training_data
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset
 from labelwise.methods import (
@@ -33,15 +33,17 @@ from labelwise.methods import (
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.files import write_tensors
+from labelwise.support.processes import is_main_process
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
-from labelwise.train.distribution import is_main_process, process_group
+from labelwise.train.distribution import process_group
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Run, Stage
+from labelwise.train.stages import Stage
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.supcon import Supcon

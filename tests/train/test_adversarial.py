@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder, ImageMethod, Softmax
 from labelwise.support.errors import UsageError
@@ -18,9 +19,10 @@ from labelwise.support.settings import from_plain, override, to_plain
 from labelwise.train.adversarial import Adversarial, resting
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.rng import BatchRng
-from labelwise.train.stages import Loss, Run
+from labelwise.train.stages import Loss
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square

@@ -12,17 +12,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.batches import Batch
-from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, sole_run
+from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Run, Stage
+from labelwise.train.sole_run import sole_run
+from labelwise.train.stages import Stage
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"
 HEAD, JSON, TENSORS = 3, 60, -5  # bytes in the length of the head, in the JSON document, in the tensors

@@ -14,9 +14,10 @@ from labelwise.support.errors import LabelwiseError
 from labelwise.support.files import read_tensors
 from labelwise.support.finite import first_not_finite
 from labelwise.train.data import TrainData
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import Optimizer, Schedule
-from labelwise.train.stages import Run, Stage
+from labelwise.train.stages import Stage
 
 SMALL = Encoder(backbone="convnet", width=4)
 

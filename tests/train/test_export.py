@@ -17,8 +17,8 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.pixels_of import px

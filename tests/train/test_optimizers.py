@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.methods import ImageMethod
 from labelwise.support.errors import UsageError
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.optimizers import MovingAverage
-from labelwise.train.stages import Run
 from labelwise.train.step import Step
 from tests.conftest import blobs, quick
 

@@ -10,7 +10,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import of_the_run
 from labelwise.train.batches import Draw
 from labelwise.train.loop import train
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise.train.step import WARM, RecordedStep
 from tests.train.recorded_cases import CASES, EAGER, distance, resumed, trained
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from labelwise.core.classifier import Classifier
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError
@@ -28,10 +29,11 @@ from labelwise.train.checkpoint import Progress, RunFolder
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.sharing import ahead
-from labelwise.train.stages import Run, Stage
+from labelwise.train.stages import Stage
 from tests.changed import model_of
 from tests.conftest import blobs, quick
 from tests.epochs import batches_of

@@ -168,7 +168,7 @@ def read_features(data: str, encoder: str, size: int | None, root: Path | None, 
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.fitting.encoding import encode_dataset, encode_with
     from labelwise.fitting.pretraining import read_encoder
-    from labelwise.fitting.reading import size_for
+    from labelwise.fitting.shapes import size_for
     from labelwise.train.networks.encoder import Encoder
 
     if Path(encoder).is_dir():

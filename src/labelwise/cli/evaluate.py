@@ -189,7 +189,7 @@ def _draw(figures: "Figures", curve: Path) -> None:
 def _show_folds(classifier: Any, data: Any, folds: int, words: tuple[str, str, str], *, json: bool) -> None:
     """Show the figures of cross-validation; ``words`` are the classifier, the data and the device in the shell."""
     from labelwise.evaluation.folds import evaluate_folds
-    from labelwise.train.stages import Run
+    from labelwise.train.method import Run
 
     model, name, device = words
     result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)

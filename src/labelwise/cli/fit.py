@@ -1,7 +1,9 @@
 """The verb fit: a classifier from what you know."""
 
 import csv
+import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +33,7 @@ from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import FitOptions
-    from labelwise.train.stages import Method
+    from labelwise.train.method import Method
 
 NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
 ENCODER_HELP = "auto, none (train from scratch), or a pretrained encoder."
@@ -62,7 +64,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     words = list(set_ or [])
     from labelwise.core.store import check_free, check_savable, save
     from labelwise.images.sources.folders import unsorted_data
-    from labelwise.train.distribution import choose_device, is_main_process, is_restarted, process_group
+    from labelwise.support.processes import is_main_process, is_restarted
 
     check_free(out_folder, overwrite)
     resume = resume or is_restarted()
@@ -70,7 +72,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     words += ["tune={}"] if tune else []
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
-    with sole_verb(out_folder, folder, resume=resume), process_group(choose_device(device)):
+    with sole_verb(out_folder, folder, resume=resume), _processes(device):
         side = _side(options, data, size)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
@@ -95,7 +97,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
             return
         with weights_told(folder, trained=True):
             save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     again = [*_words("--splits", splits), *_words("--data-root", root)]
     lines = [
@@ -103,6 +105,15 @@ def fit(  # noqa: PLR0913 - the options of the verb
         *next_steps(dataset, out_folder, None if names else [data, *again]),
     ]
     show(document, *lines, json=json)
+
+
+def _processes(device: str) -> AbstractContextManager[object]:
+    """Join the processes that torchrun started, if it did."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return nullcontext()
+    from labelwise.train.distribution import choose_device, process_group
+
+    return process_group(choose_device(device))
 
 
 def _words(option: str, value: Path | None) -> list[str]:
@@ -127,7 +138,7 @@ def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
     """
     from labelwise.fitting.choice import encoder_of, possible_method
     from labelwise.fitting.enough import check_enough
-    from labelwise.fitting.reading import size_for
+    from labelwise.fitting.shapes import size_for
     from labelwise.images.catalogue import count_pictures, names_own_files
     from labelwise.train.networks.encoder import side_for
 
@@ -142,9 +153,9 @@ def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide
-    from labelwise.fitting.reading import shape_for
-    from labelwise.fitting.steps import with_idle
-    from labelwise.train.distribution import is_main_process
+    from labelwise.fitting.division import with_idle
+    from labelwise.fitting.shapes import shape_for
+    from labelwise.support.processes import is_main_process
 
     decision = decide(data, options)
     data = with_idle(data, decision.method)

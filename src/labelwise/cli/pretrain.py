@@ -52,7 +52,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluation.unlabelled import probe_neighbours
     from labelwise.fitting.patches import Patches
     from labelwise.fitting.pretraining import write_encoder
-    from labelwise.train.distribution import is_main_process, is_restarted
+    from labelwise.support.processes import is_main_process, is_restarted
 
     words = list(set_ or [])
     engine, accumulate = of_the_run(words)
@@ -109,7 +109,7 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
 
 def _check(file: Path, overwrite: bool, resume: Path | None) -> None:
     """Raise an error where the file cannot be written, or there is nothing to continue."""
-    from labelwise.train.checkpoint import has_checkpoint
+    from labelwise.train.sole_run import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
@@ -127,7 +127,7 @@ def _read(
 ) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
-    from labelwise.fitting.reading import size_for
+    from labelwise.fitting.shapes import size_for
     from labelwise.images.decode.listing import list_pictures
     from labelwise.images.images import Images
     from labelwise.images.skipped import check_read
@@ -161,7 +161,7 @@ def _train(
     """Return the encoder that was trained or found, its settings, and what there is to tell."""
     from labelwise.fitting.patches import Patches, find_patches
     from labelwise.fitting.pretraining import pretrain as train
-    from labelwise.train.distribution import is_main_process
+    from labelwise.support.processes import is_main_process
     from labelwise.train.networks.encoder import Encoder
 
     if isinstance(method, Patches):

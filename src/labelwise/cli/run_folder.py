@@ -12,9 +12,9 @@ AGAIN = "the same command and --resume"
 @contextmanager
 def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
     """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
+    from labelwise.support.processes import is_main_process
     from labelwise.support.writable import sole_writer
-    from labelwise.train.checkpoint import refuse_unfinished, sole_run
-    from labelwise.train.distribution import is_main_process
+    from labelwise.train.sole_run import refuse_unfinished, sole_run
 
     if not is_main_process():
         yield
@@ -31,7 +31,7 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
     try:
         yield
     except Exception as error:
-        from labelwise.train.checkpoint import has_checkpoint
+        from labelwise.train.sole_run import has_checkpoint
 
         advice = ""
         if has_checkpoint(folder) or has_checkpoint(folder / "trial"):

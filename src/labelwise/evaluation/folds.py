@@ -20,8 +20,8 @@ from labelwise.images.split.lookalikes import lookalike_groups
 from labelwise.images.split.make import folds_of
 from labelwise.images.view import View
 from labelwise.support.errors import DataError, UnsupportedError
+from labelwise.train.method import Method, Run
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.stages import Method, Run
 
 
 @dataclass(frozen=True, kw_only=True)

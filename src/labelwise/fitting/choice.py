@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from labelwise.fitting.pretraining import read_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
 from labelwise.methods.registry import METHODS, method_class
 from labelwise.support.errors import DataError, StoreError, UsageError, listing
 from labelwise.support.settings import override
+from labelwise.train.method import Method
 from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder
-from labelwise.train.stages import Method
 
 STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
 NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
@@ -85,9 +84,8 @@ def _on_features(choice: "Choice", data: Dataset, options: FitOptions, *, photos
     pictures = not data.features
     if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
         return choice
-    options = replace(options, method=TRAINED)
     try:
-        if pictures and not encoder_of(make_method(options, photos=photos)).frozen:
+        if pictures and not _encoder_settings(options, photos=photos).frozen:
             return choice
         make_method(replace(options, method=CLOSED), photos=photos)
     except UsageError:
@@ -100,6 +98,13 @@ def make_method(options: FitOptions, *, photos: bool = False) -> Method:
 
     Photos get the pretrained encoder where that is left open.
     """
+    method = override(method_class(options.method)(), _settings(options, photos=photos))
+    _check_encoder(options.encoder, encoder_of(method))
+    return method
+
+
+def _settings(options: FitOptions, *, photos: bool) -> dict[str, str]:
+    """Return the settings of a method, with those of the encoder that was chosen."""
     encoder: Encoder | None = None
     if options.leaves_network_open:
         encoder = pretrained_encoder() if photos else None
@@ -109,9 +114,14 @@ def make_method(options: FitOptions, *, photos: bool = False) -> Method:
     settings = with_stored_encoder(
         {k: v for k, v in options.settings.items() if (k, v) != ("encoder.backbone", "auto")}
     )
-    method = override(method_class(options.method)(), {**chosen, **settings})
-    _check_encoder(options.encoder, encoder_of(method))
-    return method
+    return {**chosen, **settings}
+
+
+def _encoder_settings(options: FitOptions, *, photos: bool) -> Encoder:
+    """Return the encoder of a method that trains one by default."""
+    settings = _settings(options, photos=photos)
+    own = {key.removeprefix("encoder."): value for key, value in settings.items() if key.startswith("encoder.")}
+    return override(Encoder(), own)
 
 
 def possible_method(options: FitOptions, *, photos: bool = False) -> Method:
@@ -139,6 +149,8 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     path = Path(pairs.get("encoder.weights", ""))
     if path.suffix.lower() != ".safetensors" or not path.is_file():
         return dict(pairs)
+    from labelwise.fitting.pretraining import read_encoder  # needs torch
+
     try:
         stored = read_encoder(path)
     except StoreError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from labelwise.methods.registry import METHODS
 from labelwise.support.errors import DataError, listing
-from labelwise.train.stages import Method
+from labelwise.train.method import Method
 
 FEWEST = 3  # pictures of a label of which one trains, one validates and one tests
 ENOUGH = 10  # of each label, from which on training is worth the while

@@ -1,21 +1,28 @@
 """What answers to images that training did not use say of a classifier: accuracy with its interval, confusions, suspicious labels."""
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labelwise.core.arrays import Array
+from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import wilson
+from labelwise.core.ranking import average_precisions
 from labelwise.core.scores import Scores
-from labelwise.train.data import TensorSplit
+from labelwise.images.dataset import Split
+
+if TYPE_CHECKING:
+    from labelwise.train.data import TensorSplit
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
+LEAST_IMAGES = 20  # validation images from which on they say how good a classifier is
 LEAST_SUSPICIOUS = 0.5  # probability of another label, at least, of an image whose own label is suspicious
 
 
 def estimate(
-    scores: Scores, split: TensorSplit, rows: Array, independent: int, right: Array | None = None
+    scores: Scores, split: "Split | TensorSplit", rows: Array, independent: int, right: Array | None = None
 ) -> dict[str, Any]:
     """Return the accuracy of answers to images of one label each, its 95 % interval, confused labels and suspicious images.
 
@@ -46,7 +53,7 @@ def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list
     ]
 
 
-def _suspicious(scores: Scores, targets: Array, split: TensorSplit, rows: Array) -> list[dict[str, Any]]:
+def _suspicious(scores: Scores, targets: Array, split: "Split | TensorSplit", rows: Array) -> list[dict[str, Any]]:
     """Return the images that look most like another label than their own."""
     names = scores.classifier.labels.names
     chances, others = np.empty(len(targets)), np.empty(len(targets), np.int64)
@@ -65,3 +72,21 @@ def _suspicious(scores: Scores, targets: Array, split: TensorSplit, rows: Array)
         for i in (-chances).argsort(kind="stable")[:MOST_SUSPICIOUS].tolist()
         if chances[i] >= LEAST_SUSPICIOUS
     ]
+
+
+def estimate_on_validation(classifier: Classifier, scores: Scores, val: "Split | TensorSplit") -> Classifier:
+    """Return the classifier with what enough validation images of one label each say of it."""
+    if val.multilabel or len(val) < LEAST_IMAGES:
+        return classifier
+    alone = val.groups.count("") if val.groups else len(val)
+    independent = alone + len(set(val.groups) - {""})
+    about = estimate(scores.of(classifier), val, np.arange(len(val)), independent)
+    summary = {**classifier.origin.summary, "validation": about}
+    return replace(classifier, origin=replace(classifier.origin, summary=summary))
+
+
+def merit(scores: Scores, val: "Split | TensorSplit") -> dict[str, float]:
+    """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
+    if val.multilabel:
+        return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds, val.targets)))}
+    return {"validation_accuracy": float((scores.best == np.asarray(val.targets)).mean())}

@@ -1,60 +1,21 @@
-"""Fit: from data and a method to a calibrated classifier."""
-
-from dataclasses import replace
-
-import numpy as np
-import torch
+"""Fit: from data and a method to a calibrated classifier. Closed forms need no torch, see ``closed_form``."""
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
-from labelwise.core.ranking import average_precisions
-from labelwise.core.scores import Scores
 from labelwise.fitting.choice import decide
-from labelwise.fitting.enough import FEWEST
-from labelwise.fitting.estimate import estimate
-from labelwise.fitting.left_out import calibrate_by_leave_one_out
-from labelwise.fitting.reading import read_for
-from labelwise.fitting.rebuild import training_state
-from labelwise.fitting.steps import (
-    Trained,
-    of_labels,
-    origin_of,
-    remembering,
-    set_aside,
-    train_on,
-    validation,
-    with_idle,
-)
-from labelwise.fitting.tuning import before_tuning
-from labelwise.fitting.zero_shot import fit_zero_shot
-from labelwise.images.dataset import Dataset, Split
-from labelwise.images.describe.knowledge import require
+from labelwise.fitting.closed_form import fit_closed_form, takes
+from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
-from labelwise.images.split.make import VAL_SHARE, val_share
-from labelwise.methods.discriminant.method import Discriminant
-from labelwise.methods.discriminant.model import DiscriminantModel
-from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.registry import METHODS
-from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.tasks.calibrate import calibrate
-from labelwise.tasks.verify import can_verify, fit_verifier
-from labelwise.train.data import TensorSplit, TrainData
-from labelwise.train.distribution import choose_device, process_group
-from labelwise.train.exactness import exact
-from labelwise.train.model import Completes, prepared
-from labelwise.train.stages import Method, Run
-
-FEWEST_TOLD = 20  # validation images from which on they say how good a classifier is
-MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
+from labelwise.support.errors import UsageError, listing
+from labelwise.train.method import Method, Run
 
 
 def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:
-    """Return a classifier trained on the train split and calibrated on the validation split.
+    """Return a classifier trained on the train split and calibrated; the test split is never read.
 
-    The test split is never read. Without a validation split a tenth of the training images is set aside for it, of many no more than calibration needs; but a method whose
-    models can leave a training image out trains on all, and is calibrated on these, unless its encoder is tuned: where the data name no splits of their own also on what was
-    divided off to validate (``steps.with_idle``). Methods that read descriptions of labels are fitted as ``zero_shot`` says. Methods that read no target are fitted without any.
-    Pictures from files whose size was left open are read at the size that the method's encoder takes, see ``View``.
+    Without a validation split a tenth of the training images is held out, of many no more than calibration needs. A method that can leave
+    a training image out trains on all and is calibrated on these. Methods that read descriptions of labels are fitted as ``zero_shot``
+    says; methods that read no target are fitted without any. Files are read at the size that the encoder takes, see ``View``.
 
     Args:
         data: labels and splits.
@@ -62,106 +23,13 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     run = run or Run()
-    with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
-        method = method or decide(data).method
-        _check_method(data, method)
-        data = read_for(method, data, run, device)
-        data = data.below_home()  # a classifier goes to other people and places
-        if isinstance(method, Discriminant) and method.tune is not None:
-            return _fit_tuned(data, method, method.tune, run)
-        return _fit(with_idle(data, method), method, run)
+    method = method or decide(data).method
+    _check_method(data, method)
+    if takes(method, data, run):
+        return fit_closed_form(data, method, run)
+    from labelwise.fitting.training import train_classifier
 
-
-def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return a classifier, as ``fit`` does, of data that are as the method sees them; a tuned encoder is kept whatever it is like."""
-    if method.zero_shot:
-        return fit_zero_shot(data, method, run)
-    if not method.uses_targets:
-        return _fit_unlabelled(data, method, run)
-    if method.leaves_out:
-        data = replace(data, labels=method.describe(data.labels))
-    part = training_data(data, run.seed, hold_out=method.holds_out)
-    for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
-        require(part.labels, piece, f"Method {method.name}")
-    model, about = train_on(part, data, method, run)
-    trained = Trained.of(model)
-    joins = isinstance(trained.head, JoinsKnowledge) and trained.head.reads_descriptions
-    labels = part.known if joins else part.labels
-    bound = remembering(trained.bound(labels), trained, part.train.images)
-    unseen = np.arange(len(labels)) >= len(part.labels)
-    bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
-    scores, targets = bound.scores_of(trained.embeddings(part.val.images)), part.val.targets
-    if len(part.val):
-        about |= {"validation_images": len(part.val), **_merit(scores, part.val)}
-    bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
-    if isinstance(model, DiscriminantModel) and not method.holds_out:
-        done = calibrate_by_leave_one_out(bound, model.take_fit(), part.train, trained.embeddings(part.train.images))
-        if done is not bound or len(part.val) < 2:
-            return done
-    done = _estimated(calibrate(scores.of(bound), targets), scores, part.val)
-    if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
-        done = fit_verifier(scores.of(done), targets)
-    if len(validation(data)) or not (isinstance(model, Completes) and model.started):
-        return done
-    images = torch.cat([prepared(model, split.images) for split in (part.train, part.val)])
-    model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
-    again = Trained.of(model)
-    origin = replace(done.origin, training=training_state(model))
-    return replace(done, head=again.head, label_embeddings=again.head.embed_labels(part.labels), origin=origin)
-
-
-def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Classifier:
-    """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
-    if data.features:
-        raise UsageError(
-            f'Tuning trains an encoder of pictures, and "{data.name}" holds features. Leave out --tune (tune).'
-        )
-    frozen = _fit(data, replace(method, tune=None), replace(run, folder=None, resume=False))
-    if run.tell is not None:
-        for line in before_tuning(frozen, tune):
-            run.tell(line)
-    tuned = _fit(data, method, run)
-    about = tuned.origin.summary["tuning"]
-    if about["rate"] is not None:
-        return tuned
-    return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
-
-
-def _estimated(classifier: Classifier, scores: Scores, val: TensorSplit) -> Classifier:
-    """Return the classifier with what enough validation images of one label each say of it."""
-    if val.multilabel or len(val) < FEWEST_TOLD:
-        return classifier
-    alone = val.groups.count("") if val.groups else len(val)
-    independent = alone + len(set(val.groups) - {""})
-    about = estimate(scores.of(classifier), val, np.arange(len(val)), independent)
-    summary = {**classifier.origin.summary, "validation": about}
-    return replace(classifier, origin=replace(classifier.origin, summary=summary))
-
-
-def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return a classifier of all labels by a method that reads no target: targets are taken away before it starts.
-
-    Probabilities say how many of the model's second opinions agree; all may be wrong in the same way, and without a label no
-    more can be known.
-    """
-    whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
-    if not len(held):
-        whole, held = set_aside(whole, whole.targets + 1, VAL_SHARE, run.seed)
-    part = TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
-    model, about = train_on(part, data, method, run)
-    trained = Trained.of(model)
-    if not isinstance(trained.head, NamesClusters):
-        raise cannot(trained.head, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
-    origin = origin_of(method, part, {"training": about, **getattr(model, "about", dict)()}, model)
-    bound = remembering(replace(trained.bound(data.labels), origin=origin), trained, part.train.images)
-    embeddings = trained.embeddings(part.val.images)
-    opinions = trained.head.second_opinions(embeddings)
-    return calibrate(bound.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
-
-
-def _without_targets(split: Split) -> Split:
-    """Return the images alone: no method can read a label from them."""
-    return Split(images=split.images, targets=np.full(len(split), -1), files=split.files)
+    return train_classifier(data, method, run)
 
 
 def _check_method(data: Dataset, method: Method) -> None:
@@ -180,40 +48,3 @@ def _check_method(data: Dataset, method: Method) -> None:
             f'Several labels may be true of one image of "{data.name}", and method {method.name} takes one label for each. '
             f"Methods that can: {able}."
         )
-
-
-def _merit(scores: Scores, val: TensorSplit) -> dict[str, float]:
-    """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
-    if val.multilabel:
-        return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds, val.targets)))}
-    return {"validation_accuracy": float((scores.best == np.asarray(val.targets)).mean())}
-
-
-def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:
-    """Return what training may see: labelled train and validation images, and descriptions of labels without any.
-
-    Labels that no training image has are unseen: their descriptions stay, their validation images do not. Without a validation split a tenth of the
-    training images is held out, at most a thousand or ten of each label, or none.
-    """
-    seen = data.split("train").present
-    if len(seen) < 2:
-        raise DataError(
-            f'Training needs images of at least two labels; the train split of "{data.name}" has {len(seen)}. '
-            "Add a folder of other pictures, for example one of things that are not your label."
-        )
-    whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))
-    if hold_out and not len(held):
-        whole, held = set_aside(whole, whole.strata, val_share(whole.strata), seed)
-    if hold_out and len(held) < 2:
-        raise DataError(
-            f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "
-            "and more, or a val split."
-        )
-    trained = set(seen)
-    unseen = [name for i, name in enumerate(data.labels.names) if i not in trained]
-    if not unseen:
-        return TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
-    labels = data.labels.select([data.labels.names[i] for i in seen])
-    return TrainData(
-        train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=labels, unseen=data.labels.select(unseen)
-    )

@@ -1,6 +1,7 @@
 """Calibrate a classifier on its own training images, each left out: probabilities, an estimate of accuracy, a threshold for pairs."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,16 +11,19 @@ from labelwise.core.leave_one_out import LeaveOneOut, LeavesOut
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
+from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, verifier_of
-from labelwise.train.data import TensorSplit
+
+if TYPE_CHECKING:
+    from labelwise.train.data import TensorSplit
 
 LEAST_IMAGES = 2  # that calibration takes
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
 def calibrate_by_leave_one_out(
-    classifier: Classifier, fitted: LeavesOut, train: TensorSplit, embeddings: Array
+    classifier: Classifier, fitted: LeavesOut, train: "Split | TensorSplit", embeddings: Array
 ) -> Classifier:
     """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 

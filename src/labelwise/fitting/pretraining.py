@@ -23,11 +23,12 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
-from labelwise.train.stages import Loss, Method, Run, Stage
+from labelwise.train.stages import Loss, Stage
 from labelwise.train.views import TwoViews, contrastive_augment
 
 TEMPERATURES = {"simclr": 0.5, "moco": 0.2}

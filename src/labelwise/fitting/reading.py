@@ -1,37 +1,20 @@
 """The images of a fit, read once: as pixels at the shape that the method takes, or as features where its encoder is frozen."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from labelwise.fitting.choice import encoder_of
-from labelwise.images.catalogue import EMBEDDED, names_own_files
+from labelwise.fitting.shapes import shape_for
 from labelwise.images.dataset import Dataset, Skipped, Split, skipped_lines
 from labelwise.images.images import ArrayImages, FeatureRows
 from labelwise.images.survey import readable
-from labelwise.images.view import WHOLE, Fit, View
+from labelwise.images.view import Fit
 from labelwise.train.data import EncodedImages
-from labelwise.train.networks.encoder import Encoder, side_for
+from labelwise.train.method import Method, Run
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.pixels import readable_pixels
-from labelwise.train.stages import Method, Run
-
-
-def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
-    """Return the shape at which a method reads images: their own; of files, as its encoder takes them."""
-    if data.shape is not None:
-        return data.shape
-    side = side_for(encoder_of(method), method.view)
-    return (3, side, side)
-
-
-def size_for(source: str | Path, encoder: Encoder, view: View = WHOLE) -> int | None:
-    """Return the side at which the images of a word are read for an encoder; None leaves it to them, or to who reads them."""
-    if names_own_files(source) or (str(source) in EMBEDDED and not Path(source).exists()):
-        return None
-    return encoder.side(view)
 
 
 def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> Dataset:

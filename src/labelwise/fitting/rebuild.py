@@ -15,8 +15,8 @@ from labelwise.core.classifier import Classifier, KnownState
 from labelwise.methods import METHODS
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError, listing
 from labelwise.support.settings import from_plain
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
-from labelwise.train.stages import Method
 
 Tensors = Mapping[str, Tensor]
 FILLING = ("copy_", "div_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_")  # by what builds fill tensors

@@ -1,6 +1,5 @@
 """The steps that every fit takes: images are chosen, a model is trained on them, and the classifier remembers them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,55 +12,16 @@ from labelwise.core.head import Head
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials
-from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.divide import pool
-from labelwise.images.split.make import split_off
-from labelwise.images.targets import Array, among_labels
+from labelwise.images.targets import Array
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.rows import draw_rows
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, prepared
 from labelwise.train.networks.torch_encoder import TorchEncoder
-from labelwise.train.stages import Method, Run
-
-
-def with_idle(data: Dataset, method: Method) -> Dataset:
-    """Return the data with validation images in train, where a method leaves each image out instead and the division is ours.
-
-    Splits that the data or their user name stay as they are, and so does every test split.
-    """
-    if data.own_splits or not method.leaves_out or not {"train", "val"} <= set(data.splits):
-        return data
-    joined = {name: data.splits[name] for name in SPLITS if name in ("train", "val")}
-    rest = {name: split for name, split in data.splits.items() if name not in joined}
-    return replace(data, splits={"train": pool(replace(data, splits=joined)), **rest})
-
-
-def validation(data: Dataset) -> Split:
-    """Return the validation images; none where the data have no such split."""
-    return data.splits["val"] if "val" in data.splits else data.split("train").select([])
-
-
-def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Split, Split]:
-    """Return the images that stay and a share of each stratum ``[n]`` that is held out.
-
-    Groups stay whole, unless each stratum lies in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
-    """
-    pairs = set(zip(strata.tolist(), split.groups, strict=True)) if any(split.groups) else set()
-    divide = any(not group for _, group in pairs) or len(pairs) > len({stratum for stratum, _ in pairs})
-    kept, held = split_off(strata, share, seed, split.groups if divide else ())
-    return split.select(kept), split.select(held)
-
-
-def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
-    """Return the images of some of ``total`` labels, with targets that are positions among these.
-
-    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
-    """
-    moved = replace(split, targets=among_labels(split.targets, labels, total))
-    return moved if moved.multilabel else moved.select(moved.labelled)
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:

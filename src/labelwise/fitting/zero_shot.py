@@ -15,7 +15,8 @@ from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, see
 from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.metrics import harmonic_mean
-from labelwise.fitting.steps import Trained, of_labels, origin_of, remembering, set_aside, train_on, validation
+from labelwise.fitting.division import of_labels, set_aside, validation
+from labelwise.fitting.steps import Trained, origin_of, remembering, train_on
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.labels import Labels
@@ -23,12 +24,12 @@ from labelwise.images.targets import Array
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
-from labelwise.train.checkpoint import sole_run
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, prepared
-from labelwise.train.stages import Method, Run
+from labelwise.train.sole_run import sole_run
 
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
 VALIDATION_SHARE = 0.2  # of the images of the others

@@ -18,6 +18,6 @@ if TYPE_CHECKING:
     from labelwise.methods.shared.linear import ImageMethod as ImageMethod
     from labelwise.methods.softmax import Softmax as Softmax
     from labelwise.methods.zero_label.method import ZeroLabel as ZeroLabel
-    from labelwise.train.stages import Method as Method
+    from labelwise.train.method import Method as Method
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

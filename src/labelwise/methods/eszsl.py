@@ -22,8 +22,9 @@ from labelwise.support.blas import on_one_thread
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))

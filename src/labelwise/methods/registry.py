@@ -5,7 +5,7 @@ from typing import Any
 
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.plugins import import_object, plugins
-from labelwise.train.stages import Method
+from labelwise.train.method import Method
 
 # Where the class of each method is.
 _CLASSES = {

@@ -3,6 +3,7 @@
 Rows are shared only inside ``split_rows_across``, which all processes enter and leave together. Outside, a process has all rows.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -65,3 +66,13 @@ def all_gather(value: T) -> list[T]:
     values: list[T | None] = [None] * current_group().world
     dist.all_gather_object(values, value)
     return values  # type: ignore[return-value]
+
+
+def is_main_process() -> bool:
+    """Return whether this process is the one that writes files and talks to the user."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def is_restarted() -> bool:
+    """Return whether torchrun started the processes again because one of them ended (``--max-restarts``)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

@@ -4,10 +4,8 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,35 +15,12 @@ from torch import Tensor, nn
 
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.support.files import read_tensors, state_tensors, under, write_atomically, write_tensors
-from labelwise.support.writable import sole_writer
+from labelwise.support.processes import is_main_process
 from labelwise.train.data import TrainData
-from labelwise.train.distribution import is_main_process
-from labelwise.train.stages import Method, Run
+from labelwise.train.method import Method, Run
+from labelwise.train.sole_run import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
-NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
-
-
-OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the folders of the run around this call
-
-
-@contextmanager
-def sole_run(folder: Path | None) -> Iterator[None]:
-    """While open, this run alone writes to its folder, if it has one: another is refused at once. Its own steps open it again.
-
-    The lock lies inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
-    main one has it.
-    """
-    own = OWN.get()
-    if folder is None or not is_main_process() or folder.resolve() in own:
-        yield
-        return
-    token = OWN.set(own | {folder.resolve()})
-    try:
-        with sole_writer(folder, folder / ".lock"):
-            yield
-    finally:
-        OWN.reset(token)
 
 
 @dataclass
@@ -97,19 +72,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         for what, tensor in entries.items():
             if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
                 entries[what] = torch.empty_like(parameter).copy_(tensor)
-
-
-def has_checkpoint(folder: Path) -> bool:
-    """Return whether a folder holds a run that can be resumed."""
-    return any((folder / name).is_file() for name in (NEWEST, BEFORE))
-
-
-def refuse_unfinished(folder: Path) -> None:
-    """Raise an error where a folder holds a run that can be continued."""
-    if has_checkpoint(folder):
-        raise UsageError(
-            f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
-        )
 
 
 class RunFolder:

@@ -62,16 +62,6 @@ def _backend(device: torch.device) -> str:
     return "gloo" if device.type == "cpu" or shared else "cpu:gloo,cuda:nccl"
 
 
-def is_main_process() -> bool:
-    """Return whether this process is the one that writes files and talks to the user."""
-    return int(os.environ.get("RANK", "0")) == 0
-
-
-def is_restarted() -> bool:
-    """Return whether torchrun started the processes again because one of them ended (``--max-restarts``)."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
 def any_process(flag: bool, device: torch.device) -> bool:
     """Return whether the flag is set in any process."""
     if not dist.is_initialized():

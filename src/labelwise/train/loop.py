@@ -15,29 +15,24 @@ from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
 from labelwise.support.finite import first_not_finite
 from labelwise.support.interruption import deferred_signals
+from labelwise.support.processes import is_restarted
 from labelwise.support.writable import check_room
 from labelwise.train.batches import Shard
-from labelwise.train.checkpoint import (
-    Progress,
-    RunFolder,
-    load_optimizer,
-    optimizer_tensors,
-    run_identity,
-    sole_run,
-)
+from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import (
     any_process,
     as_one_batch,
     choose_device,
     distributed,
-    is_restarted,
     of_main_process,
     process_group,
 )
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import MovingAverage
-from labelwise.train.stages import Method, Run, Stage
+from labelwise.train.sole_run import sole_run
+from labelwise.train.stages import Stage
 from labelwise.train.step import FEW, RecordedStep, Step
 
 LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from labelwise.fitting.fit import training_data
 from labelwise.fitting.steps import Trained
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
@@ -24,8 +24,8 @@ from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.settings import to_plain
 from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Method, Run
 from labelwise_papers.analyses.snapshots import accuracy, through_snapshots
 
 RESULT = "result.json"

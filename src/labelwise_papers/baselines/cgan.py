@@ -31,9 +31,10 @@ from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores
 from labelwise_papers.baselines.cgan_head import CganHead
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
 PLAIN = 1.0  # where there is nothing to choose by

@@ -30,7 +30,7 @@ from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.interruption import end_with_parent, stop_on_signals
 from labelwise.support.writable import sole_writer
 from labelwise.train.distribution import choose_device
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise_papers.reproduce.cells import Cell
 from labelwise_papers.reproduce.measures import measure
 from labelwise_papers.reproduce.results import Entry, append_result, read_results

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.data import EMBEDDED, load
-from labelwise.fitting.reading import size_for
+from labelwise.fitting.shapes import size_for
 from labelwise.images.catalogue import QUALITY
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.npz_files import read_npz

@@ -10,7 +10,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.support.errors import UsageError
-from labelwise.train.stages import Method, Run
+from labelwise.train.method import Method, Run
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

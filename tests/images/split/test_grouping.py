@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 import labelwise as lw
-from labelwise.fitting.fit import training_data
+from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.grouping import bursts, group_words, moments
 from labelwise.images.split.make import Shares, grouped, split_off, stratified

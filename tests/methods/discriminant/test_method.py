@@ -18,7 +18,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
-from labelwise.train.stages import Run
+from labelwise.train.method import Run
 from labelwise.train.tensors import root_features
 from tests.changed import model_of
 

@@ -13,7 +13,8 @@ from torch.nn.functional import linear
 from labelwise.core.classifier import MethodRecord
 from labelwise.core.store import load, save
 from labelwise.fitting.choice import FitOptions, decide
-from labelwise.fitting.fit import fit, training_data
+from labelwise.fitting.fit import fit
+from labelwise.fitting.training import training_data
 from labelwise.fitting.tuning import before_tuning, tuning_lines
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -23,8 +24,8 @@ from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.discriminant.tuning import PACE, TuningLayer
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.loop import train
+from labelwise.train.method import Run
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.stages import Run
 from tests.changed import model_of
 from tests.pixels_of import px
 

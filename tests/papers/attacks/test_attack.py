@@ -14,9 +14,9 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Encoder, Softmax
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
+from labelwise.train.method import Run
 from labelwise.train.model import as_float, prepared
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.stages import Run
 from labelwise_papers.attacks.attack import AttackSettings, attack, scores_of
 from labelwise_papers.attacks.pgd import Pgd, margin
 from labelwise_papers.attacks.square import Square

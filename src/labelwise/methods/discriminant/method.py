@@ -7,19 +7,21 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
-from labelwise.methods.discriminant.tuning import tuning_stages
 from labelwise.methods.shared.label_source import LabelSource, Source
-from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import DataError
 from labelwise.support.settings import setting
-from labelwise.train.data import TrainData
-from labelwise.train.model import LabelModel, Spec
-from labelwise.train.stages import Method, Stage
+from labelwise.train.method import Method
+from labelwise.train.networks.encoder import Encoder
+
+if TYPE_CHECKING:
+    from labelwise.methods.discriminant.model import DiscriminantModel
+    from labelwise.train.data import TrainData
+    from labelwise.train.model import LabelModel, Spec
+    from labelwise.train.stages import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +43,10 @@ class Discriminant(Method):
         """Whether images are held out: an encoder that was trained on images cannot leave them out."""
         return self.tune is not None
 
-    def build(self, spec: Spec) -> DiscriminantModel:
+    def build(self, spec: "Spec") -> "DiscriminantModel":
         """Return the model before it is solved."""
+        from labelwise.methods.discriminant.model import DiscriminantModel
+
         return DiscriminantModel(spec, self.encoder, self.label_source)
 
     @property
@@ -62,8 +66,11 @@ class Discriminant(Method):
                 raise
             return labels  # images are enough
 
-    def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
+    def stages(self, model: "LabelModel", data: "TrainData") -> "Iterator[Stage]":
         """Solve in closed form; yield nothing, or the stages that tune the encoder before."""
+        from labelwise.methods.discriminant.model import DiscriminantModel
+        from labelwise.methods.discriminant.tuning import tuning_stages
+
         assert isinstance(model, DiscriminantModel)
         if self.tune is None:
             model.solve(data.train.images, data.train.targets, data.train.groups)

@@ -30,8 +30,9 @@ from labelwise.train.batches import Batch
 from labelwise.train.checkpoint import state_copy
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 from labelwise.train.tensors import segment_mean
 
 Start = Literal["closed", "labels", "random"]

@@ -28,13 +28,14 @@ from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
 from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec, as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
 from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.sharing import map_own_rows, on_device
-from labelwise.train.stages import Loss, Method, Stage
+from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import linear_scores, root_features
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]

@@ -39,8 +39,9 @@ from labelwise.methods.zero_label.transport import Clustering, Matching, Restart
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
+from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
-from labelwise.train.stages import Method, Stage
+from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and pictures it looks at

@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.registry import is_installed
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
-from labelwise.train.networks.backbones import ON_FEATURES, build_backbone
-from labelwise.train.networks.efficientnet import EfficientNetLite0
-from labelwise.train.networks.image_encoder import ImageEncoder
+
+if TYPE_CHECKING:
+    from labelwise.train.networks.image_encoder import ImageEncoder
 
 PRETRAINED = "efficientnet_lite0"
 DEFAULT_SIDE = 64  # of pictures for a network that is trained from scratch
@@ -32,12 +34,15 @@ class Encoder:
     frozen: bool = setting(False, "Keep the weights; each training image is encoded once and only the head is trained.")
     size: int | None = setting(None, "Another name of view.size.")
 
-    def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> ImageEncoder:
+    def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> "ImageEncoder":
         """Return a new image encoder with these settings, for images of a shape that are seen so.
 
         Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
         without. One whose own weights are ``to_publish`` is normalised as public ones are.
         """
+        from labelwise.train.networks.backbones import build_backbone
+        from labelwise.train.networks.image_encoder import ImageEncoder
+
         view = self.sized(view)
         if view.size is not None and len(shape) == 1:
             raise UsageError(f"The encoder's size is a side of images in pixels; given {view.size} for {shape}.")
@@ -65,6 +70,12 @@ class Encoder:
 
     def check(self, side: int, view: View = WHOLE) -> None:
         """Raise an error where it cannot be built for pictures of a side, or its weights cannot be loaded: before these are read."""
+        if self.backbone in ("auto", *VARIANTS) and self.weights is None:
+            if self.frozen and not is_installed():
+                VARIANTS[PRETRAINED].weights()  # raises what to install
+            return
+        from labelwise.train.networks.backbones import ON_FEATURES
+
         if self.backbone not in ("auto", *ON_FEATURES) or self.weights is not None:
             self.build((3, side, side), view).check_weights()
 
@@ -81,8 +92,10 @@ class Encoder:
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
         if size is None and name == PRETRAINED:
-            size = EfficientNetLite0.size
+            size = VARIANTS[PRETRAINED].size
         elif size is None and ":" in name:  # the others bring no weights
+            from labelwise.train.networks.backbones import build_backbone
+
             size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
         return None if size is None else view.side(size)
 

@@ -1,0 +1,110 @@
+"""Fit method discriminant on the features of a frozen encoder, or on precomputed ones: NumPy and ONNX Runtime, no torch."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
+from labelwise.core.familiarity import MEMORY
+from labelwise.encoders.efficientnet import VARIANTS
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.features import Features
+from labelwise.encoders.registry import open_encoder
+from labelwise.fitting.division import labels_to_train, of_labels, validation, with_idle
+from labelwise.fitting.estimate import estimate_on_validation, merit
+from labelwise.fitting.left_out import calibrate_by_leave_one_out
+from labelwise.fitting.shapes import shape_for
+from labelwise.images.dataset import Dataset, Split, skipped_lines
+from labelwise.images.survey import readable
+from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.discriminant.method import Discriminant
+from labelwise.support.rows import draw_rows
+from labelwise.tasks.calibrate import calibrate
+from labelwise.tasks.verify import can_verify, fit_verifier
+from labelwise.train.method import Method, Run
+from labelwise.train.networks.encoder import PRETRAINED
+
+GPU = Path("/dev/nvidiactl")  # there where a GPU is; torch then makes features faster
+MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
+
+
+def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
+    """Return whether a method is solved here: discriminant on features, by one process, and not on a GPU."""
+    if not isinstance(method, Discriminant) or method.tune is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return False
+    if data.features:
+        return True
+    gpu = run.device == "cuda" or (run.device == "auto" and GPU.exists())
+    settings = method.encoder
+    as_published = all(each is None for each in (settings.width, settings.code_size, settings.weights))
+    return settings.backbone in ("auto", *VARIANTS) and settings.frozen and as_published and not gpu
+
+
+def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier:
+    """Return the classifier of all training images, calibrated on these, each left out; or on validation images where that says nothing."""
+    shape = shape_for(method, data)
+    encoder = _encoder(method, shape)
+    data = with_idle(readable(data, ("train", "val"), shape).below_home(), method)
+    data, features = _encoded(data, encoder, run)
+    began = time.monotonic()
+    data = replace(data, labels=method.describe(data.labels))
+    seen, labels, unseen = labels_to_train(data)
+    parts = {}
+    for name, split in (("train", data.split("train")), ("val", validation(data))):
+        parts[name] = of_labels(split, seen, len(data.labels))
+        if name in features:
+            features[name] = features[name][np.isin(split.targets, seen)]
+    train, val = parts["train"], parts["val"]
+    fitted = fit_discriminant(features["train"], train.targets, labels, train.groups, method.label_source)
+    head = fitted.head
+    every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
+    embeddings = head.embed(features["train"])
+    bound = bind(head, encoder, every)
+    bound = replace(
+        bound,
+        calibration=replace(bound.calibration, unseen=np.arange(len(every)) >= len(labels)),
+        familiarity=bound.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)]),
+    )
+    about: dict[str, Any] = {"data": data.name, "images": len(train), "skipped": len(data.skipped)}
+    about |= {"seconds": round(time.monotonic() - began, 1), "device": "cpu", "processes": 1, "seed": run.seed}
+    scores = bound.scores_of(head.embed(features["val"])) if len(val) else None
+    if scores is not None:
+        about |= {"validation_images": len(val), **merit(scores, val)}
+    runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
+    origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime})
+    bound = replace(bound, origin=origin.with_images(train.images).with_images(val.images))
+    done = calibrate_by_leave_one_out(bound, fitted, train, embeddings)
+    if done is not bound or scores is None or len(val) < 2:
+        return done
+    done = estimate_on_validation(calibrate(scores.of(bound), val.targets), scores, val)
+    verifiable = len(scores) <= MOST_VERIFIED and can_verify(val.targets)
+    return fit_verifier(scores.of(done), val.targets) if verifiable else done
+
+
+def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
+    """Return what makes features of images of a shape."""
+    if len(shape) == 1:
+        return Precomputed(shape[0])
+    name = PRETRAINED if method.encoder.backbone == "auto" else method.encoder.backbone
+    return open_encoder(name, shape, method.encoder.sized(method.view))
+
+
+def _encoded(data: Dataset, encoder: Encoder, run: Run) -> tuple[Dataset, dict[str, Any]]:
+    """Return data without images that cannot be read, which are told, and the features of each split that is trained on."""
+    splits: dict[str, Split] = dict(data.splits)
+    features: dict[str, Any] = {}
+    before = len(data.skipped)
+    for name in ("train", "val"):
+        if name in splits:
+            known: Features = encode(encoder, splits[name].images)
+            splits[name], features[name] = splits[name].select(known.rows), known.values
+            data = replace(data, skipped=(*data.skipped, *known.skipped))
+    if run.tell is not None:
+        for line in skipped_lines(data.skipped[before:]):
+            run.tell(f"Skipped {line}")
+    return replace(data, splits=splits), features

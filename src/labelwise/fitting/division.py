@@ -1,0 +1,63 @@
+"""Which images of a data set a fit trains on, and which it holds out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.split.divide import pool
+from labelwise.images.split.make import split_off
+from labelwise.images.targets import Array, among_labels
+from labelwise.support.errors import DataError
+from labelwise.train.method import Method
+
+
+def with_idle(data: Dataset, method: Method) -> Dataset:
+    """Return the data with validation images in train, where a method leaves each image out instead and the division is ours.
+
+    Splits that the data or their user name stay as they are, and so does every test split.
+    """
+    if data.own_splits or not method.leaves_out or not {"train", "val"} <= set(data.splits):
+        return data
+    joined = {name: data.splits[name] for name in SPLITS if name in ("train", "val")}
+    rest = {name: split for name, split in data.splits.items() if name not in joined}
+    return replace(data, splits={"train": pool(replace(data, splits=joined)), **rest})
+
+
+def validation(data: Dataset) -> Split:
+    """Return the validation images; none where the data have no such split."""
+    return data.splits["val"] if "val" in data.splits else data.split("train").select([])
+
+
+def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Split, Split]:
+    """Return the images that stay and a share of each stratum ``[n]`` that is held out.
+
+    Groups stay whole, unless each stratum lies in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
+    """
+    pairs = set(zip(strata.tolist(), split.groups, strict=True)) if any(split.groups) else set()
+    divide = any(not group for _, group in pairs) or len(pairs) > len({stratum for stratum, _ in pairs})
+    kept, held = split_off(strata, share, seed, split.groups if divide else ())
+    return split.select(kept), split.select(held)
+
+
+def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
+    """Return the images of some of ``total`` labels, with targets that are positions among these.
+
+    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
+    """
+    moved = replace(split, targets=among_labels(split.targets, labels, total))
+    return moved if moved.multilabel else moved.select(moved.labelled)
+
+
+def labels_to_train(data: Dataset) -> tuple[list[int], Labels, Labels | None]:
+    """Return the positions of the labels that training images have, these labels, and the others; None where there are none."""
+    seen = data.split("train").present
+    if len(seen) < 2:
+        raise DataError(
+            f'Training needs images of at least two labels; the train split of "{data.name}" has {len(seen)}. '
+            "Add a folder of other pictures, for example one of things that are not your label."
+        )
+    others = [name for i, name in enumerate(data.labels.names) if i not in set(seen)]
+    if not others:
+        return seen, data.labels, None
+    return seen, data.labels.select([data.labels.names[i] for i in seen]), data.labels.select(others)

@@ -1,0 +1,96 @@
+"""What a method is: settings, a model, and the stages that train it. Importing it imports no torch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from labelwise.images.describe.labels import Labels
+from labelwise.images.view import View
+from labelwise.support.errors import UsageError
+from labelwise.support.settings import setting
+
+if TYPE_CHECKING:
+    from labelwise.train.data import TrainData
+    from labelwise.train.model import LabelModel, Spec
+    from labelwise.train.stages import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses."""
+
+    name: ClassVar[str]  # what users call it
+    # the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts``
+    needs: ClassVar[tuple[str, ...]] = ("targets",)
+    # whether its models score labels that have a description and no image; see ``zero_shot``
+    zero_shot: ClassVar[bool] = False
+    # whether its models are ``LeavesOut``, so that no image is held out to calibrate them
+    leaves_out: ClassVar[bool] = False
+    # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
+    multilabel: ClassVar[bool] = False
+
+    view: View = setting(
+        View(),
+        "How images are brought to the encoder. After training on random crops of a side, use a crop of that side.",
+    )
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether images are held out to calibrate its models."""
+        return not self.leaves_out
+
+    @property
+    def uses_targets(self) -> bool:
+        """Whether it needs labelled images."""
+        return "targets" in self.needs
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with what the models of this method read of them computed once, such as sentence vectors."""
+        return labels
+
+    def settle(self, model: "LabelModel") -> "Method":  # noqa: ARG002
+        """Return the settings with those left open filled in, as a trial run on held-out labels chose them."""
+        return self
+
+    @abstractmethod
+    def build(self, spec: "Spec") -> "LabelModel":
+        """Return the untrained model for images of this shape and these labels."""
+
+    @abstractmethod
+    def stages(self, model: "LabelModel", data: "TrainData") -> "Iterator[Stage]":
+        """Yield what to train, one stage after another; work between two yields is plain code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and how to train; nothing here changes what is learnt, except the seed and ``accumulate``."""
+
+    seed: int = 0  # of weights, order, augmentation and sampling
+    device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``
+    # where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed. One process at a time trains
+    # into it.
+    folder: Path | None = None
+    resume: bool = False  # continue the run in ``folder``
+    checkpoint_seconds: float = 60.0  # how often a checkpoint is written
+    # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
+    snapshots: int = 0
+    progress: bool = False  # show a progress bar on standard error
+    # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
+    # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
+    engine: str = "auto"
+    # batches whose gradients are averaged for one step of the optimiser, at the end of an epoch fewer: as if batches were so many times larger, in the
+    # memory of one; a stage whose kinds of steps take turns steps at each batch all the same
+    accumulate: int = 1
+    exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
+    notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
+    tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(f'Unknown device "{self.device}". Choose auto, cpu or cuda.')
+        if self.engine not in ("auto", "eager", "recorded", "compiled"):
+            raise UsageError(f'Unknown engine "{self.engine}". Choose auto, eager, recorded or compiled.')
+        if self.accumulate < 1:
+            raise UsageError(f"A step takes the gradients of at least one batch; given accumulate={self.accumulate}.")

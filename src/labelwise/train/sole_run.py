@@ -1,0 +1,45 @@
+"""The folder of a run: one process writes to it, and an unfinished run in it is not overwritten. Needs no torch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from labelwise.support.errors import UsageError
+from labelwise.support.processes import is_main_process
+from labelwise.support.writable import sole_writer
+
+NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
+OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the folders of the run around this call
+
+
+@contextmanager
+def sole_run(folder: Path | None) -> Iterator[None]:
+    """While open, this run alone writes to its folder, if it has one: another is refused at once. Its own steps open it again.
+
+    The lock lies inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
+    main one has it.
+    """
+    own = OWN.get()
+    if folder is None or not is_main_process() or folder.resolve() in own:
+        yield
+        return
+    token = OWN.set(own | {folder.resolve()})
+    try:
+        with sole_writer(folder, folder / ".lock"):
+            yield
+    finally:
+        OWN.reset(token)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Return whether a folder holds a run that can be resumed."""
+    return any((folder / name).is_file() for name in (NEWEST, BEFORE))
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Raise an error where a folder holds a run that can be continued."""
+    if has_checkpoint(folder):
+        raise UsageError(
+            f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
+        )
