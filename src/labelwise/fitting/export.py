@@ -139,7 +139,7 @@ def _packages() -> Any:
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UsageError(f'The export needs {error.name}: pip install "labelwise[export]".') from None
+        raise UsageError(f'The export needs {error.name}: pip install "labelwise[train]".') from None
     return onnx
 
 

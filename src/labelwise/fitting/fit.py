@@ -6,7 +6,7 @@ from labelwise.fitting.closed_form import fit_closed_form, takes
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
 from labelwise.methods.registry import METHODS
-from labelwise.support.errors import UsageError, listing
+from labelwise.support.errors import UsageError, listing, needs_torch
 from labelwise.train.method import Method, Run
 
 
@@ -27,8 +27,10 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     _check_method(data, method)
     if takes(method, data, run):
         return fit_closed_form(data, method, run)
-    from labelwise.fitting.training import train_classifier
-
+    try:
+        from labelwise.fitting.training import train_classifier
+    except ModuleNotFoundError as error:
+        raise needs_torch(f"To train method {method.name}", error) from None
     return train_classifier(data, method, run)
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
 LAST = 9  # letters of a caption that stay when it is shortened: a count, or a colour
+FONTS = ("DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf")  # with more scripts than the font that Pillow brings
 
 
 def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.Image":
@@ -62,10 +62,14 @@ def thumbnail(picture: Array, side: int) -> "Image.Image":
 
 
 def _font(size: int) -> "ImageFont.FreeTypeFont":
-    import matplotlib
     from PIL import ImageFont
 
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+    for name in FONTS:
+        try:
+            return ImageFont.truetype(name, size)
+        except OSError:
+            continue
+    return ImageFont.load_default(size)  # type: ignore[return-value]
 
 
 def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:

@@ -3,7 +3,7 @@
 from collections import UserDict
 from typing import Any
 
-from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.errors import UsageError, listing, needs_torch, suggest
 from labelwise.support.plugins import import_object, plugins
 from labelwise.train.method import Method
 
@@ -36,7 +36,10 @@ class Methods(UserDict[str, type[Method]]):
     def __getitem__(self, name: str) -> type[Method]:
         place: Any = self.data[name]
         if isinstance(place, str):
-            self.data[name] = import_object(place)
+            try:
+                self.data[name] = import_object(place)
+            except ModuleNotFoundError as error:
+                raise needs_torch(f'Method "{name}"', error) from None
         return self.data[name]
 
 

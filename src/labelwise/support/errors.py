@@ -35,6 +35,13 @@ class LabelwiseWarning(UserWarning):
     """Something a user should know, though it is no error."""
 
 
+def needs_torch(what: str, error: ModuleNotFoundError) -> UsageError:
+    """Return the error for what needs torch, which is not installed; a module that is missing otherwise is raised as it is."""
+    if error.name != "torch":
+        raise error
+    return UsageError(f'{what} needs torch, which is not installed: pip install "labelwise[train]".')
+
+
 def suggest(given: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
     short = [name for name in islice(known, COMPARED) if len(name) <= LONGEST]
