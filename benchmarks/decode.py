@@ -16,13 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from labelwise.images.sources.disk import decode_to_disk
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from labelwise.images.stored import FileImages
 from labelwise.train.batches import Shard, ShuffledBatches
 from labelwise.train.data import TensorSplit
+from labelwise.train.pixels import pixels
 
 
 class Plain(Dataset[Tensor]):
@@ -71,7 +72,7 @@ def main() -> None:
             batch.sum()
         seconds["plain DataLoader, every epoch"] = time.perf_counter() - start
         start = time.perf_counter()
-        images, _, _ = decode_to_disk(paths, (3, options.size, options.size), folder=Path(folder) / "cache")
+        images = pixels(FileImages(paths), (3, options.size, options.size))
         seconds["labelwise, decoding once"] = time.perf_counter() - start
         batches = ShuffledBatches(
             split=TensorSplit(images=images, targets=torch.zeros(len(images), dtype=torch.int64)), size=128

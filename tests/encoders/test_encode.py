@@ -16,8 +16,9 @@ from PIL import Image
 
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Precomputed
+from labelwise.encoders.features import ImagesWithFeatures
 from labelwise.encoders.registry import is_installed, open_encoder
-from labelwise.images.images import ArrayImages, FeatureRows
+from labelwise.images.images import ArrayImages, FeatureRows, Images
 from labelwise.images.stored import FileImages
 from labelwise.images.view import View
 from labelwise.support import limits
@@ -227,3 +228,23 @@ def test_what_was_encoded_before_an_interruption_is_kept(tmp_path: Path) -> None
     again = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=60)
     assert again.stdout.splitlines()[-1] == "400"
     assert again.stdout.count("one") <= 400 - 50
+
+
+def test_images_whose_features_are_known_are_not_read_again(tmp_path: Path) -> None:
+    paths = photos(tmp_path / "photos", 4)
+    Path(paths[1]).write_bytes(b"no image")
+    encoder, files = tiny_encoder(tmp_path), FileImages(paths)
+    features = encode(encoder, files, cache=False)
+    known = ImagesWithFeatures.readable(files, features)
+    assert isinstance(known, Images)
+    assert list(known.ids) == [paths[0], paths[2], paths[3]]
+    for path in paths:
+        Path(path).unlink()
+    assert np.array_equal(encode(encoder, known).values, features.values)
+    some = encode(encoder, known.select([2, 0]))
+    assert np.array_equal(some.values, features.values[[2, 0]])
+    assert list(some.ids) == [paths[3], paths[0]]
+    assert some.rows.tolist() == [0, 1]
+    assert len(encode(tiny_encoder(tmp_path, mirror=True), known, cache=False).skipped) == 3, (
+        "another encoder asks anew"
+    )

@@ -1,12 +1,11 @@
 """The page on names without labels: what it shows, and that names stay words."""
 
 import pytest
-import torch
 
 from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.reporting.naming_page import naming_page
 from labelwise.reporting.pages import TEMPLATES
-from tests.conftest import blobs
+from tests.encoders.samples import pixels
 from tests.reporting.pages import Page, check_alone
 from tests.reporting.test_page import HOSTILE
 
@@ -26,7 +25,7 @@ SHOWN = (
 @pytest.mark.parametrize("bad", HOSTILE)
 @pytest.mark.parametrize("features", [False, True])
 def test_names_and_files_stay_words(bad: str, features: bool) -> None:
-    images = torch.randn(4, 5) if features else blobs().split("test").images[:4]
+    images = {} if features else dict(enumerate(pixels(4)))
     files = [f"{bad}/{i}.png" for i in range(4)]
     clusters = [cluster(1, bad), cluster(0, "owl"), cluster(2, "none of it", answered=True)]
     page = Page(naming_page(f"Names in {bad}", clusters, SHOWN, images, files))

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from labelwise.data import load
 from labelwise.fitting.fit import fit
-from labelwise.images.decode import readable
+from labelwise.images import stored
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.workers import decode_safely
 from labelwise.methods import Discriminant, Encoder, Method, Softmax
@@ -56,11 +56,11 @@ def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> It
             os.kill(os.getpid(), signal.SIGKILL)
         return before(file, frame)
 
-    setattr(readable, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
+    setattr(stored, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
     try:
         yield
     finally:
-        setattr(readable, "decode_safely", before)  # noqa: B010
+        setattr(stored, "decode_safely", before)  # noqa: B010
 
 
 def fits(source: Path, out: Path, kill: bool = False) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,15 +129,15 @@ class Answers:
 
             self._sheet = Sheet()
 
-    def add(self, one: Answer, images: Any, row: int) -> None:
-        """Take the answer to a row of images, if it is asked for."""
+    def add(self, one: Answer, read: Callable[[], Any]) -> None:
+        """Take the answer to an image, if it is asked for; ``read`` returns its pixels ``[c, h, w]``."""
         if self._only is not None and one.word not in self._only:
             return
         self.rows.append(one)
         if self._sorter:
             self._sorter.place(one)
-        if self._sheet:  # a row: pixels of others are not asked for
-            self._sheet.add(one.word, one.file, one.prediction, images[row : row + 1][0])
+        if self._sheet:
+            self._sheet.add(one.word, one.file, one.prediction, read())
 
     def write(self, model: str) -> list[str]:
         """Write the table and the sheet, and return all that was written."""

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
 from typer import Option
 
+import labelwise as lw
 from labelwise.cli.answers import Answer, Answers, Writing, answer
 from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
@@ -17,7 +19,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.progress import shown
 
 if TYPE_CHECKING:
-    pass
+    from labelwise.images.images import Images
 
 SHOWN = 1_000  # rows of the table on the screen
 
@@ -56,7 +58,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
-            answers.add(answer(name, one, writing.min_probability), images, row)
+            answers.add(answer(name, one, writing.min_probability), partial(_pixels, classifier, images, row))
     written = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
     if written:
@@ -65,6 +67,11 @@ def classify(  # noqa: PLR0913 - the options of the verb
         note(f"The first {SHOWN} of {len(answers.rows)} pictures are shown; --csv FILE writes all.")
     lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
     show(document, *lines, json=json)
+
+
+def _pixels(classifier: "lw.Classifier", images: "Images", row: int) -> Any:
+    """Return the bytes ``[c, h, w]`` of an image."""
+    return images.read([row], classifier.shape, classifier.encoder.fit)[0]
 
 
 def _rows(answers: list[Answer]) -> list[dict[str, Any]]:

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import labelwise as lw
 from labelwise.cli.output import note
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
     from labelwise.images.images import Images
@@ -123,8 +121,8 @@ def list_files(paths: Sequence[Path]) -> "Images":
 
 def open_pictures(
     classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
-) -> tuple["Tensor", list[str], list[dict[str, str]]]:
-    """Return the pictures of files and folders as the model takes them, their names, and those that could not be read."""
+) -> tuple["Images", list[str], list[dict[str, str]]]:
+    """Return the images of files and folders that can be read, their names, and those that cannot."""
     files = list_files(paths)
     ((images, names, skipped),) = read_pieces(classifier, files, strict=strict, piece=len(files))
     return images, names, skipped
@@ -135,24 +133,21 @@ def read_pieces(
     files: "Images",
     *,
     strict: bool = False,
-    piece: int | None = None,
-) -> Iterator[tuple[Any, list[str], list[dict[str, str]]]]:
-    """Yield what ``open_pictures`` returns, some files at a time, so that memory holds no more of them."""
-    from labelwise.images.images import read_readable
+    piece: int = PIECE,
+) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
+    """Yield what ``open_pictures`` returns, some files at a time, each encoded once."""
+    from labelwise.encoders.features import ImagesWithFeatures
     from labelwise.images.skipped import check_read
 
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not pictures.")
     unread: list[Skipped] = []
-    piece = piece or PIECE
     for start in range(0, len(files), piece):
         some = files.select(range(start, min(start + piece, len(files))))
-        images, rows, skipped = read_readable(some, classifier.shape, classifier.encoder.fit)
-        unread += skipped
+        features = classifier.features(some)
+        unread += features.skipped
         check_read(unread, len(files), strict=strict)
-        names = [some.ids[row] for row in rows]
-        batch = classifier.batch(images)
-        yield batch, names, [asdict(one) for one in skipped]
+        yield ImagesWithFeatures.readable(some, features), list(features.ids), [asdict(one) for one in features.skipped]
     tell_skipped(unread)
 
 

@@ -2,11 +2,12 @@
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from rich.console import RenderableType
 from typer import Argument, Option
 
@@ -18,8 +19,6 @@ from labelwise.support.display import visible
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from labelwise.evaluation.naming import ClusterImages, NamedCluster
 
 DATA_HELP = "Images to show examples from."
@@ -30,7 +29,7 @@ PAGE = "index.html"
 class Pictures:
     """Images to show to a person, the name of each, and which of them belong to each cluster."""
 
-    images: "Tensor"
+    images: Mapping[int, Any]  # those that are shown by row, bytes [c, h, w]; none of features
     files: list[str]
     clusters: "list[ClusterImages]"
 
@@ -42,7 +41,7 @@ class Pictures:
 
     def draw(self, named: "list[NamedCluster]", folder: Path) -> dict[int, str]:
         """Draw a sheet of each cluster and return where it is; none without pictures."""
-        if self.images.ndim != 4:
+        if not self.images:
             return {}
         from labelwise.images.sheets import draw_sheet
 
@@ -51,7 +50,7 @@ class Pictures:
         for one in named:
             own = self.clusters[one.cluster]
             rows = {"nearest to the centre": own.nearest, "drawn at random from the rest": own.drawn}
-            strips = {caption: self.images[list(few)].numpy() for caption, few in rows.items()}
+            strips = {caption: np.array([self.images[row] for row in few]) for caption, few in rows.items()}
             sure = "a person said so" if one.answered else f"{percent(one.certainty)} sure"
             file = folder / f"cluster-{one.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
             wide = max(6, len(own.nearest))  # room for the title
@@ -187,7 +186,10 @@ def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None,
         split = dataset.split(where)
         images = split.images
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
-    return Pictures(images=images, files=files, clusters=cluster_images(classifier, images, count))
+    clusters = cluster_images(classifier, images, count)
+    rows = sorted({row for one in clusters for row in one.nearest + one.drawn}) if len(classifier.shape) == 3 else []
+    shown = dict(zip(rows, images.read(rows, classifier.shape, classifier.encoder.fit), strict=True)) if rows else {}
+    return Pictures(images=shown, files=files, clusters=clusters)
 
 
 def _ask(classifier: "lw.Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "lw.Classifier":

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import PIL
 
 from labelwise.encoders.encoder import Encoder, Precomputed
-from labelwise.encoders.features import Features
+from labelwise.encoders.features import Features, ImagesWithFeatures
 from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Images, Unreadable, read_all
 from labelwise.images.skipped import Skipped
@@ -43,6 +43,8 @@ def encode(
         workers: how many threads; None is as ``limits.threads`` says.
         progress: show a bar where a person looks at standard error.
     """
+    if isinstance(images, ImagesWithFeatures) and images.features.encoder_id == encoder.id:
+        return images.features
     digests, ids = images.digests(), images.ids
     if isinstance(encoder, Precomputed):
         values = read_all(images, encoder.shape)

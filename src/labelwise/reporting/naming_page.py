@@ -1,9 +1,7 @@
 """A page for a person who has no labels: each label with its certainty, size and pictures. One file, no script."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.images.sheets import thumbnail
@@ -17,18 +15,17 @@ def naming_page(
     title: str,
     clusters: Sequence[NamedCluster],
     examples: Sequence[ClusterImages],
-    images: Any,
+    images: Mapping[int, Any],
     files: Sequence[str],
 ) -> str:
-    """Return the page as HTML, pictures ``[n, c, h, w]`` (bytes) inside it; of features ``[n, d]`` the files are listed.
+    """Return the page as HTML, with those images ``[c, h, w]`` (bytes) inside it that are given by row; without, files are listed.
 
     Clusters come in the order of the page; ``examples`` has the rows to show of each, by its number.
     """
-    rows = {row for one in examples for row in one.nearest + one.drawn} if images.ndim > 2 else set()
     values = {
         "title": title,
         "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
-        "pictures": {row: picture(thumbnail(np.asarray(images[row]), SIDE), files[row]) for row in rows},
+        "pictures": {row: picture(thumbnail(image, SIDE), files[row]) for row, image in images.items()},
         "files": files,
     }
     return render("naming.html", values)
