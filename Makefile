@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format bench lowest soak clean
+.PHONY: demo page test lint format bench lowest plain soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -49,9 +49,16 @@ lowest: .venv/ready
 	.venv-lowest/bin/python -m pip install --quiet --requirement .venv-lowest/lowest.txt
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist worksteal $(QUICK)
 
+# An install as most people have it, without torch: the everyday commands work there.
+plain: .venv/ready
+	$(PYTHON) -m venv --clear .venv-plain
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet . pytest
+	.venv-plain/bin/python -c 'import importlib.util, sys; sys.exit("torch is installed" if importlib.util.find_spec("torch") else 0)'
+	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/plain $(CURDIR)/tests/plain/test_without_torch.py
+
 # A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
 soak: .venv/ready
 	$(BIN)/python tools/soak.py --minutes $(if $(HOURS),$$(($(HOURS) * 60)),30)
 
 clean:
-	rm -rf .venv .venv-lowest demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest .venv-plain demo .pytest_cache .mypy_cache .ruff_cache

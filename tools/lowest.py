@@ -13,7 +13,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
-def lowest(project: Path, extras: tuple[str, ...] = ("serve", "export", "search", "parquet")) -> dict[str, str]:
+def lowest(project: Path, extras: tuple[str, ...] = ("serve", "train", "plots", "search", "parquet")) -> dict[str, str]:
     """Return the lowest version of each dependency of the project and of these extras."""
     table = tomllib.loads(project.read_text())["project"]
     wanted = [*table["dependencies"], *(one for name in extras for one in table["optional-dependencies"][name])]
