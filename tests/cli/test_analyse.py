@@ -17,16 +17,16 @@ from labelwise_papers.analyses.joint import joint_view
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
 from labelwise_papers.analyses.saliency import salient_share
-from tests.conftest import blobs, quick
+from tests.conftest import quick
 from tests.pixels_of import px
 
 WORDS = ("saliency", "probe", "neighbours", "answers", "joint", "calibration")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "blobs.lw"
-    save(lw.fit(blobs(per_label=30), quick("indicator", 8), lw.Run(device="cpu")), path)
+    save(lw.fit(load(str(pictures), size=8), quick("indicator", 8), lw.Run(device="cpu")), path)
     return path
 
 

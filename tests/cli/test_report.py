@@ -10,7 +10,7 @@ from PIL import Image
 
 import labelwise as lw
 from tests.cli.folders import write_folders
-from tests.conftest import blobs
+from tests.conftest import blobs, quick
 from tests.contract.subjects import trained
 from tests.reporting.pages import Page, check_alone
 
@@ -96,6 +96,7 @@ def test_report_on_data_that_do_not_fit(run: Any, root: Path) -> None:
 
 
 def test_a_leak_is_told(run: Any, root: Path) -> None:
-    code, _, err = run("report", root / "a.lw", root / "pictures", "--out", root / "l.html", "--split", "train")
+    lw.save(lw.fit(lw.data.load(root / "pictures", size=8), quick("softmax"), lw.Run(device="cpu")), root / "l.lw")
+    code, _, err = run("report", root / "l.lw", root / "pictures", "--out", root / "l.html", "--split", "train")
     assert code == 0
     assert "used to train or calibrate" in err

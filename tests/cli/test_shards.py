@@ -47,10 +47,10 @@ def test_a_bad_picture_is_named_by_fit_and_classify(run: Any, tmp_path: Path) ->
     for i in range(40):
         members |= {f"{i}.png": png(5 * i), f"{i}.cls": b"dark" if i < 20 else b"light"}
     file = write_tar(tmp_path / "train-0.tar", members | {"7.png": png(7)[:-9], "8.png": b"nothing"})
-    code, out, err = run("fit", file, "--out", tmp_path / "m.lw", *SMALL)
+    code, _, err = run("fit", file, "--out", tmp_path / "m.lw", *SMALL)
     assert code == 0, err
-    told = " ".join((out + err).split())
-    assert "train-0.tar/8.png: it is not a picture" in told
+    checked = " ".join("".join(run("data", "check", file)[1:]).split())
+    assert "train-0.tar/8.png: it is not a picture" in checked
     document = call(run, "classify", tmp_path / "m.lw", file, "--json")
     assert len(document["predictions"]) + len(document["skipped"]) == 40
     assert any(one["file"].endswith("/8.png") for one in document["skipped"])

@@ -17,6 +17,7 @@ from labelwise.tasks.calibrate import calibration_errors
 from labelwise.tasks.classify import classify
 from tests.changed import changed, exact
 from tests.close import assert_close
+from tests.pixels_of import px
 from tests.plain import ABC, Weighed, plain_classifier
 
 WORKED_OUT = ("raw", "log_odds", "best", "probabilities", "yes", "reported", "confidence", "outlier_score", "unknown")
@@ -88,6 +89,7 @@ def test_rows_are_the_same_of_some_pictures(
     some = scores[rows]
     for name in (*WORKED_OUT, "embeddings"):
         assert_close(getattr(some, name), getattr(scores, name)[rows])
+    assert_close(px(some), px(scores)[rows])
 
 
 def test_top_lists_the_best_labels_first(scores: Scores) -> None:

@@ -15,6 +15,7 @@ from tests.cli.folders import write_folders
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluation.test_verification import noisy
+from tests.pixels_of import px
 
 NAMES = blobs().labels.names
 DATA = replace(blobs(), splits={"test": noisy(blobs().split("test"))})
@@ -66,12 +67,12 @@ def test_data_of_every_form_give_the_same_figures(tmp_path: Path) -> None:
     classifier, test = trained("softmax"), DATA.split("test")
     whole = lw.evaluate(classifier, tmp_path / "pictures")
     words = test.words(NAMES)
-    for data in ((np.asarray(test.images), words), (np.asarray(test.images), np.asarray(test.targets))):
+    for data in ((px(test).numpy(), words), (px(test).numpy(), np.asarray(test.targets))):
         figures = lw.evaluate(classifier, data)
         assert figures.accuracy == whole.accuracy
         assert figures.images == whole.images
     with pytest.raises(UsageError, match="80 images but 79 labels"):
-        lw.evaluate(classifier, (np.asarray(test.images), words[1:]))
+        lw.evaluate(classifier, (px(test).numpy(), words[1:]))
     with pytest.raises(UsageError, match="Data are a dataset, a path, or images"):
         lw.evaluate(classifier, [1, 2, 3])  # type: ignore[arg-type]
 

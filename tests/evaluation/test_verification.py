@@ -19,7 +19,7 @@ from tests.pixels_of import px
 
 def noisy(split: Split) -> Split:
     """Pictures under so much noise that no figure is perfect."""
-    noise = 80 * torch.randn(split.images.shape, generator=torch.Generator().manual_seed(0))
+    noise = 80 * torch.randn(px(split).shape, generator=torch.Generator().manual_seed(0))
     return replace(split, images=(px(split) + noise).clamp(0, 255).byte())
 
 

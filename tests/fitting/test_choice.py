@@ -35,7 +35,7 @@ def test_labelled_images() -> None:
 
 def of_shape(*shape: int, own_pictures: bool = False, drawn: bool = False) -> Dataset:
     images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
-    split = Split(images=images, targets=torch.arange(8) % 2)
+    split = Split(images=images if len(shape) == 3 else images.float(), targets=torch.arange(8) % 2)
     labels, splits = Labels(names=("owl", "tit")), {"train": split}
     return Dataset(name="a", labels=labels, splits=splits, own_pictures=own_pictures, drawn=drawn)
 

@@ -210,11 +210,12 @@ def test_a_plain_fit_does_without_scipy() -> None:
     code = """
 import sys, torch
 import labelwise as lw
+from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.lookalikes import lookalike_groups
 features, targets = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 features[:, :3] += 3 * torch.eye(3)[targets]
-groups = lookalike_groups(features)
+groups = lookalike_groups(as_images(features))
 data = Dataset(name="made", labels=lw.Labels(names=("a", "b", "c")), splits={"train": Split(images=features, targets=targets, groups=groups)})
 assert lw.fit(data).origin.method.name == "discriminant"
 sys.exit(any(name.startswith("scipy") for name in sys.modules))

@@ -96,8 +96,8 @@ def test_groups_and_files_come_along() -> None:
 def test_what_trained_is_not_calibrated_on_again(run: Any, tmp_path: Path) -> None:
     data = features(60)
     rows, labels = (
-        np.concatenate([np.asarray(getattr(part, what)) for part in data.splits.values()])
-        for what in ("images", "targets")
+        np.concatenate([np.asarray(read(part)) for part in data.splits.values()])
+        for read in (px, lambda part: part.targets)
     )
     np.savez(tmp_path / "p.npz", features=rows, labels=labels, classes=np.array(["a", "b", "c"]))
     assert run("fit", tmp_path / "p.npz", "--out", tmp_path / "m.lw", "--device", "cpu")[0] == 0

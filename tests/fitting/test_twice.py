@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import labelwise as lw
-from labelwise.images.sources import known
+from labelwise.images import stored
+from labelwise.images.split import lookalikes
 from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
@@ -28,23 +28,19 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     encode = TorchEncoder.__call__
     monkeypatch.setattr(TorchEncoder, "__call__", encoded)
 
-    def counting(read: Any) -> Any:
-        def count(paths: Any, *given: Any, **how: Any) -> Any:
-            done["decoded"] += len(paths)
-            return read(paths, *given, **how)
+    def decoded(contents: Any, *given: Any) -> Any:
+        done["decoded"] += len(contents)
+        return decode(contents, *given)
 
-        return count
+    def compared(image: Any) -> Any:
+        done["compared"] += 1
+        return fingerprint(image)
 
-    def interpolate(x: Tensor, **how: Any) -> Tensor:
-        done["compared"] += len(x)
-        return thumbnails(x, **how)
-
-    thumbnails = torch.nn.functional.interpolate
+    decode, fingerprint = stored.decode_all, lookalikes.fingerprint
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
-    monkeypatch.setattr(known, "FRESH", -1)  # a file just written counts as one written long ago
-    for name in ("read_readable", "read_files"):
-        monkeypatch.setattr(known, name, counting(getattr(known, name)))
-    monkeypatch.setattr("labelwise.images.split.lookalikes.F.interpolate", interpolate)
+    monkeypatch.setattr(stored, "FRESH", -1)  # a file just written counts as one written long ago
+    monkeypatch.setattr(stored, "decode_all", decoded)
+    monkeypatch.setattr(lookalikes, "fingerprint", compared)
     monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: True)
     monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", TinyPretrained)
     return done
@@ -69,7 +65,7 @@ def test_lookalikes_across_splits_read_themselves_alone(work: dict[str, int], tm
 
     train, drawn = blobs(3, per_label=18), torch.Generator().manual_seed(0)
     part = train.split("train")
-    noise = torch.randint(0, 256, part.images.shape, generator=drawn, dtype=torch.uint8)
+    noise = torch.randint(0, 256, px(part).shape, generator=drawn, dtype=torch.uint8)
     noise[:2] = px(part)[:2]  # two of many are in both
     other = replace(train, splits={"train": replace(part, images=noise)})
     write_pictures(tmp_path / "d" / "train", train, "train")

@@ -208,7 +208,7 @@ def test_unseen_labels_are_told_apart(method: str) -> None:
 
 def test_test_images_cannot_be_reached() -> None:
     data = by_vector()
-    noise = replace(data.split("test"), images=torch.randn(data.split("test").images.shape))
+    noise = replace(data.split("test"), images=torch.randn(px(data.split("test")).shape))
     pair = [fit_zero_shot(one, Eszsl(), RUN) for one in (data, replace(data, splits={**data.splits, "test": noise}))]
     first, second = (model_of(one).state_dict() for one in pair)
     assert all(np.array_equal(first[name], second[name]) for name in first)

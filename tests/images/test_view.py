@@ -178,7 +178,7 @@ def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
     data = lw.data.load(pictures, size=16)
     own = select_test_set(classifier, data, "all").split
     order = [files.index(file) for file in own.files]
-    assert np.allclose(classifier.encode(px(own)), wanted[order], atol=1e-6)
+    assert np.allclose(classifier.encode(own.images), wanted[order], atol=1e-6)
     features = encode_with(data, classifier).split("train")
     rows = [files.index(file) for file in features.files]
     assert np.allclose(features.images.values, wanted[rows], atol=1e-6)

@@ -116,7 +116,7 @@ def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -
     wanted = slow_scores(embeddings, targets, vectors, (images, others), choice)
     found = Gaussians.of(embeddings, targets, vectors)
     ((_, scores),) = found.scores(images, torch.cat([vectors, others]), (choice,))
-    torch.testing.assert_close(torch.from_numpy(scores).diff(dim=1), wanted.diff(dim=1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.as_tensor(scores).diff(dim=1), wanted.diff(dim=1), rtol=1e-5, atol=1e-5)
     solved = found.solve(choice)
     z = (images - solved["front.mean"]) @ solved["front.weight"]
     c = kernel(torch.cat([vectors, others]), vectors, width) @ solved["label_map"]

@@ -20,6 +20,7 @@ from labelwise.support.words import FIGURES
 from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 from tests.reporting.pages import Page, check_alone
 from tests.reporting.test_page import hard, shown
 from tests.tasks.levels import told
@@ -33,7 +34,7 @@ def test_side_by_side() -> None:
     page = Page(made.html)
     check_alone(page)
     test = data.split("test")
-    right = {name: model.scores(test.images).best == test.targets for name, model in models.items()}
+    right = {name: model.scores(px(test)).best == test.targets for name, model in models.items()}
     for name, row in zip(("second", "third"), made.figures["paired"], strict=True):
         found = compare_answers(right["first"], right[name])
         assert row["model"] == name
@@ -84,7 +85,7 @@ def test_labels_in_another_order_compare() -> None:
 def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -> None:
     data = blobs(per_label=20, side=16)
     for name, split in data.splits.items():
-        for i, (image, target) in enumerate(zip(split.images, split.targets.tolist(), strict=True)):
+        for i, (image, target) in enumerate(zip(px(split), split.targets.tolist(), strict=True)):
             place = tmp_path / "blobs" / name / f"blob {target}"
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(place / f"{i}.png")

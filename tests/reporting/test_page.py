@@ -41,6 +41,7 @@ from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.described import by_vector
+from tests.pixels_of import px
 from tests.reporting.pages import Page, check_alone
 from tests.tasks.levels import saying, told
 
@@ -54,8 +55,8 @@ def hard() -> Dataset:
     data = blobs(4, 60)
     test = data.split("test")
     made = torch.Generator().manual_seed(3)
-    noise = torch.randint(0, 120, test.images.shape, generator=made, dtype=torch.uint8)
-    noisy = (test.images // 2 + noise).clamp(0, 255).to(torch.uint8)
+    noise = torch.randint(0, 120, px(test).shape, generator=made, dtype=torch.uint8)
+    noisy = (px(test) // 2 + noise).clamp(0, 255).to(torch.uint8)
     files = tuple(f"noisy/{i}.png" for i in range(len(test)))
     return replace(data, splits={**data.splits, "test": replace(test, images=noisy, files=files)})
 
@@ -106,7 +107,7 @@ def test_figures_are_those_of_evaluate() -> None:
     assert f"right (accuracy) {shown(closed.accuracy)}" in page.words
     assert f"{FIGURES['ece']} {shown(closed.ece)}" in page.words
     assert f"{FIGURES['kept_accuracy']} {shown(closed.kept_accuracy)}" in page.words
-    errors = calibration_errors(uncalibrated(classifier.scores(test.images)), test.targets)
+    errors = calibration_errors(uncalibrated(classifier.scores(px(test))), test.targets)
     rows = {row[0]: row[1:] for row in page.table("calibration")}
     assert rows[FIGURES["ece"]] == [shown(errors["ece"]), shown(closed.ece)]
     assert rows[FIGURES["answer_ece"]] == [shown(errors["answer_ece"]), shown(closed.answer_ece)]
@@ -115,7 +116,7 @@ def test_figures_are_those_of_evaluate() -> None:
 def test_confusions_are_counted() -> None:
     classifier, data, made, page = ordinary()
     test, names = data.split("test"), data.labels.names
-    counts = confusion_matrix(classifier.scores(test.images).best, test.targets, 4)
+    counts = confusion_matrix(classifier.scores(px(test)).best, test.targets, 4)
     listed = {(one["true"], one["answer"]): one["count"] for one in made.figures["confusion"]}
     assert listed == {(names[i], names[j]): int(counts[i, j]) for i, j in zip(*counts.nonzero(), strict=True)}
     for (true, said), count in listed.items():
@@ -144,7 +145,7 @@ def test_strange_pictures() -> None:
     classifier, data, made, page = ordinary()
     strange = torch.full((12, 3, 8, 8), 255, dtype=torch.uint8)
     strange[:, :, ::2] = 0
-    result = evaluate_outliers(classifier.scores(data.split("test").images), classifier.scores(strange))
+    result = evaluate_outliers(classifier.scores(px(data.split("test"))), classifier.scores(strange))
     assert made.figures["unknown"]["figures"] == pytest.approx(
         {"auroc": result.auroc, "fpr95": result.fpr95, "flagged": result.flagged}
     )
@@ -197,7 +198,7 @@ def test_no_figure_is_computed_twice(place: str, times: int, monkeypatch: pytest
 def test_examples_are_the_surest() -> None:
     classifier, data, _, page = ordinary()
     test = data.split("test")
-    probabilities = np.asarray(classifier.scores(test.images).probabilities)
+    probabilities = np.asarray(classifier.scores(px(test)).probabilities)
     sure, said = probabilities.max(1), probabilities.argmax(1)
     wrong = np.argsort(-np.where(said != np.asarray(test.targets), sure, -1.0), kind="stable")[:3].tolist()
     listed = page.html.split("Wrong answers of the highest probability")[1].split("<h3>")[0]

@@ -24,6 +24,7 @@ from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.once import once
+from tests.pixels_of import px
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -99,7 +100,7 @@ class Images:
 
     def of(self, label: int, count: int = 1, first: int = 0) -> list[Path]:
         split = blobs(6).split("test")
-        found = split.images[split.targets == label][first : first + count]
+        found = px(split)[split.targets == label][first : first + count]
         return [self.save(image, f"blob {label} {first + i}") for i, image in enumerate(found)]
 
     def save(self, image: Tensor, name: str) -> Path:

@@ -18,6 +18,7 @@ from labelwise.server.live import Snapshot
 from labelwise.server.settings import Service
 from labelwise.server.store import Position
 from tests.conftest import blobs
+from tests.pixels_of import px
 from tests.server.asking import PNG, form, png, saved, serving
 from tests.server.conftest import model_of
 
@@ -46,7 +47,7 @@ def grey(value: int) -> bytes:
 
 
 def test_together_as_alone(tmp_path: Path) -> None:
-    images = blobs(6).split("test").images[:24]
+    images = px(blobs(6).split("test"))[:24]
     paths = ["/classify?top=3", "/ask?label=blob%201", "/outliers", "/explain"]
     with serving(saved(tmp_path, "prototype"), batch_delay=50.0) as client, ThreadPoolExecutor(24) as pool:
 
@@ -192,4 +193,4 @@ def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert full.headers["retry-after"] == "1"
         gate.set()
         assert [one.result().status_code for one in waiting] == [200] * 3
-        assert client.post("/teach?label=x", files=form(blobs(6).split("test").images[:2])).status_code == 200
+        assert client.post("/teach?label=x", files=form(px(blobs(6).split("test"))[:2])).status_code == 200

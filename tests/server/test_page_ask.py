@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser import REQUIRED
+from tests.pixels_of import px
 from tests.server.conftest import Images, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
@@ -153,7 +154,7 @@ def test_a_model_of_several_labels_answers_each(site: Sites, visit: Visit, image
     page = visit.open(here)
     heads = []
     for row in (int(split.targets.sum(1).argmax()), int(split.targets.sum(1).argmin())):
-        file = images.save(split.images[row], f"squares {row}")
+        file = images.save(px(split)[row], f"squares {row}")
         found = here.post("/classify", file)
         with page.expect_response("**/classify*"):
             page.set_input_files("#choose", file)

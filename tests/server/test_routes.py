@@ -18,6 +18,7 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery_files import add_files, gallery_of_files
 from labelwise.tasks.gallery_store import create_gallery
 from tests.conftest import blobs
+from tests.pixels_of import px
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.conftest import model_of
 
@@ -307,7 +308,7 @@ def test_a_model_of_features_is_refused(tmp_path: Path) -> None:
     from dataclasses import replace
 
     data = blobs()
-    flat = {name: replace(s, images=s.images.flatten(1).float()) for name, s in data.splits.items()}
+    flat = {name: replace(s, images=px(s).flatten(1).float()) for name, s in data.splits.items()}
     save(lw.fit(replace(data, splits=flat), lw.methods.Softmax(epochs=1)), tmp_path / "f.lw")
     with pytest.raises(UsageError, match="precomputed features"), serving(tmp_path / "f.lw"):
         pass

@@ -10,6 +10,7 @@ from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import override
 from tests.changed import bind_model
 from tests.contract.subjects import pictures, trained
+from tests.pixels_of import px
 
 
 @pytest.mark.parametrize("backbone", ["xvector_8k", "identity"])
@@ -30,7 +31,7 @@ def test_pictures_of_four_channels_are_drawn_by_their_colours() -> None:
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_two_labels_are_set_against_each_other(method: str) -> None:
-    classifier, image = trained(method), pictures(method).split("test").images[:1]
+    classifier, image = trained(method), px(pictures(method).split("test"))[:1]
     first, second = classifier.labels.names[:2]
     why, reverse = (lw.explain(classifier, image, a, against=b) for a, b in ((first, second), (second, first)))
     assert reverse.heat_against is not None

@@ -18,6 +18,7 @@ from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_index import Index, Lists, digest_of, make_index, region_count
 from labelwise.tasks.retrieve import search
 from tests.contract.subjects import trained
+from tests.pixels_of import px
 from tests.tasks.test_retrieve import TEST, gallery
 
 MANY = 2_000
@@ -30,7 +31,7 @@ def no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def random_embeddings(count: int = MANY, method: str = "softmax") -> NDArray[np.float32]:
     """Return embeddings in clusters, as wide as those of a method."""
-    size, drawn = trained(method).encode(TEST.images[:1]).shape[1], np.random.default_rng(1)
+    size, drawn = trained(method).encode(px(TEST)[:1]).shape[1], np.random.default_rng(1)
     centres = drawn.standard_normal((20, size), np.float32)
     labels = drawn.integers(20, size=count)
     return np.float32(3) * (centres[labels] + np.float32(0.4) * drawn.standard_normal((count, size), np.float32))
@@ -56,12 +57,12 @@ def indexed(rows: slice = slice(None), method: str = "softmax") -> Gallery:
 def test_answers_are_those_of_an_exact_search_where_all_regions_are_looked_at(method: str) -> None:
     pytest.importorskip("faiss")
     classifier, searched = trained(method), gallery(method).with_index()
-    found = retrieve(classifier, TEST.images[:9], searched, 4, candidates=20, approximate=True)
-    exact = retrieve(classifier, TEST.images[:9], searched, 4, candidates=20)
+    found = retrieve(classifier, px(TEST)[:9], searched, 4, candidates=20, approximate=True)
+    exact = retrieve(classifier, px(TEST)[:9], searched, 4, candidates=20)
     assert [[match.file for match in row] for row in found] == [[match.file for match in row] for row in exact]
     for row, right in zip(found, exact, strict=True):
         assert [match.score for match in row] == pytest.approx([match.score for match in right], abs=1e-5)
-    assert len(retrieve(classifier, TEST.images[0], searched, 10**6, approximate=True)[0]) == len(searched)
+    assert len(retrieve(classifier, px(TEST)[0], searched, 10**6, approximate=True)[0]) == len(searched)
 
 
 @pytest.mark.parametrize("looked_at", [1, 3])
@@ -135,11 +136,11 @@ def test_what_was_removed_is_never_found() -> None:
     whole = gallery(rows=slice(20)).with_index().join(gallery(rows=slice(20, None)))
     gone = set(whole.files[::3])
     left = whole.remove(gone)
-    found = retrieve(trained("softmax"), TEST.images, left, 3, approximate=True)
+    found = retrieve(trained("softmax"), px(TEST), left, 3, approximate=True)
     assert not gone & {match.file for row in found for match in row}
     assert all(row[0].file == name for row, name in zip(found, whole.files, strict=True) if name not in gone)
     again = left.join(gallery(rows=slice(1)))
-    assert retrieve(trained("softmax"), TEST.images[0], again, 1, approximate=True)[0][0].file == whole.files[0]
+    assert retrieve(trained("softmax"), px(TEST)[0], again, 1, approximate=True)[0][0].file == whole.files[0]
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert again.index is not None
     assert searched.index is not None
     assert np.array_equal(again.index.centres, searched.index.centres)
-    asked = trained("softmax"), TEST.images[:3]
+    asked = trained("softmax"), px(TEST)[:3]
     assert retrieve(*asked, again, approximate=True) == retrieve(*asked, searched, approximate=True)
     gallery().save(tmp_path / "plain")
     assert load_gallery(tmp_path / "plain").index is None
@@ -178,8 +179,8 @@ def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
     write_arrays(tmp_path / "turned", arrays | {"regions": regions}, about)
     damaged = load_gallery(tmp_path / "turned")
     with pytest.raises(UsageError, match="does not belong"):
-        retrieve(trained("softmax"), TEST.images[0], damaged, approximate=True)
-    assert retrieve(trained("softmax"), TEST.images[0], damaged, 1)[0][0].file == searched.files[0]
+        retrieve(trained("softmax"), px(TEST)[0], damaged, approximate=True)
+    assert retrieve(trained("softmax"), px(TEST)[0], damaged, 1)[0][0].file == searched.files[0]
 
 
 @pytest.mark.parametrize(
@@ -217,17 +218,17 @@ def test_without_faiss_it_is_said_what_to_install(no_faiss: None) -> None:
     with pytest.raises(UsageError, match=r'needs faiss: pip install "labelwise\[search\]"'):
         gallery().with_index()
     with pytest.raises(UsageError, match=r"labelwise\[search\]"):
-        retrieve(trained("softmax"), TEST.images[0], indexed(), approximate=True)
-    assert retrieve(trained("softmax"), TEST.images[0], indexed(), 1)[0][0].file == gallery().files[0]
+        retrieve(trained("softmax"), px(TEST)[0], indexed(), approximate=True)
+    assert retrieve(trained("softmax"), px(TEST)[0], indexed(), 1)[0][0].file == gallery().files[0]
 
 
 def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="has no index"):
-        retrieve(trained("softmax"), TEST.images[0], gallery(), approximate=True)
+        retrieve(trained("softmax"), px(TEST)[0], gallery(), approximate=True)
     pytest.importorskip("faiss")
     searched = gallery().with_index()
     with pytest.raises(UsageError, match="candidates=None"):
-        retrieve(trained("softmax"), TEST.images[0], searched, candidates=None, approximate=True)
+        retrieve(trained("softmax"), px(TEST)[0], searched, candidates=None, approximate=True)
     with pytest.raises(UsageError, match=r"for 3, and candidates=100"):
         search(trained("softmax").head, searched.embeddings[:1], searched.embeddings[:3], 1, lists=searched.lists)
     with pytest.raises(UsageError, match="given 0 embeddings"):

@@ -32,7 +32,7 @@ def stored(path: Path, method: str = "softmax", by: By = "similarity") -> Stored
     new = create_gallery(path, classifier, by)
     for rows in (slice(0, 30), slice(20, None)):  # ten of them twice
         labels = tuple(f"blob {target}" for target in TEST.targets[rows].tolist())
-        part = make_gallery(classifier, TEST.images[rows], whole.files[rows], labels)
+        part = make_gallery(classifier, px(TEST)[rows], whole.files[rows], labels)
         new.add(classifier, part, [f"2026-05-{1 + target:02}" for target in TEST.targets[rows].tolist()])
     return new
 
@@ -49,15 +49,15 @@ def test_answers_are_those_of_a_gallery_in_memory(method: str, by: By, index: bo
     assert len(disk) == len(TEST)
     assert disk.by == ("whitened" if by == "whitened" else "cosine")
     for approximate in (None, False):
-        here = retrieve(classifier, TEST.images[:5], disk, 4, by=by, candidates=len(TEST), approximate=approximate)
-        right = retrieve(classifier, TEST.images[:5], gallery(method), 4, by=by, candidates=len(TEST))
+        here = retrieve(classifier, px(TEST)[:5], disk, 4, by=by, candidates=len(TEST), approximate=approximate)
+        right = retrieve(classifier, px(TEST)[:5], gallery(method), 4, by=by, candidates=len(TEST))
         for row, other in zip(here, right, strict=True):
             assert [match.file for match in row] == [match.file for match in other]
             assert [match.score for match in row] == pytest.approx([match.score for match in other], abs=1e-5)
 
 
 def test_whitened_neighbours_are_looked_for_among_whitened_ones(tmp_path: Path) -> None:
-    classifier, disk, asked = trained("softmax"), stored(tmp_path / "g.lance", by="whitened"), TEST.images[:20]
+    classifier, disk, asked = trained("softmax"), stored(tmp_path / "g.lance", by="whitened"), px(TEST)[:20]
 
     def files(searched: Gallery | StoredGallery, candidates: int | None) -> list[set[str]]:
         rows = retrieve(classifier, asked, searched, 2, by="whitened", candidates=candidates)
@@ -66,25 +66,25 @@ def test_whitened_neighbours_are_looked_for_among_whitened_ones(tmp_path: Path) 
     right = files(gallery(), None)
     assert files(disk, 4) == right != files(gallery(), 2)  # near by the cosine of plain embeddings are others
     with pytest.raises(UsageError, match=r"holds whitened embeddings .* Search with --by whitened"):
-        retrieve(classifier, TEST.images[:1], disk, 1)
+        retrieve(classifier, px(TEST)[:1], disk, 1)
     with pytest.raises(UsageError, match="holds embeddings as they are"):
-        retrieve(classifier, TEST.images[:1], stored(tmp_path / "h.lance"), 1, by="whitened")
+        retrieve(classifier, px(TEST)[:1], stored(tmp_path / "h.lance"), 1, by="whitened")
 
 
 def test_filters_and_removal(tmp_path: Path) -> None:
     disk, classifier = stored(tmp_path / "g.lance"), trained("softmax")
-    ones = retrieve(classifier, TEST.images[:1], disk, len(TEST), where="label = 'blob 1' and date >= '2026-05-02'")[0]
+    ones = retrieve(classifier, px(TEST)[:1], disk, len(TEST), where="label = 'blob 1' and date >= '2026-05-02'")[0]
     assert len(ones) == int((TEST.targets == 1).sum())
     assert {match.label for match in ones} == {"blob 1"}
-    assert retrieve(classifier, TEST.images[:1], disk, 3, where="label = 'no such'") == [[]]
+    assert retrieve(classifier, px(TEST)[:1], disk, 3, where="label = 'no such'") == [[]]
     with pytest.raises(UsageError, match=r"cannot be chosen.*Give a condition on file, label, date, folder"):
-        retrieve(classifier, TEST.images[:1], disk, 3, where="colour = 'red'")
+        retrieve(classifier, px(TEST)[:1], disk, 3, where="colour = 'red'")
     with pytest.raises(UsageError, match="Only a gallery on disk"):
-        retrieve(classifier, TEST.images[:1], gallery(), 3, where="label = 'blob 1'")
+        retrieve(classifier, px(TEST)[:1], gallery(), 3, where="label = 'blob 1'")
     disk.tidy(at_least=2)
     assert disk.remove("label = 'blob 1'") == len(ones)
     assert disk.remove("label = 'blob 1'") == 0
-    left = retrieve(classifier, TEST.images[:1], disk, len(TEST), approximate=False)[0]
+    left = retrieve(classifier, px(TEST)[:1], disk, len(TEST), approximate=False)[0]
     assert len(left) == len(disk) == len(TEST) - len(ones)
     assert "blob 1" not in {match.label for match in left}
     with pytest.raises(UsageError, match="cannot be chosen"):
@@ -94,7 +94,7 @@ def test_filters_and_removal(tmp_path: Path) -> None:
 def test_other_models_are_refused(tmp_path: Path) -> None:
     disk, other = stored(tmp_path / "g.lance"), trained("prototype")
     with pytest.raises(UsageError, match=r"was made by <Classifier: softmax.*another model"):
-        retrieve(other, TEST.images[:1], disk, 1)
+        retrieve(other, px(TEST)[:1], disk, 1)
     with pytest.raises(UsageError, match="another model"):
         create_gallery(tmp_path / "g.lance", other)
     with pytest.raises(UsageError, match="another model"):
@@ -121,7 +121,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     files[0].write_bytes(content)
     for ask in (
         lambda: open_gallery(disk.path).verify(),
-        lambda: retrieve(classifier, TEST.images[:1], open_gallery(disk.path), len(TEST)),
+        lambda: retrieve(classifier, px(TEST)[:1], open_gallery(disk.path), len(TEST)),
     ):
         with pytest.raises(StoreError, match=r"is damaged: .* not as it was written"):
             ask()

@@ -19,6 +19,7 @@ from tests.close import assert_close
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, Distances, Table, by_vector
 from tests.once import once
+from tests.pixels_of import px
 
 LABELS = Labels(names=("a", "b", "c", "d", "e"))
 KINDS = {"offset": Table, "scale": Distances}
@@ -150,11 +151,11 @@ def test_a_fitted_classifier_keeps_its_penalty_when_saved_and_calibrated(method:
     lw.save(held, tmp_path / "held.lw")
     loaded = lw.load(tmp_path / "held.lw")
     assert (loaded.calibration.seen_penalty, loaded.unseen) == (held.calibration.seen_penalty, held.unseen)
-    assert_close(loaded.scores(test.images).log_odds, held.scores(test.images).log_odds)
+    assert_close(loaded.scores(px(test)).log_odds, held.scores(px(test)).log_odds)
     for one in (held, loaded):
         assert_close(
-            with_penalty(one, 0.0).scores(test.images).log_odds, with_penalty(held, 0.0).scores(test.images).log_odds
+            with_penalty(one, 0.0).scores(px(test)).log_odds, with_penalty(held, 0.0).scores(px(test)).log_odds
         )
-    again = lw.calibrate(held, test.images, torch.as_tensor(test.targets))
+    again = lw.calibrate(held, px(test), torch.as_tensor(test.targets))
     assert (again.calibration.seen_penalty, again.unseen) == (held.calibration.seen_penalty, held.unseen)
-    assert again.scores(test.images).best.tolist() == held.scores(test.images).best.tolist()
+    assert again.scores(px(test)).best.tolist() == held.scores(px(test)).best.tolist()

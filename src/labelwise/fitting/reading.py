@@ -22,7 +22,8 @@ def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> D
     shape, fit = shape_for(method, data), method.view.fit
     data = readable(data, ("train", "val"), shape)
     encoder = encoder_of(method)
-    frozen = encoder.frozen and len(shape) == 3 and getattr(method, "adversarial", None) is None
+    trains = getattr(method, "adversarial", None) is not None or getattr(method, "tune", None) is not None
+    frozen = encoder.frozen and len(shape) == 3 and not trains
     network = encoder.build(shape, method.view).to(device) if frozen else None
     if network is not None and not network.fixed:  # what it makes of images depends on all training images
         network = None

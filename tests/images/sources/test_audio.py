@@ -117,7 +117,7 @@ def test_resampling_keeps_a_tone() -> None:
 @given(st.integers(1, 20), st.integers(1, 20))
 def test_lengths_are_fitted_in_the_middle(t: int, samples: int) -> None:
     sound = np.arange(1, t + 1, dtype=np.float32)[None]
-    found = fit_length(sound, samples)[0].tolist()
+    found = fit_length(sound, samples)[0].astype(int).tolist()
     assert len(found) == samples
     kept = [value for value in found if value]
     assert kept == list(range(kept[0], kept[0] + min(t, samples)))

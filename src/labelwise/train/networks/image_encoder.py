@@ -196,7 +196,9 @@ class ImageEncoder(nn.Module):
         For a frozen trunk they are kept as long as the images are, so a second call costs nothing.
         """
         if not isinstance(images, Tensor):
+            was_training = self.training
             features = encode_images(self, images)
+            self.train(was_training)
             check_read(features.skipped, len(images), strict=True)
             return torch.from_numpy(features.values).to(self.mean.device)
         if self.made_by_trunk(images):
