@@ -54,7 +54,7 @@ plain: .venv/ready
 	$(PYTHON) -m venv --clear .venv-plain
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet . pytest
 	.venv-plain/bin/python -c 'import importlib.util, sys; sys.exit("torch is installed" if importlib.util.find_spec("torch") else 0)'
-	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/plain $(CURDIR)/tests/plain/test_without_torch.py
+	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/without_torch $(CURDIR)/tests/without_torch/test_everyday.py
 
 # A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
 soak: .venv/ready

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from labelwise.api import retrieve as retrieve
     from labelwise.api import teach as teach
     from labelwise.api import verify as verify
-    from labelwise.core.classifier import Classifier as Classifier
+    from labelwise.calls import Classifier as Classifier
+    from labelwise.calls import fit as fit
+    from labelwise.calls import load as load
     from labelwise.core.scores import Scores as Scores
-    from labelwise.core.store import load as load
     from labelwise.core.store import save as save
     from labelwise.evaluation.evaluate import evaluate as evaluate
-    from labelwise.fitting.fit import fit as fit
     from labelwise.images.describe.labels import Labels as Labels
     from labelwise.images.view import View as View
     from labelwise.reporting.page import report as report

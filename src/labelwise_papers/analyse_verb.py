@@ -18,6 +18,7 @@ from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_tabl
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.evaluation.evaluation import Evaluation
     from labelwise.evaluation.test_set import TestSet
 
@@ -33,7 +34,7 @@ ADVICE = ", so the figures are too good. Choose a split of images of their own."
 class Asked:
     """The data of an analysis and the choices of the user."""
 
-    classifier: "lw.Classifier"
+    classifier: "Classifier"
     dataset: "lw.data.Dataset"
     part: "TestSet"
     limit: int | None
@@ -165,7 +166,7 @@ def _probe(asked: Asked) -> Analysis:
     return figures, plain_table(f"{asked.title}, {figures['test_images']} images", ">accuracy", rows=rows), None
 
 
-def _neighbours(classifier: "lw.Classifier") -> Analysis:
+def _neighbours(classifier: "Classifier") -> Analysis:
     from labelwise_papers.analyses.neighbours import nearest_labels
 
     figures = nearest_labels(classifier)

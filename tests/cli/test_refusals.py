@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.core.classifier import Classifier
 from labelwise.support.errors import StoreError, UsageError
 from tests.changed import changed
 from tests.conftest import blobs, quick
@@ -242,7 +243,7 @@ def test_a_target_that_appears_during_training(
 ) -> None:
     from labelwise.fitting.fit import fit
 
-    def slow(*given: Any) -> lw.Classifier:
+    def slow(*given: Any) -> Classifier:
         (tmp_path / "m.lw").mkdir()
         (tmp_path / "m.lw" / "classifier.json").touch()
         return fit(*given)

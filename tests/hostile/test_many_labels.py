@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event
 
 import labelwise as lw
+from labelwise.core.classifier import Classifier
 from labelwise.core.store import load
 from labelwise.server import changes
 from labelwise.server.changes import TaughtLabel, teach_record
@@ -36,7 +37,7 @@ def work(lives: list[LiveClassifier], monkeypatch: pytest.MonkeyPatch, name: str
     (writer, reader), statements, read, appended = lives, list[str](), list[int](), list[int]()
     real, records = changes._append, reader.store._records
 
-    def count(base: lw.Classifier, taught: tuple[TaughtLabel, ...], **more: bool) -> lw.Classifier:
+    def count(base: Classifier, taught: tuple[TaughtLabel, ...], **more: bool) -> Classifier:
         appended.append(len(taught))
         return real(base, taught, **more)
 

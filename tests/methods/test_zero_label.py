@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import labelwise as lw
+from labelwise.core.classifier import Classifier
 from labelwise.core.store import load, save
 from labelwise.evaluation.naming import cluster_images
 from labelwise.fitting.naming import name_clusters, uncertain_clusters
@@ -42,7 +43,7 @@ def world(shuffled: bool = False, labelled: bool = True) -> Dataset:
     return Dataset(name="world", labels=Labels(names=tuple("abcde"), vectors=vectors), splits=splits)
 
 
-def accuracy(classifier: lw.Classifier) -> float:
+def accuracy(classifier: Classifier) -> float:
     test = world().split("test")
     return float((classifier.scores(test.images).best == torch.as_tensor(test.targets)).double().mean())
 

@@ -11,6 +11,7 @@ from labelwise.cli.output import calibration_line, one_line, show, styled
 from labelwise.support.errors import DataError
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
 
 SPLIT_HELP = "Which images; by default val, or all not trained on."
@@ -54,7 +55,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     show(None, one_line(part.words), styled((str(out_folder), "bold"), about), json=False)
 
 
-def _part(classifier: "lw.Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":
+def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":
     """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
     from labelwise.evaluation.test_set import select_test_set
 

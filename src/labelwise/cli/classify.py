@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import RenderableType
 from typer import Option
 
-import labelwise as lw
 from labelwise.cli.answers import Answer, Answers, Writing, answer
 from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
 from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
@@ -19,6 +18,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.progress import shown
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.images.images import Images
 
 SHOWN = 1_000  # rows of the table on the screen
@@ -69,7 +69,7 @@ def classify(  # noqa: PLR0913 - the options of the verb
     show(document, *lines, json=json)
 
 
-def _pixels(classifier: "lw.Classifier", images: "Images", row: int) -> Any:
+def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:
     """Return the bytes ``[c, h, w]`` of an image."""
     return images.read([row], classifier.shape, classifier.encoder.fit)[0]
 

@@ -9,7 +9,6 @@ import numpy as np
 from rich.table import Table
 from typer import Option
 
-import labelwise as lw
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
@@ -18,6 +17,7 @@ from labelwise.support.display import as_file_name, to_cell
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.tasks.imagine import Imagined
 
@@ -68,7 +68,7 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     show(document | {"labels": rows, "files": files}, one_line(part.words), table, *written, json=json)
 
 
-def _targets(classifier: "lw.Classifier", part: "TestSet") -> "Tensor":
+def _targets(classifier: "Classifier", part: "TestSet") -> "Tensor":
     """Return where the label of each image stands among the classifier's, -1 where it is none of them ``[n]``."""
     import torch
 
@@ -77,9 +77,7 @@ def _targets(classifier: "lw.Classifier", part: "TestSet") -> "Tensor":
     return torch.tensor([*(position.get(name, -1) for name in part.labels.names), -1])[targets]
 
 
-def _figures(
-    classifier: "lw.Classifier", imagined: "Imagined", targets: "Tensor", seed: int
-) -> dict[str, dict[str, Any]]:
+def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", seed: int) -> dict[str, dict[str, Any]]:
     """Return the figures of labels that have real images; none where fewer than two labels have."""
     from labelwise.evaluation.imagined import evaluate_imagined
 
@@ -92,7 +90,7 @@ def _figures(
 
 
 def _rows(
-    classifier: "lw.Classifier", part: "TestSet", imagined: "Imagined", figures: dict[str, dict[str, Any]]
+    classifier: "Classifier", part: "TestSet", imagined: "Imagined", figures: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return one entry for each imagined label, as plain values."""
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))

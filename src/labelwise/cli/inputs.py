@@ -10,6 +10,7 @@ from labelwise.cli.output import note
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
     from labelwise.images.images import Images
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
 
-def open_model(model: Path, device: str = "cpu") -> "lw.Classifier":
+def open_model(model: Path, device: str = "cpu") -> "Classifier":
     """Return the classifier in a folder; on a GPU it encodes as the model that was trained does."""
     from labelwise.api import open_on
 
@@ -58,7 +59,7 @@ def tell_groups(dataset: "lw.data.Dataset") -> None:
 
 
 def open_data_for(
-    classifier: "lw.Classifier",
+    classifier: "Classifier",
     data: str,
     root: Path | None = None,
     splits: Path | None = None,
@@ -73,7 +74,7 @@ def open_data_for(
 
 
 def open_part(
-    classifier: "lw.Classifier",
+    classifier: "Classifier",
     data: str,
     split: str | None = None,
     root: Path | None = None,
@@ -88,7 +89,7 @@ def open_part(
     return select_test_set(classifier, dataset, split, unknown=not labelled)
 
 
-def open_unknown(classifier: "lw.Classifier", unknown: str, root: Path | None) -> "TestSet":
+def open_unknown(classifier: "Classifier", unknown: str, root: Path | None) -> "TestSet":
     """Return images of none of the labels, of data or of a folder of pictures."""
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
@@ -120,7 +121,7 @@ def list_files(paths: Sequence[Path]) -> "Images":
 
 
 def open_pictures(
-    classifier: "lw.Classifier", paths: Sequence[Path], *, strict: bool = False
+    classifier: "Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Images", list[str], list[dict[str, str]]]:
     """Return the images of files and folders that can be read, their names, and those that cannot."""
     files = list_files(paths)
@@ -129,7 +130,7 @@ def open_pictures(
 
 
 def read_pieces(
-    classifier: "lw.Classifier",
+    classifier: "Classifier",
     files: "Images",
     *,
     strict: bool = False,

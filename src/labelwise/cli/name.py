@@ -19,6 +19,7 @@ from labelwise.support.display import visible
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.evaluation.naming import ClusterImages, NamedCluster
 
 DATA_HELP = "Images to show examples from."
@@ -162,7 +163,7 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
     return [(row["cluster"] or "", row["label"] or "", f'row {i} of "{file}"') for i, row in enumerate(rows, 1)]
 
 
-def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifier":
+def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     """Return the classifier with more answers; those given before stay."""
     from labelwise.fitting.naming import name_clusters
 
@@ -172,7 +173,7 @@ def _answered(classifier: "lw.Classifier", new: dict[int, str]) -> "lw.Classifie
     return name_clusters(classifier, {**before, **new})
 
 
-def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
+def _look(classifier: "Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
     from labelwise.images.decode.listing import list_pictures
@@ -192,7 +193,7 @@ def _look(classifier: "lw.Classifier", data: str, count: int, root: Path | None,
     return Pictures(images=shown, files=files, clusters=clusters)
 
 
-def _ask(classifier: "lw.Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "lw.Classifier":
+def _ask(classifier: "Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "Classifier":
     """Return the classifier after at most so many answers, the least certain cluster asked first each time."""
     from labelwise.evaluation.naming import named_clusters
 

@@ -12,11 +12,12 @@ from labelwise.cli.output import calibration_line, one_line, percent, plain_tabl
 
 if TYPE_CHECKING:
     import labelwise as lw
+    from labelwise.core.classifier import Classifier
 
 LISTED = 5  # pictures to look at
 
 
-def outcome(classifier: "lw.Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
+def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
     """Yield what is said of a classifier: how it was trained, how often it is right, what it confuses; its pictures lie in ``home``."""
     from labelwise.fitting.tuning import tuning_lines
 
@@ -88,7 +89,7 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
         yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
 
 
-def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
+def _balance_lines(classifier: "Classifier") -> Iterator[str]:
     """Yield what the trial on held-out labels measured, as far as there was one."""
     labels, unseen = len(classifier.labels), len(classifier.unseen)
     yield f"{labels - unseen} labels have images, {unseen} are known from a description alone."
@@ -104,7 +105,7 @@ def _balance_lines(classifier: "lw.Classifier") -> Iterator[str]:
     )
 
 
-def _naming_lines(classifier: "lw.Classifier") -> tuple[RenderableType, str]:
+def _naming_lines(classifier: "Classifier") -> tuple[RenderableType, str]:
     """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
     report = classifier.origin.summary["naming"]
     columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]

@@ -16,6 +16,7 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.support.words import FIGURES
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.tasks.gallery import Gallery
     from labelwise.tasks.gallery_store import StoredGallery
     from labelwise.tasks.similarity import By
@@ -116,7 +117,7 @@ def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
 
 
 def _gallery_on_disk(
-    classifier: "lw.Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
+    classifier: "Classifier", source: Path, index: Path | None, by: "By", label: str | None, strict: bool
 ) -> "StoredGallery":
     """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
     from labelwise.tasks.gallery_files import add_files
@@ -153,9 +154,7 @@ def _from_here(file: str) -> str:
     return file.removeprefix(here)
 
 
-def _gallery(
-    classifier: "lw.Classifier", source: Path, index: Path | None, strict: bool, approximate: bool
-) -> "Gallery":
+def _gallery(classifier: "Classifier", source: Path, index: Path | None, strict: bool, approximate: bool) -> "Gallery":
     """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
     from labelwise.tasks.gallery import load_gallery
     from labelwise.tasks.gallery_files import gallery_of_files

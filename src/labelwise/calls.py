@@ -1,0 +1,152 @@
+"""What a person types in Python: ``lw.fit``, ``lw.load``, and a classifier with the verbs as methods. Each calls the functions of ``api``."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from labelwise import api
+from labelwise.core import classifier as core
+from labelwise.core import store
+from labelwise.core.arrays import Array
+from labelwise.images.as_images import Pictures, as_images
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.rows import as_labels, label_rows
+from labelwise.support.errors import DataError, UsageError
+from labelwise.tasks.ask import Answer
+from labelwise.tasks.classify import Prediction
+from labelwise.tasks.explain import Explanation
+from labelwise.tasks.verify import Verification
+from labelwise.train.method import Method, Run
+
+
+class Classifier(core.Classifier):
+    """A classifier with the verbs as methods; images are paths, folders, PIL images, arrays or the content of files.
+
+    >>> classifier = lw.fit(data)
+    >>> bool(set(classifier.predict(pictures)) <= set(classifier.labels.names))
+    True
+    """
+
+    @classmethod
+    def of(cls, classifier: core.Classifier) -> Self:
+        """Return a classifier with the verbs."""
+        return cls(**{field.name: getattr(classifier, field.name) for field in fields(core.Classifier)})
+
+    def predict(self, images: Pictures) -> Array:
+        """Return the name of the most probable label of each image ``[n]``."""
+        return np.array(self.labels.names)[self.scores(images).best]
+
+    def predict_proba(self, images: Pictures) -> Array:
+        """Return how probable each label is ``[n, k]``, in the order of ``labels.names``."""
+        return self.scores(images).reported
+
+    def classify(self, images: Pictures, *, top: int = 5) -> list[Prediction]:
+        """Return what each image is: its label or "unknown"."""
+        return api.classify(self, images, top=top)
+
+    def ask(self, images: Pictures, label: str) -> list[Answer]:
+        """Return for each image whether it is a ``label``."""
+        return api.ask(self, images, label)
+
+    def explain(self, image: Pictures, label: str | None = None) -> Explanation:
+        """Return the heat map of an image for a label, by default the most probable one."""
+        return api.explain(self, image, label)
+
+    def verify(self, first: Pictures, second: Pictures) -> list[Verification]:
+        """Return for each pair whether both images show the same label."""
+        return api.verify(self, first, second)
+
+    def teach(self, name: str, examples: Pictures) -> Self:
+        """Return the classifier with one more label, learned from example images."""
+        return type(self).of(api.teach(self, name, examples=examples))
+
+    def forget(self, name: str) -> Self:
+        """Return the classifier without one label."""
+        return self.remove(name)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the classifier as a folder."""
+        store.save(self, path, overwrite=overwrite)
+
+
+def load(path: str | Path) -> Classifier:
+    """Return the classifier saved in a folder; needs no torch."""
+    return Classifier.of(store.load(path))
+
+
+def fit(
+    data: Any,
+    method: str | Method | None = "auto",
+    run: Run | None = None,
+    *,
+    seed: int | None = None,
+    **settings: Any,
+) -> Classifier:
+    """Return a classifier trained and calibrated on data; test images are never read.
+
+    Args:
+        data: a path (a folder with one folder for each label, a table, a pack), a ``Dataset``, or images and their labels:
+            ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``.
+        method: the name of a method, a method with its settings, or "auto": chosen from the data.
+        run: device, folder for checkpoints; the default keeps nothing on disk.
+        seed: random seed.
+        settings: of the method by name, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
+            METHOD`` lists them.
+    """
+    from labelwise.fitting import fit as fitting
+    from labelwise.fitting.choice import FitOptions, decide
+
+    run = run or Run()
+    run = run if seed is None else replace(run, seed=seed)
+    dataset = as_dataset(data, run.seed)
+    if isinstance(method, Method):
+        if settings:
+            raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
+        return Classifier.of(fitting.fit(dataset, method, run))
+    encoder = settings.pop("encoder", "auto")
+    if isinstance(encoder, Mapping):
+        settings["encoder"], encoder = encoder, "auto"
+    options = FitOptions(method=method or "auto", encoder=encoder, settings=_texts(settings))
+    return Classifier.of(fitting.fit(dataset, decide(dataset, options).method, run))
+
+
+def as_dataset(data: Any, seed: int = 0) -> Dataset:
+    """Return data to fit: of a path or a name, of images and their labels, or as they are."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str | Path):
+        from labelwise.images.catalogue import load as load_data
+
+        return load_data(data, seed=seed)
+    if not (isinstance(data, tuple) and len(data) == 2):
+        raise UsageError(
+            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. "
+            "Try lw.fit(folder) or lw.fit((images, labels))."
+        )
+    images, rows = as_images(data[0]), label_rows(as_labels(data[1]), None)
+    if len(images) != len(rows.targets):
+        raise DataError(f"There are {len(images)} images but {len(rows.targets)} labels; give one for each image.")
+    split = Split(images=images, targets=rows.targets)
+    files = images.shape is None
+    return Dataset(
+        name="images",
+        labels=Labels(names=tuple(rows.names)),
+        splits={"train": split},
+        own_splits=False,
+        own_pictures=files,
+    )
+
+
+def _texts(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return settings as the shell gives them: texts under dotted keys."""
+    texts: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            texts |= _texts(value, f"{prefix}{key}.")
+        else:
+            texts[prefix + key] = str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return texts
