@@ -15,13 +15,14 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.train.model import as_float
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
+from tests.pixels_of import px
 
 SMALL = Patches(width=60)
 
 
 @pytest.fixture(scope="module")
 def birds() -> torch.Tensor:
-    return finches(per_species=10).split("train").images  # type: ignore[no-any-return]
+    return px(finches(per_species=10).split("train"))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
+from labelwise.methods.zero_label.naming import evidence_of
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.changed import model_of
@@ -72,17 +73,18 @@ def test_another_seed_is_another_run() -> None:
 
 
 def test_transport_lowers_its_loss_and_takes_the_best_restart() -> None:
-    found = [
-        model_of(lw.fit(world(), replace(TRANSPORT, matching=replace(SHORT, steps=steps, lr=1e-3)), CPU))
-        for steps in (4, 40)
+    fitted = [
+        lw.fit(world(), replace(TRANSPORT, matching=replace(SHORT, steps=steps, lr=1e-3)), CPU) for steps in (4, 40)
     ]
+    found = [model_of(one) for one in fitted]
     losses = [model.restarts.head_losses for model in found if model.restarts is not None]
     assert bool((losses[1] < losses[0]).all())
     best = int(losses[1].argmin())
     assert found[1].restarts is not None
     torch.testing.assert_close(found[1].head.weight, found[1].restarts.best_heads[best])
-    assert found[1].report
-    assert list(found[1].report["losses"]) == sorted(found[1].report["losses"])
+    report = fitted[1].origin.summary["naming"]
+    assert report["losses"]
+    assert list(report["losses"]) == sorted(report["losses"])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     )
     assert float(model_of(opened).alike.abs().sum()) > 0
     torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
-    assert model_of(name_clusters(opened, {0: "frog"})).names[0] == 4
+    assert name_clusters(opened, {0: "frog"}).head.names[0] == 4
 
 
 @pytest.mark.parametrize(("installed", "prior"), [(True, "sentences"), (False, "words")])
@@ -261,7 +263,7 @@ def test_pictures_are_named_by_their_looks(tmp_path: Path) -> None:
     torch.testing.assert_close(model_of(load(tmp_path / "a.lw")).looks, model.looks)
     without = model_of(lw.fit(data, replace(method, looks=False), CPU))
     assert not bool(without.looks.any())
-    assert without.evidence().looks is None
+    assert evidence_of(without.export_head()).looks is None
 
 
 def test_features_and_attributes_have_no_looks() -> None:
