@@ -35,7 +35,7 @@ def test_an_encoder_and_its_settings_add_up(run: Any, pictures: Path, tmp_path: 
     assert code == 0, err
     assert encoder(tmp_path / "a.lw") == {**vars(Encoder(backbone=NAMED, code_size=5, frozen=True))}
     assert lw.load(tmp_path / "a.lw").familiarity.memory.shape[1] == 5  # type: ignore[union-attr]
-    assert saved(tmp_path / "a.lw")["shape"] == [3, SIDE, SIDE]
+    assert lw.load(tmp_path / "a.lw").shape == (3, SIDE, SIDE)
     code, _, err = run(*words, "--out", tmp_path / "b.lw", "--set", "encoder.backbone=auto", "--set", "encoder.size=10")
     assert code == 0, err
     assert encoder(tmp_path / "b.lw") == {**vars(Encoder(backbone=NAMED, frozen=True, size=10))}
@@ -54,7 +54,7 @@ def test_settings_that_leave_the_network_open_keep_the_automatic_encoder(
     code, _, err = run("fit", pictures, "--out", tmp_path / "n.lw", *QUICK, "--set", "encoder.width=4")
     assert code == 0, err
     assert encoder(tmp_path / "n.lw") == {**vars(Encoder(width=4))}
-    assert saved(tmp_path / "n.lw")["shape"] == [3, 64, 64]
+    assert lw.load(tmp_path / "n.lw").shape == (3, 64, 64)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_size_is_taken_or_refused(run: Any, tmp_path: Path) -> None:
     words = ["--size", 16, "--out", tmp_path / "m.lw", "--device", "cpu", "--epochs", 1, "--set", "encoder.width=4"]
     code, _, err = run("fit", "digits", *words)
     assert code == 0, err
-    assert saved(tmp_path / "m.lw")["shape"] == [1, 16, 16]
+    assert lw.load(tmp_path / "m.lw").shape == (1, 16, 16)
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "f.npz", features=rng.normal(size=(40, 3)).astype(np.float32), labels=["a", "b"] * 20)
     for verb in (["data", "encode"], ["fit"], ["pretrain"], ["data", "check"]):

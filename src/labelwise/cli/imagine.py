@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from rich.table import Table
 from typer import Option
 
@@ -93,6 +92,8 @@ def _rows(
     classifier: "Classifier", part: "TestSet", imagined: "Imagined", figures: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return one entry for each imagined label, as plain values."""
+    import numpy as np
+
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))
     files, labels = part.split.files, [word or None for word in part.split.words(part.labels.names)]
     rows = []

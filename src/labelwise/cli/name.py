@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from rich.console import RenderableType
 from typer import Argument, Option
 
@@ -44,6 +43,8 @@ class Pictures:
         """Draw a sheet of each cluster and return where it is; none without pictures."""
         if not self.images:
             return {}
+        import numpy as np
+
         from labelwise.images.sheets import draw_sheet
 
         folder.mkdir(parents=True, exist_ok=True)
