@@ -47,6 +47,7 @@ class Flat:
         return pixels
 
 
+@dataclass(init=False, eq=False)
 class TorchHead:
     """A head that asks a model of torch."""
 

@@ -67,9 +67,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measured(run: Any, verb: str, *words: object) -> tuple[str, Any]:
     """Return the first line that a verb prints, and the document that it prints instead."""
-    code, out, err = run(verb, *words, *VERBS[verb], "--device", "cpu")
+    code, out, err = run(verb, *words, *VERBS[verb])
     assert code == 0, err
-    code, document, err = run(verb, *words, *VERBS[verb], "--device", "cpu", "--json")
+    code, document, err = run(verb, *words, *VERBS[verb], "--json")
     assert code == 0, err
     return out.splitlines()[0], json.loads(document)
 
@@ -110,9 +110,7 @@ def test_figures_are_those_of_the_images_that_fit_held_out(run: Any, root: Path)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_split_is_chosen_by_name(run: Any, root: Path, verb: str) -> None:
     for split, images, leaked in (("train", 56, 56), ("val", 8, 8), ("test", 16, 0), ("all", 80, 64)):
-        code, out, err = run(
-            verb, root / "m.lw", root / "my birds", *VERBS[verb], "--split", split, "--device", "cpu", "--json"
-        )
+        code, out, err = run(verb, root / "m.lw", root / "my birds", *VERBS[verb], "--split", split, "--json")
         assert code == 0, err
         found = json.loads(out)["measured"]
         assert (found["images"], found["leaked"], found["split"]) == (images, leaked, split)
@@ -151,9 +149,9 @@ def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> No
     wanted = evaluate_outliers(classifier.scores(px(data.split("test"))), classifier.scores(strange))
     words = (root / "m.lw", root / "my birds", "--unknown", root / "other birds")
     for verb in ("evaluate", "report"):
-        _, out, _ = run(verb, *words, "--device", "cpu")
+        _, out, _ = run(verb, *words)
         assert out.splitlines()[1] == "As unknown: 36 images of other birds, which names no split; left out: none."
-        found = json.loads(run(verb, *words, "--device", "cpu", "--json")[1])
+        found = json.loads(run(verb, *words, "--json")[1])
         assert found["measured_unknown"]["images"] == 36
         auroc = found["unknown_auroc"] if verb == "evaluate" else found["unknown"]["figures"]["auroc"]
         assert auroc == pytest.approx(wanted.auroc)
@@ -232,7 +230,7 @@ def test_every_column_of_a_comparison_is_what_evaluate_says_of_that_model(run: A
         made = lw.fit(lw.data.folder(data, size=size), quick("softmax", 5), lw.Run(device="cpu"))
         lw.save(made, tmp_path / f"{size}.lw")
     models = [tmp_path / f"{size}.lw" for size in SIZES]
-    words = ("--unknown", strange, "--device", "cpu", "--json")
+    words = ("--unknown", strange, "--json")
     alone = [json.loads(run("evaluate", model, data, *words)[1]) for model in models]
     compared = (word for model in models[1:] for word in ("--compare", model))
     code, out, err = run("report", models[0], data, *compared, *words)
