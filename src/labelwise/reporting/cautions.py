@@ -36,7 +36,7 @@ def _about_images(case: Case) -> Iterator[str]:
         yield f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}."
     if case.test_set.unlabelled:
         yield f"{case.test_set.unlabelled} test images have no label and are left out."
-    if case.test_set.shape != case.classifier.shape:
+    if case.test_set.shape and case.test_set.shape != case.classifier.shape:  # files are read at the shape of each
         yield (
             f"The images came as {list(case.test_set.shape)} and were resized to {list(case.classifier.shape)}; the same images, "
             "read from their files at that size, may get other answers."
