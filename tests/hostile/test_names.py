@@ -33,6 +33,7 @@ from tests.conftest import blobs, quick
 from tests.generating import generating
 from tests.hostile.names import HOSTILE, REFUSED
 from tests.methods.test_zero_label import STRUCTURE, world
+from tests.pixels_of import px
 from tests.server.asking import serving
 
 SOURCES = Path(lw.__file__).parents[1]
@@ -62,7 +63,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = root / label.replace("/", "_")[:100]
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{row} [red]\u202e\x1b[31m{(row % 3 and '=x') or '-y'}.png"
-        Image.fromarray(split.images[row].permute(1, 2, 0).numpy()).save(file)
+        Image.fromarray(px(split)[row].permute(1, 2, 0).numpy()).save(file)
         rows.append((str(file.relative_to(root)), label))
     with (root / "[red]\x1b[1mtable.csv").open("w", newline="") as stream:
         csv.writer(stream).writerows([("path", "label"), *rows])

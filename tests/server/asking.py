@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labelwise.core.store import save
 from tests.conftest import blobs
+from tests.pixels_of import px
 from tests.server.conftest import model_of
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -31,7 +32,7 @@ def png(image: Tensor, kind: str = "PNG") -> bytes:
 
 def images_of(label: int = 0, count: int = 5) -> Tensor:
     split = blobs(6).split("test")
-    return split.images[split.targets == label][:count]  # type: ignore[no-any-return]
+    return px(split)[split.targets == label][:count]
 
 
 def saved(folder: Path, name: str = "softmax") -> Path:
