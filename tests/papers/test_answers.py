@@ -25,6 +25,7 @@ from labelwise_papers.analyses.answers import (
 from tests.changed import bind_model, changed, made_from, model_of
 from tests.conftest import blobs, quick
 from tests.described import Table
+from tests.pixels_of import px
 
 DATA = blobs()
 
@@ -32,12 +33,13 @@ DATA = blobs()
 def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
     """A method's model with random weights and a made-up calibration; scores of a linear one lie about zero."""
     torch.manual_seed(seed)
-    model = quick(name).build(Spec(shape=data.shape or (), labels=data.labels))
+    method = quick(name)
+    model = method.build(Spec(shape=data.shape or (), labels=data.labels))
     if isinstance(model, IndicatorModel):
         with torch.no_grad():
             model.predictor.bias.add_(0.06)
             model.label_encoder.first.bias.add_(0.1)
-    bound = bind_model(model, data.labels)
+    bound = bind_model(model, data.labels, method)
     if not bound.label_embeddings.any():  # a closed form that was not solved yet
         bound = changed(
             bound,
@@ -65,7 +67,7 @@ def test_yes_rates_equal_single_questions() -> None:
     found = yes_rates(Evaluation.of(classifier, test, DATA.labels), seed=5)
     targets, k = test.targets.tolist(), len(DATA.labels)
     wrong = wrong_labels(torch.as_tensor(test.targets), k, 5).tolist()
-    raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in test.images]
+    raw = [[literal_yes(classifier, image, torch.eye(k)[i]) for i in range(k)] for image in px(test)]
     fitted = [
         [
             s * float(classifier.calibration.scale[i]) + float(classifier.calibration.offset[i])
@@ -92,7 +94,7 @@ def test_inputs_of_ones_and_zeros_are_asked_as_the_paper_does() -> None:
     answers = odd_answers(classifier.scores(test.images))
     assert answers is not None
     for column, value in enumerate((1.0, 0.0)):
-        slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in test.images]
+        slow = [sigmoid(literal_yes(classifier, x, torch.full((k,), value)) * scale + offset) for x in px(test)]
         assert answers[:, column].tolist() == pytest.approx(slow, abs=1e-5)
         rate = yes_rates(Evaluation.of(classifier, test, DATA.labels))["calibrated"][("ones", "zeros")[column]]
         assert rate == pytest.approx(sum(p > 0.5 for p in slow) / len(slow))
@@ -153,7 +155,7 @@ def test_calibration_equals_a_slow_reference() -> None:
     wrong = wrong_labels(torch.tensor(targets), 3, 3).tolist()
     assert found["images"] == len(rows) == 48
     for when, scale, offset in (("before", 1.0, 0.0), ("after", 1.5, -1.0)):
-        said = [[sigmoid(float(s) * scale + offset) for s in split.images[i]] for i in rows]
+        said = [[sigmoid(float(s) * scale + offset) for s in px(split)[i]] for i in rows]
         every = [p for row in said for p in row], [int(i == t) for t in targets for i in range(3)]
         yes, no = ([row[i] for row, i in zip(said, places, strict=True)] for places in (targets, wrong))
         even = yes + no, [1] * len(yes) + [0] * len(no)

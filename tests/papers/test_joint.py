@@ -20,9 +20,10 @@ from tests.changed import model_of
 from tests.close import assert_close
 from tests.conftest import blobs
 from tests.papers.test_answers import untrained
+from tests.pixels_of import px
 
 DATA = blobs(6, 20)
-TRAIN, IMAGE = DATA.split("train"), DATA.split("test").images[0]
+TRAIN, IMAGE = DATA.split("train"), px(DATA.split("test"))[0]
 
 
 def view_of(classifier: Classifier, train: Split, *, projection: Projection = "pca", most: int = 10) -> JointView:
@@ -33,7 +34,7 @@ def view_of(classifier: Classifier, train: Split, *, projection: Projection = "p
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
 def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
-    known = classifier.scores(TRAIN.images)
+    known = classifier.scores(px(TRAIN))
     embeddings = joint_embeddings(known, np.asarray(TRAIN.targets))
     biases = classifier.label_embeddings[TRAIN.targets, -1]
     wanted = np.take_along_axis(known.raw, np.asarray(TRAIN.targets)[:, None], 1)[:, 0]
@@ -45,20 +46,20 @@ def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> No
     model = model_of(classifier)
     assert isinstance(model, IndicatorModel)
     with torch.no_grad():
-        h = model.encode_images(TRAIN.images / 255) * model.label_encoder.of_inputs(
+        h = model.encode_images(px(TRAIN) / 255) * model.label_encoder.of_inputs(
             torch.eye(6)[torch.as_tensor(TRAIN.targets)]
         )
         wanted = model.predictor.weight * h
-    assert_close(joint_embeddings(classifier.scores(TRAIN.images), np.asarray(TRAIN.targets)), wanted)
+    assert_close(joint_embeddings(classifier.scores(px(TRAIN)), np.asarray(TRAIN.targets)), wanted)
 
 
 def test_a_score_that_is_not_linear_has_no_joint_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedError, match="ClarelModel does not score by weights"):
-        joint_embeddings(untrained("clarel", DATA).scores(TRAIN.images), np.asarray(TRAIN.targets))
+    with pytest.raises(UnsupportedError, match="clarel does not score by weights"):
+        joint_embeddings(untrained("clarel", DATA).scores(px(TRAIN)), np.asarray(TRAIN.targets))
     classifier = untrained("softmax", DATA)
     monkeypatch.setattr(type(classifier.head), "score", lambda _, z, embeddings: linear_scores(z, embeddings) ** 2)
     with pytest.raises(UnsupportedError, match="no joint code"):
-        joint_embeddings(classifier.scores(TRAIN.images), np.asarray(TRAIN.targets))
+        joint_embeddings(classifier.scores(px(TRAIN)), np.asarray(TRAIN.targets))
 
 
 @pytest.mark.parametrize("most", [4, 10])
@@ -70,7 +71,7 @@ def test_the_view_equals_a_slow_reference(most: int) -> None:
     assert view.names == tuple(f"blob {i}" for i in best)
     weights, image_embedding = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
     clouds = {
-        i: classifier.encode(TRAIN.images[torch.as_tensor(TRAIN.targets) == i]) * weights[i].astype(np.float64)
+        i: classifier.encode(px(TRAIN)[torch.as_tensor(TRAIN.targets) == i]) * weights[i].astype(np.float64)
         for i in best
     }
     for place, label in enumerate(best):
@@ -117,9 +118,7 @@ def test_umap_is_asked_for_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=FirstTwo))
     view = view_of(classifier, TRAIN, projection="umap")
-    assert np.array_equal(
-        view.points, joint_embeddings(classifier.scores(TRAIN.images), np.asarray(TRAIN.targets))[:, :2]
-    )
+    assert np.array_equal(view.points, joint_embeddings(classifier.scores(px(TRAIN)), np.asarray(TRAIN.targets))[:, :2])
     assert draw_joint(view).axes[0].get_xlabel() == "UMAP 1"
     with pytest.raises(UsageError, match='given "tsne"'):
         view_of(classifier, TRAIN, projection="tsne")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import UsageError
 from labelwise_papers.analyses.neighbours import nearest_labels
 from tests.changed import bind_model, model_of
-from tests.conftest import blobs
+from tests.conftest import blobs, quick
 from tests.papers.test_answers import untrained
 
 DATA = blobs(6, 12)
@@ -43,10 +43,10 @@ def test_an_indicator_is_measured_between_embeddings(k: int) -> None:
     with torch.no_grad():
         model.predictor.weight.copy_(torch.linspace(-2, 2, model.encoder.code_size))  # embeddings now differ from psi
         psi = model.label_encoder.of_inputs(torch.eye(6))
-    assert check(bind_model(model, DATA.labels), psi, k) == "label embeddings"
+    assert check(bind_model(model, DATA.labels, quick("indicator")), psi, k) == "label embeddings"
     some = ["blob 4", "blob 1", "blob 5"]
     rows = [4, 1, 5]
-    assert check(bind_model(model, DATA.labels).select(some), psi[rows], k) == "label embeddings"
+    assert check(bind_model(model, DATA.labels, quick("indicator")).select(some), psi[rows], k) == "label embeddings"
 
 
 def test_a_taught_label_has_an_embedding_alone() -> None:

@@ -16,6 +16,7 @@ from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import bind_model, changed, made_from
 from tests.described import Table
 from tests.papers.test_answers import DATA, untrained
+from tests.pixels_of import px
 
 LABELS = Labels(names=("a", "b", "c"))
 
@@ -30,13 +31,13 @@ def rows(n: int, seed: int) -> Split:
 def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> None:
     classifier, train, test = bind_model(Table(LABELS), LABELS), rows(120, 0), rows(90, 1)
     found = probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))
-    own = [int(max(range(3), key=row.__getitem__)) for row in test.images.tolist()]
+    own = [int(max(range(3), key=row.__getitem__)) for row in px(test).tolist()]
     assert found["classifier"] == pytest.approx(
         np.mean([a == t for a, t in zip(own, test.targets.tolist(), strict=True)])
     )
     assert found["classifier"] < 0.1
-    centres = [train.images[torch.as_tensor(train.targets) == i].mean(0) for i in range(3)]
-    near = [min(range(3), key=lambda i: float((row - centres[i]).norm())) for row in test.images]
+    centres = [px(train)[torch.as_tensor(train.targets) == i].mean(0) for i in range(3)]
+    near = [min(range(3), key=lambda i: float((row - centres[i]).norm())) for row in px(test)]
     nearest = np.mean([a == t for a, t in zip(near, test.targets.tolist(), strict=True)])
     assert found["probe"] == pytest.approx(nearest, abs=0.05)
     assert (found["train_images"], found["test_images"], found["leaked"]) == (120, 90, 0.0)
@@ -46,7 +47,7 @@ def test_the_probe_reads_embeddings_and_not_the_labels_of_the_classifier() -> No
 
 def test_the_seed_decides_and_the_calibration_does_not_matter() -> None:
     classifier, train, test = bind_model(Table(LABELS), LABELS), rows(60, 0), rows(90, 1)
-    noisy = replace(train, images=train.images + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
+    noisy = replace(train, images=px(train) + 3 * torch.randn(60, 3, generator=torch.Generator().manual_seed(9)))
     found = [
         probe_embeddings(Evaluation.of(classifier, noisy, LABELS), Evaluation.of(classifier, test, LABELS), seed=seed)[
             "probe"
@@ -84,7 +85,7 @@ def test_every_method_has_embeddings(method: str) -> None:
 
 def test_leaks_and_too_few_labels_are_told() -> None:
     train, test = rows(30, 0), rows(12, 1)
-    classifier = made_from(bind_model(Table(LABELS), LABELS), torch.cat([train.images, test.images[:3]]))
+    classifier = made_from(bind_model(Table(LABELS), LABELS), torch.cat([px(train), px(test)[:3]]))
     assert probe_embeddings(Evaluation.of(classifier, train, LABELS), Evaluation.of(classifier, test, LABELS))[
         "leaked"
     ] == pytest.approx(3 / 12)

@@ -16,6 +16,7 @@ from tests.changed import bind_model, model_of
 from tests.conftest import quick
 from tests.described import Table
 from tests.papers.test_answers import DATA, untrained
+from tests.pixels_of import px
 
 TEST = DATA.split("test").select(range(20))
 
@@ -52,10 +53,10 @@ def slow_share(
 @pytest.mark.parametrize("level", [0.5, 0.2])
 def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
     classifier = untrained(method)
-    slow = [slow_share(classifier, x, t, level) for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)]
-    fast = pixel_shares(classifier, TEST.images, torch.as_tensor(TEST.targets), level, 7)
+    slow = [slow_share(classifier, x, t, level) for x, t in zip(px(TEST), TEST.targets.tolist(), strict=True)]
+    fast = pixel_shares(classifier, px(TEST), torch.as_tensor(TEST.targets), level, 7)
     assert fast.tolist() == pytest.approx(slow, abs=0.02)  # a pixel may lie at the level
-    found = salient_share(classifier, TEST.images, torch.as_tensor(TEST.targets), level=level)
+    found = salient_share(classifier, px(TEST), torch.as_tensor(TEST.targets), level=level)
     mean = sum(slow) / len(slow)
     assert found["share"] == pytest.approx(mean, abs=0.005)
     assert found["spread"] == pytest.approx((sum((s - mean) ** 2 for s in slow) / len(slow)) ** 0.5, abs=0.01)
@@ -67,19 +68,20 @@ def test_shares_equal_a_slow_reference(method: str, level: float) -> None:
 @pytest.mark.parametrize("from_zero", [False, True])
 def test_only_what_the_view_keeps_counts(from_zero: bool) -> None:
     whole, view = untrained("indicator"), View(crop=4)
-    cropped = bind_model(quick("indicator").build(replace(model_of(whole).spec, view=view)), whole.labels)
+    method = replace(quick("indicator"), view=view)
+    cropped = bind_model(method.build(replace(model_of(whole).spec, view=view)), whole.labels, method)
     slow = [
         slow_share(cropped, x, t, 0.5, from_zero=from_zero, side=4)
-        for x, t in zip(TEST.images, TEST.targets.tolist(), strict=True)
+        for x, t in zip(px(TEST), TEST.targets.tolist(), strict=True)
     ]
-    fast = pixel_shares(cropped, TEST.images, torch.as_tensor(TEST.targets), 0.5, 7, from_zero)
+    fast = pixel_shares(cropped, px(TEST), torch.as_tensor(TEST.targets), 0.5, 7, from_zero)
     assert fast.tolist() == pytest.approx(slow, abs=0.02)
     assert fast.max() > 0.4  # it could not be, of all pixels: 4 of 8 a side are a quarter
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_with_pictures_has_a_share(method: str) -> None:
-    found = salient_share(untrained(method), TEST.images, torch.as_tensor(TEST.targets))
+    found = salient_share(untrained(method), px(TEST), torch.as_tensor(TEST.targets))
     assert 0 <= found["share"] < 1
     assert found["blank"] < 1 or found["share"] == 0
 
@@ -87,13 +89,13 @@ def test_every_method_with_pictures_has_a_share(method: str) -> None:
 def test_pictures_without_a_label_are_left_out() -> None:
     classifier = untrained("indicator")
     targets = torch.where(torch.arange(20) < 8, torch.as_tensor(TEST.targets), -1)
-    assert salient_share(classifier, TEST.images, targets) == salient_share(
-        classifier, TEST.images[:8], torch.as_tensor(TEST.targets)[:8]
+    assert salient_share(classifier, px(TEST), targets) == salient_share(
+        classifier, px(TEST)[:8], torch.as_tensor(TEST.targets)[:8]
     )
     with pytest.raises(DataError, match="no labelled picture"):
-        salient_share(classifier, TEST.images, torch.full((20,), -1))
+        salient_share(classifier, px(TEST), torch.full((20,), -1))
     with pytest.raises(UsageError, match=r"below 1; given 1\.5"):
-        salient_share(classifier, TEST.images, torch.as_tensor(TEST.targets), level=1.5)
+        salient_share(classifier, px(TEST), torch.as_tensor(TEST.targets), level=1.5)
 
 
 def test_features_have_no_pixels() -> None:
@@ -103,8 +105,8 @@ def test_features_have_no_pixels() -> None:
 
 def test_the_picture_names_each_label_and_share() -> None:
     classifier = untrained("indicator")
-    figure = draw_saliency(classifier, TEST.images[:5], torch.as_tensor(TEST.targets)[:5])
-    shares = pixel_shares(classifier, TEST.images[:5], torch.as_tensor(TEST.targets)[:5], 0.5, 64).tolist()
+    figure = draw_saliency(classifier, px(TEST)[:5], torch.as_tensor(TEST.targets)[:5])
+    shares = pixel_shares(classifier, px(TEST)[:5], torch.as_tensor(TEST.targets)[:5], 0.5, 64).tolist()
     titles = [axes.get_title() for axes in figure.axes]
     said = [f"blob {t}\n{100 * s:.1f} % salient" for t, s in zip(TEST.targets.tolist(), shares, strict=False)]
     assert titles == [*said, "", "", ""]

@@ -63,7 +63,7 @@ def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, le
     for place in places:
         place.axis("off")
     for place, image, target, share in zip(places, images, targets.tolist(), shares.tolist(), strict=False):
-        why = explain(classifier.scores(image[None]), classifier.labels.names[target])
+        why = explain(classifier.scores(image[None].numpy()), classifier.labels.names[target])
         height, width = why.heat.shape
         place.imshow(why.overlay(), extent=(0, width, height, 0))
         if share:

@@ -15,7 +15,7 @@ from labelwise.methods import METHODS, Encoder, Softmax
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.method import Run
-from labelwise.train.model import as_float, prepared
+from labelwise.train.model import as_float
 from labelwise.train.networks.backbones import build_backbone
 from labelwise_papers.attacks.attack import AttackSettings, attack, scores_of
 from labelwise_papers.attacks.pgd import Pgd, margin
@@ -25,6 +25,7 @@ from tests.conftest import squares
 from tests.described import Table
 from tests.papers.attacks.pixels import pictures, pixels
 from tests.papers.test_answers import DATA, untrained
+from tests.pixels_of import px
 
 
 def smallest_radii(classifier: Classifier, images: torch.Tensor) -> list[float]:
@@ -92,7 +93,7 @@ def test_every_method_is_attacked_through_its_gradients(method: str) -> None:
     classifier = untrained(method)
     if not np.isfinite(classifier.label_embeddings).all():  # a generator that was not trained yet
         classifier = changed(classifier, label_embeddings=torch.randn(classifier.label_embeddings.shape).numpy())
-    few, modes = DATA.split("test").images[:6], [module.training for module in model_of(classifier).modules()]
+    few, modes = px(DATA.split("test"))[:6], [module.training for module in model_of(classifier).modules()]
     before = torch.from_numpy(classifier.scores(few).log_odds)
     targets = before.argmax(1)
     found = attack(classifier, few, settings=AttackSettings(epsilon=0.1, attacks=(Pgd(steps=4),)))
@@ -110,10 +111,8 @@ def test_a_frozen_encoder_lets_gradients_through(tmp_path: Path) -> None:
     save_file(build_backbone("convnet", DATA.shape or (), 8).state_dict(), path)
     encoder = Encoder(backbone="convnet", width=8, weights=str(path), frozen=True)
     classifier = fit(DATA, Softmax(encoder=encoder, epochs=10), Run(device="cpu"))
-    images = DATA.split("test").images
-    classifier.encode(
-        prepared(model_of(classifier), images)
-    )  # features that are kept must not stand in for the pictures
+    images = px(DATA.split("test"))
+    classifier.encode(images)  # features that are kept must not stand in for the pictures
     found = attack(classifier, images, settings=AttackSettings(epsilon=0.2, attacks=(Pgd(steps=10),)))
     assert found.accuracy < 0.5
     with pytest.raises(UsageError, match="these are features"):
@@ -125,7 +124,7 @@ def test_what_cannot_be_attacked_says_why() -> None:
         scores_of(bind_model(Table(Labels(names=("a", "b"))), Labels(names=("a", "b"))))
     several = untrained("multilabel", squares())
     with pytest.raises(UnsupportedError, match="Several labels may be true"):
-        attack(changed(several, multilabel=True), squares().split("test").images[:2])
+        attack(changed(several, multilabel=True), px(squares().split("test"))[:2])
     with pytest.raises(UnsupportedError, match="one label only"):
         scores_of(pixels().select(["label 1"]))
     with pytest.raises(UsageError, match="one label for each of the 3"):

@@ -15,6 +15,7 @@ from labelwise_papers.reproduce.quick import quick
 from labelwise_papers.reproduce.sources import is_at_hand, missing, read_source, sets_at_hand
 from labelwise_papers.reproduce.tiny import SHAPES, tiny
 from tests.papers.benchmarks import made
+from tests.pixels_of import px
 
 
 def cifar10(root: Path, images: int = 40) -> None:
@@ -62,11 +63,11 @@ def test_images_are_held_out_and_few_are_kept(tmp_path: Path) -> None:
     data = read_source(Source(source="cifar10", title="x", held=20, images=50), tmp_path, 0)
     assert data is not None
     assert {name: len(split) for name, split in data.splits.items()} == {"train": 50, "val": 20, "test": 200}
-    rows = [tuple(image.flatten()[:64].tolist()) for name in ("train", "val") for image in data.split(name).images]
+    rows = [tuple(image.flatten()[:64].tolist()) for name in ("train", "val") for image in px(data.split(name))]
     assert len(set(rows)) == 70
     again = read_source(Source(source="cifar10", title="y", held=20), tmp_path, 3)
     assert again is not None
-    assert torch.equal(again.split("val").images, data.split("val").images), "the same for every seed"
+    assert torch.equal(px(again.split("val")), px(data.split("val"))), "the same for every seed"
 
 
 def test_windows_of_a_picture_are_held_out_together(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_features_take_the_place_of_pictures(tmp_path: Path) -> None:
     source = Source(source="cifar10", title="x", features="r18.npz")
     data = read_source(source, tmp_path, 0)
     assert data is not None
-    assert torch.equal(data.split("test").images, torch.from_numpy(ft.astype(np.float32)))
+    assert torch.equal(px(data.split("test")), torch.from_numpy(ft.astype(np.float32)))
     assert data.split("test").targets.tolist() == [(20 + i) % 10 for i in range(20)]
     np.savez(tmp_path / "short.npz", f=f[:-1], ft=ft)
     with pytest.raises(DataError, match="has 39 rows"):
@@ -102,13 +103,13 @@ def test_features_are_what_encoding_wrote(tmp_path: Path) -> None:
     cifar10(tmp_path)
     data = read_source(Source(source="cifar10", title="x"), tmp_path, 0)
     assert data is not None
-    splits = {name: replace(part, images=part.images.flatten(1)[:, :5].float()) for name, part in data.splits.items()}
+    splits = {name: replace(part, images=px(part).flatten(1)[:, :5].float()) for name, part in data.splits.items()}
     write_features(replace(data, splits=splits), tmp_path / "own.npz")
     source = Source(source="cifar10", title="x", features="own.npz")
     found = read_source(source, tmp_path, 0)
     assert found is not None
     for name in ("train", "test"):
-        assert torch.equal(found.split(name).images, splits[name].images)
+        assert torch.equal(px(found.split(name)), px(splits[name]))
     wrong = {**splits, "train": replace(splits["train"], targets=torch.as_tensor(splits["train"].targets).flip(0))}
     write_features(replace(data, splits=wrong), tmp_path / "wrong.npz")
     with pytest.raises(DataError, match="are not those of"):
@@ -120,7 +121,7 @@ def test_tiny_data_is_always_the_same(kind: str) -> None:
     one, two = tiny(f"tiny/{kind}"), tiny(f"tiny/{kind}")
     assert one.shape == SHAPES[kind]
     for name, split in one.splits.items():
-        assert torch.equal(split.images, two.splits[name].images)
+        assert torch.equal(px(split), px(two.splits[name]))
     trained = set(one.split("train").targets.tolist())
     tested = set(one.split("test").targets.tolist())
     assert (tested - trained == set()) == (kind not in ("described", "unseen"))
