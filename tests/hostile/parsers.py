@@ -19,6 +19,7 @@ from labelwise.core.store import load
 from labelwise.images.decode.decoding import Frame, UnreadableError, decode
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
+from labelwise.images.images import read_all
 from labelwise.images.sources.audio import read_sounds, read_wav
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import read_npy_matrix
@@ -146,7 +147,7 @@ def read_shards(file: Path) -> None:
     """Index and pictures, as ``fit`` reads them."""
     data = readable(shards(file, size=4))
     for split in data.splits.values():
-        split.images.sum()
+        read_all(split.images, (3, 4, 4))
 
 
 def tensors() -> list[bytes]:
