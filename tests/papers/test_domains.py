@@ -28,6 +28,7 @@ from labelwise_papers.analyses.domains import (
 )
 from tests.changed import bind_model, model_of
 from tests.conftest import blobs, quick, squares
+from tests.pixels_of import px
 
 STYLES = ("day", "dusk", "night")
 
@@ -38,7 +39,7 @@ def styled() -> Dataset:
     splits = {}
     for name, split in data.splits.items():
         turn = torch.arange(len(split)) // 3 % 3
-        dimmed = split.images.float() * torch.tensor([1.0, 0.6, 0.3])[turn].view(-1, 1, 1, 1)
+        dimmed = px(split).float() * torch.tensor([1.0, 0.6, 0.3])[turn].view(-1, 1, 1, 1)
         splits[name] = replace(split, images=dimmed.byte(), domains=tuple(STYLES[i] for i in turn))
     return replace(data, splits=splits)
 

@@ -31,6 +31,7 @@ from labelwise.train.rng import BatchRng
 from labelwise.train.views import TwoViews, contrastive_augment
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
 from tests.epochs import batches_of
+from tests.pixels_of import px
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -189,7 +190,7 @@ def features(data: Dataset) -> Dataset:
     """The same data with the mean colours of both halves as features."""
 
     def of(split: Split) -> Split:
-        return replace(split, images=as_float(split.images).reshape(-1, 3, 8, 2, 4).mean((2, 4)).flatten(1))
+        return replace(split, images=as_float(px(split)).reshape(-1, 3, 8, 2, 4).mean((2, 4)).flatten(1))
 
     return replace(data, splits={name: of(split) for name, split in data.splits.items()})
 
