@@ -203,14 +203,14 @@ def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     data = blobs(per_label=10, seed=7)
     write_shards(replace(data, own_splits=True), tmp_path / "shards")
     classifier, rows = trained("softmax"), list[int]()
-    real = ShardImages.contents
+    real = ShardImages.read
 
-    def counted(self: ShardImages, some: Sequence[int]) -> Any:
+    def counted(self: ShardImages, some: Sequence[int], *more: Any) -> Any:
         rows.extend(some)
-        return real(self, some)
+        return real(self, some, *more)
 
     streamed = shards(tmp_path / "shards", size=classifier.shape[1])
-    monkeypatch.setattr(ShardImages, "contents", counted)
+    monkeypatch.setattr(ShardImages, "read", counted)
     part = select_test_set(classifier, streamed, "test")
     evaluation = part.evaluate(classifier)
     assert len(rows) == len(set(rows)) == len(streamed.splits["test"])

@@ -1,5 +1,6 @@
 """The shell and Python make the same classifier of the same data: one function decides what is left open."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 
 import labelwise as lw
 from labelwise.core.classifier import MethodRecord
+from labelwise.encoders.efficientnet import VARIANTS
+from labelwise.fitting.closed_form import takes
 from labelwise.images.dataset import Dataset
 from labelwise.train.method import Run
 from labelwise.train.networks.backbone import Backbone
-from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.encoder import PRETRAINED, Encoder
 from tests.changed import description
 from tests.cli.conftest import run as run
 from tests.conftest import blobs, squares
@@ -42,12 +45,20 @@ class TinyPretrained(Backbone):
             parameter.data.normal_(generator=made)
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the stand-in in the place of the pretrained network; torch runs it, so no closed form without torch takes pictures."""
+    monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", TinyPretrained)
+    monkeypatch.setitem(VARIANTS, PRETRAINED, replace(VARIANTS[PRETRAINED], size=SIDE))
+    monkeypatch.setattr(
+        "labelwise.fitting.fit.takes", lambda method, data, run: data.features and takes(method, data, run)
+    )
+
+
 @pytest.fixture(params=["pretrained encoder installed", "not installed"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
     monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: there)
-    for place in ("backbones", "encoder"):
-        monkeypatch.setattr(f"labelwise.train.networks.{place}.EfficientNetLite0", TinyPretrained)
+    stand_in(monkeypatch)
     monkeypatch.setattr("labelwise.train.loop._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways
     return there
 

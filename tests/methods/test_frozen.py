@@ -156,7 +156,7 @@ def test_a_saved_classifier_opens_without_the_file_of_weights(
     torch.testing.assert_close(again.scores(test.images).log_odds, scores)
     assert explain(again, test.images[:1]).heat.shape == (8, 8)
     assert len(teach(again, "another", examples=test.images[:5]).labels) == 5
-    images = as_float(test.images[:2]).requires_grad_()
+    images = as_float(px(test)[:2]).requires_grad_()
     model_of(again).encode_images(images).sum().backward()
     assert images.grad is not None
     assert images.grad.abs().sum() > 0

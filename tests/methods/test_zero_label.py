@@ -15,6 +15,7 @@ from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
+from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.naming import evidence_of
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.errors import UnsupportedError, UsageError
@@ -210,7 +211,9 @@ def test_what_was_read_to_compare_labels_is_not_needed_again(tmp_path: Path, mon
     )
     assert float(model_of(opened).alike.abs().sum()) > 0
     torch.testing.assert_close(model_of(opened).alike, model_of(classifier).alike)
-    assert name_clusters(opened, {0: "frog"}).head.names[0] == 4
+    renamed = name_clusters(opened, {0: "frog"}).head
+    assert isinstance(renamed, NamedHead)
+    assert renamed.names[0] == 4
 
 
 @pytest.mark.parametrize(("installed", "prior"), [(True, "sentences"), (False, "words")])
