@@ -23,6 +23,7 @@ from labelwise.images.decode.workers import decode_safely
 from labelwise.methods import Discriminant, Encoder, Method, Softmax
 from labelwise.support.files import state_tensors, write_tensors
 from labelwise.support.processes import is_main_process
+from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.distribution import process_group
 from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
@@ -46,21 +47,28 @@ def frozen(out: Path) -> Encoder:
 
 @contextmanager
 def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> Iterator[None]:
-    """While open, each picture that is decoded counts; after so many the process ends as if the machine had failed."""
-    before = decode_safely
-    counts[name] = 0
+    """While open, each picture that is decoded and each batch counts; after so many batches the process ends as if the machine had failed."""
+    before, made = decode_safely, ShuffledBatches.batch
+    batches = f"{name} batches"
+    counts |= {name: 0, batches: 0}
 
     def decode(file: Any, frame: Frame) -> Any:
         counts[name] += 1
-        if counts[name] > most:
-            os.kill(os.getpid(), signal.SIGKILL)
         return before(file, frame)
 
+    def batch(self: ShuffledBatches, *words: Any) -> Batch:
+        counts[batches] += 1
+        if counts[batches] > most:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made(self, *words)
+
     setattr(stored, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
+    setattr(ShuffledBatches, "batch", batch)  # noqa: B010
     try:
         yield
     finally:
         setattr(stored, "decode_safely", before)  # noqa: B010
+        setattr(ShuffledBatches, "batch", made)  # noqa: B010
 
 
 def fits(source: Path, out: Path, kill: bool = False) -> None:
@@ -74,7 +82,7 @@ def fits(source: Path, out: Path, kill: bool = False) -> None:
         closed = Discriminant(encoder=frozen(out))
         cases |= {"folder": ("folder", closed), "shards": ("shards", closed)}
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    most = 100 if kill and first and rank() == 1 else float("inf")
+    most = 9 if kill and first and rank() == 1 else float("inf")
     for name, (place, method) in cases.items():
         with process_group(torch.device("cpu")), counted(counts, name, most):
             data = load(source / place, size=SIDE, group="none")
@@ -83,7 +91,7 @@ def fits(source: Path, out: Path, kill: bool = False) -> None:
         if is_main_process():
             assert classifier.origin.train_digests is not None
             tensors = {
-                "hashes": torch.from_numpy(np.sort(classifier.origin.train_digests)),
+                "hashes": torch.from_numpy(np.array(sorted(classifier.origin.train_digests.tolist()), np.uint8)),
                 **state_tensors("model", model_of(classifier)),
             }
             write_tensors(out / name, tensors, {})
