@@ -199,9 +199,9 @@ def model_folder() -> str:
 
 def read_model(file: Path) -> object:
     """A saved classifier whose description is this file."""
-    target = file.parent / "weights.safetensors"
-    if not target.exists():
-        target.write_bytes(Path(model_folder(), "weights.safetensors").read_bytes())
+    for piece in Path(model_folder()).iterdir():
+        if piece.name != "classifier.json" and not (target := file.parent / piece.name).exists():
+            target.write_bytes(piece.read_bytes())
     file.replace(file.with_name("classifier.json"))
     return load(file.parent)
 
