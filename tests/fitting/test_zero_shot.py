@@ -239,7 +239,7 @@ def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
     data = by_vector(noise=1.5)
     trial = trial_of(data, METHODS[method])
     bound = tried(METHODS[method], trial)
-    seen, how, targets = ~bound.calibration.unseen, model_of(bound).penalty, torch.as_tensor(trial.val.targets)
+    seen, how, targets = ~bound.calibration.unseen, bound.head.penalty, torch.as_tensor(trial.val.targets)
     scores = exact(bound, trial.val.images).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(torch.from_numpy(scores), targets, torch.from_numpy(seen), how))
     about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
