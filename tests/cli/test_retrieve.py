@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from labelwise.images.images import Images, read_readable
+from labelwise.images.stored import FileImages
 from tests.contract.subjects import trained
 
 
@@ -62,11 +62,11 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
     (folder / "4.png").write_bytes(some(root, 2)[0].read_bytes())
     read = list[str]()
 
-    def noted(images: Images, *how: Any, **more: Any) -> Any:
-        read.extend(images.ids)
-        return read_readable(images, *how, **more)
+    def noted(files: Any) -> FileImages:
+        read.extend(map(str, files))
+        return FileImages(files)
 
-    monkeypatch.setattr("labelwise.tasks.gallery_files.read_readable", noted)
+    monkeypatch.setattr("labelwise.tasks.gallery_files.FileImages", noted)
     assert ask(folder, "--index", index) == ["1.png", "2.png", "3.png", "4.png"]
     assert sorted(Path(file).name for file in read) == ["4.png", "broken.png"]
     assert ask(folder, "--index", index) == ask(index) == ["1.png", "2.png", "3.png", "4.png"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from labelwise.support.limits import set_threads
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.images.images import Images
-    from labelwise.images.view import Fit
+    from labelwise.images.skipped import Skipped
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
 LOOK = (3, 32, 32)  # the shape that pictures are read at to be compared by their looks
@@ -97,19 +98,18 @@ class Job(Parts):
         }
 
 
-def _read(images: "Images", shape: tuple[int, ...], fit: "Fit") -> tuple[list[dict[str, Any]], Any, list[int]]:
-    """Return a row for each image with its name and why it cannot be read, the images, and which rows these are."""
-    from labelwise.images.images import read_readable
-
-    values, readable, skipped = read_readable(images, shape, fit)
+def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any]]:
+    """Return a row for each image with its name and why it cannot be read."""
     reasons = {each.file: each.reason for each in skipped}
-    return [{"file": as_text(file), "reason": reasons.get(file)} for file in images.ids], values, readable
+    return [{"file": as_text(file), "reason": reasons.get(file)} for file in images.ids]
 
 
 def _looks(images: "Images") -> list[dict[str, Any]]:
+    from labelwise.images.images import read_readable
     from labelwise.images.split.lookalikes import fingerprint
 
-    rows, values, readable = _read(images, LOOK, "cut")
+    values, readable, skipped = read_readable(images, LOOK)
+    rows = _named(images, skipped)
     for row, value in zip(readable, values, strict=True):
         rows[row]["look"] = fingerprint(value).tobytes()
     return rows
@@ -117,15 +117,17 @@ def _looks(images: "Images") -> list[dict[str, Any]]:
 
 def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str, Any]]:
     """Return a row for each picture."""
+    from labelwise.encoders.features import ImagesWithFeatures
     from labelwise.tasks.classify import classify
     from labelwise.tasks.gallery_store import open_gallery
     from labelwise.tasks.outliers import outliers
     from labelwise.tasks.retrieve import retrieve
 
-    rows, images, readable = _read(files, classifier.shape, classifier.encoder.fit)
+    features = classifier.features(files)
+    rows, readable = _named(files, features.skipped), features.rows.tolist()
     if not readable:
         return rows
-    scores = classifier.scores(images)
+    scores = classifier.scores(ImagesWithFeatures.readable(files, features))
     if job.question == "classify":
         for row, one in zip(readable, classify(scores, top=job.top), strict=True):
             top = [{"label": label, "probability": value} for label, value in one.top]

@@ -1,7 +1,6 @@
 """A case of a report: one classifier, its figures on the test set, and what else the page draws."""
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,11 +14,14 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.head_files import pack
+from labelwise.encoders.encode import encode
 from labelwise.evaluation.evaluate import measure
 from labelwise.evaluation.protocols import COMPARED, PROTOCOLS
 from labelwise.evaluation.test_set import TestSet
+from labelwise.images.images import Images
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError
+from labelwise.support.limits import threads
 from labelwise.tasks.similarity import By
 
 BATCH = 256
@@ -102,24 +104,25 @@ def _with_names(test_set: TestSet) -> TestSet:
     return replace(test_set, split=replace(test_set.split, files=names))
 
 
-def measure_speed(classifier: Classifier, images: Any) -> dict[str, Any]:
+def measure_speed(classifier: Classifier, images: Images) -> dict[str, Any]:
     """Return medians of the time from decoded images to scores. Reading files is not part of it."""
-    images = classifier.batch(images[:BATCH])
-    batch = len(images)
+    pixels = classifier.batch(images.select(range(min(BATCH, len(images)))))
+    batch = len(pixels)
     return {
-        "images_per_second": batch / _median_seconds(classifier, images),
+        "images_per_second": batch / _median_seconds(classifier, pixels),
         "batch": batch,  # how many at a time
-        "milliseconds": 1000 * _median_seconds(classifier, images[:1]),  # for one image alone
+        "milliseconds": 1000 * _median_seconds(classifier, pixels[:1]),  # for one image alone
         "runtime": classifier.encoder.runtime,
-        "threads": int(os.environ.get("OMP_NUM_THREADS", "") or os.cpu_count() or 1),
+        "threads": threads(),
     }
 
 
 def _median_seconds(classifier: Classifier, images: Any) -> float:
     """Return the median seconds of scoring these images; a first round, which prepares caches, is not counted."""
-    times = [time.perf_counter()]
+    decoded, times = classifier.images(images), [time.perf_counter()]
     while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
-        np.asarray(classifier.scores_of(classifier.encode(images)).log_odds)
+        features = encode(classifier.encoder, decoded, cache=False, progress=False)
+        np.asarray(classifier.scores_of(classifier.head.embed(features.values)).log_odds)
         times.append(time.perf_counter())
     return max(statistics.median(end - start for start, end in pairwise(times[1:])), 1e-9)
 

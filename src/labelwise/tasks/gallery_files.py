@@ -10,7 +10,6 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.images.dataset import Skipped
-from labelwise.images.images import read_readable
 from labelwise.images.skipped import check_read
 from labelwise.images.split.grouping import moments
 from labelwise.images.stored import FileImages
@@ -40,15 +39,12 @@ def gallery_of_files(
     probe, skipped, names = probe_embeddings(classifier), list[Skipped](), list[str]()
     parts = [probe[:0]]
     for start in range(0, len(files), READ):
-        some = files[start : start + READ]
-        block = FileImages(some)
-        block.remember(classifier.shape, classifier.encoder.fit)
-        _, rows, bad = read_readable(block, classifier.shape, classifier.encoder.fit)
-        check_read(bad, 0, strict=strict)
-        if rows:
-            parts.append(classifier.encode(block.select(rows)))
-        names += [str(some[i]) for i in rows]
-        skipped += bad
+        features = classifier.features(FileImages(files[start : start + READ]))
+        check_read(features.skipped, 0, strict=strict)
+        if len(features):
+            parts.append(classifier.head.embed(features.values))
+        names += features.ids
+        skipped += features.skipped
     return Gallery(embeddings=np.concatenate(parts), files=tuple(names), probe=probe), tuple(skipped)
 
 

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from labelwise.core.head import Head, feature_slopes
+from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Locates
+from labelwise.images.images import ArrayImages
 from labelwise.support.errors import UnsupportedError
 
 GRID = 8  # places a side that are covered one after another
@@ -34,7 +36,7 @@ def evidence(encoder: Encoder, head: Head, label_embeddings: Array, images: Arra
         return np.stack(
             [_covered(encoder, head, label_embeddings, *pair) for pair in zip(images, weights, strict=True)]
         )
-    slopes = feature_slopes(head, encoder(images), label_embeddings, weights)
+    slopes = feature_slopes(head, _features(encoder, images), label_embeddings, weights)
     heat = np.maximum(np.einsum("nc,nchw->nhw", slopes, encoder.maps(images)), 0).astype(np.float32)
     whole = np.zeros((len(images), *images.shape[2:]), np.float32)
     inside = whole[(slice(None), *encoder.window)]
@@ -53,7 +55,7 @@ def _covered(encoder: Encoder, head: Head, label_embeddings: Array, image: Array
             view = image.copy()
             view[:, rows[i] : rows[i + COVER], columns[j] : columns[j + COVER]] = mean
             views.append(view)
-    scores = head.score(head.embed(encoder(np.stack(views))), label_embeddings) @ weights
+    scores = head.score(head.embed(_features(encoder, np.stack(views))), label_embeddings) @ weights
     falls = (scores[0] - scores[1:]).reshape(GRID - COVER + 1, -1)
     sums, counts = np.zeros((GRID, GRID)), np.zeros((GRID, GRID))
     for i in range(COVER):
@@ -62,6 +64,10 @@ def _covered(encoder: Encoder, head: Head, label_embeddings: Array, image: Array
             sums[here] += falls
             counts[here] += 1
     return _resized(np.maximum(sums / counts, 0).astype(np.float32), (height, width))
+
+
+def _features(encoder: Encoder, images: Array) -> Array:
+    return encode(encoder, ArrayImages(images), cache=False, progress=False).values
 
 
 def _resized(heat: Array, shape: tuple[int, ...]) -> Array:
