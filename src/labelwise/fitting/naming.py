@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from labelwise.core.classifier import Classifier, bind
+from labelwise.core.classifier import Classifier, KnownState, bind
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.naming import choose_names, evidence_of, name_each, naming_figures, vote
@@ -70,8 +70,20 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
         labels=labels,
         label_embeddings=bound.label_embeddings,
         calibration=replace(bound.calibration, temperature=classifier.calibration.temperature),
-        origin=replace(classifier.origin, summary=summary),
+        origin=replace(classifier.origin, summary=summary, training=_renamed_state(classifier, head, renamed)),
     )
+
+
+def _renamed_state(classifier: Classifier, before: NamedHead, after: NamedHead) -> KnownState | None:
+    """Return the state of training with all that is known of a label moved to its new name, as in the head."""
+    if classifier.origin.training is None:
+        return None
+    state = dict(classifier.origin.training.read())
+    for name in ("head.weight", "head.bias", "means", "counts"):
+        moved = state[name].copy()
+        moved[after.names] = state[name][before.names]
+        state[name] = moved
+    return KnownState({**state, "votes": after.votes, "names": after.names})
 
 
 def named_head(classifier: Classifier) -> NamedHead:
