@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import labelwise as lw
+from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.images import stored
 from labelwise.images.split import lookalikes
-from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.cli.conftest import run as run
-from tests.fitting.test_one_choice import TinyPretrained, folder_of, write_pictures
+from tests.fitting.test_one_choice import folder_of, write_pictures
 from tests.pixels_of import px
 
 
@@ -21,12 +21,12 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     """How many pictures are decoded, compared by a thumbnail, and encoded."""
     done = {"decoded": 0, "compared": 0, "encoded": 0}
 
-    def encoded(encoder: TorchEncoder, images: Any) -> Any:
+    def encoded(encoder: OnnxEncoder, images: Any) -> Any:
         done["encoded"] += len(images)
         return encode(encoder, images)
 
-    encode = TorchEncoder.__call__
-    monkeypatch.setattr(TorchEncoder, "__call__", encoded)
+    encode = OnnxEncoder.__call__
+    monkeypatch.setattr(OnnxEncoder, "__call__", encoded)
 
     def decoded(contents: Any, *given: Any) -> Any:
         done["decoded"] += len(contents)
@@ -41,8 +41,6 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     monkeypatch.setattr(stored, "FRESH", -1)  # a file just written counts as one written long ago
     monkeypatch.setattr(stored, "decode_all", decoded)
     monkeypatch.setattr(lookalikes, "fingerprint", compared)
-    monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: True)
-    monkeypatch.setattr("labelwise.train.networks.backbones.EfficientNetLite0", TinyPretrained)
     return done
 
 
