@@ -213,7 +213,9 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     data = trial()
     found = fit_zero_shot(by_vector(noise=2.0, seed=4), Izf(epochs=0), RUN)
     settled: Any = method_of(found)
-    assert {name: getattr(settled, name) for name in Choice._fields} == trained(Izf(epochs=0), data).solution._asdict()
+    solution = trained(Izf(epochs=0), data).solution
+    assert solution is not None
+    assert {name: getattr(settled, name) for name in Choice._fields} == solution._asdict()
     monkeypatch.setattr("labelwise.methods.izf.method.label_folds", lambda only: iter([only]))
     model = trained(Izf(epochs=0), data)
     assert model.solution is not None
