@@ -35,14 +35,14 @@ def test_features_are_those_of_the_network(shape: tuple[int, ...], view: View) -
     encoder = open_encoder(shape=shape, view=view)
     assert np.abs(encoder(images) - wanted).max() <= 1e-4 * np.abs(wanted).max()
     if not view.mirror:
-        found = encoder.maps(images)  # type: ignore[attr-defined]
+        found = encoder.locate(images)[1]  # type: ignore[attr-defined]
         assert np.abs(found - maps).max() <= 1e-4 * np.abs(maps).max()
 
 
 def test_maps_have_the_features_as_their_mean() -> None:
     encoder = open_encoder(shape=(3, 64, 64), view=View(size=64, mirror=True))
     images = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64), np.uint8)
-    maps = encoder.maps(images)  # type: ignore[attr-defined]
+    maps = encoder.locate(images)[1]  # type: ignore[attr-defined]
     np.testing.assert_allclose(maps.mean((2, 3)), encoder(images), atol=1e-5)
     assert encoder.width == 1280
 

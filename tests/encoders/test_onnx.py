@@ -40,9 +40,9 @@ def test_crop_and_mirror_are_done_before_the_graph(tmp_path: Path) -> None:
     np.testing.assert_allclose(seen(large), wanted, rtol=1e-5)
     assert isinstance(seen, Locates)
     assert seen.window == (slice(2, 10), slice(1, 9))
-    np.testing.assert_allclose(seen.maps(large).mean((2, 3)), wanted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(seen.locate(large)[1].mean((2, 3)), wanted, rtol=1e-3, atol=1e-3)
     with pytest.raises(UsageError, match="no feature maps"):
-        plain.maps(cut)
+        plain.locate(cut)[1]
 
 
 def test_mean_and_std_are_taken_where_the_card_names_them(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_each_image_is_encoded_once(
         client.post("/teach", json={"label": "y", "texts": ["a yellow square"]})
         client.post("/forget?label=x")
         client.post("/undo")
-        assert passes == [5], "nothing is encoded where no image is sent"
+        assert sum(passes) == 5, "nothing is encoded where no image is sent"
 
 
 def test_several_labels_are_each_answered(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_features_and_maps_are_those_of_torch(
     assert saved.id == exported.id
     for found, wanted in (
         (saved(images), TorchEncoder(trained)(images)),
-        (saved.maps(images), TorchEncoder(trained).maps(images)),
+        (saved.locate(images)[1], TorchEncoder(trained).locate(images)[1]),
     ):
         assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
     assert saved.width == trained.code_size

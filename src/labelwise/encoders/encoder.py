@@ -60,8 +60,8 @@ class Locates(Protocol):
     def window(self) -> tuple[slice, slice]:
         """The rows and columns of an image that the maps cover."""
 
-    def maps(self, images: Array) -> Features:
-        """Return the feature maps ``[n, width, h, w]`` of images ``[n, *shape]``."""
+    def locate(self, images: Array) -> tuple[Features, Features]:
+        """Return the features ``[n, width]`` of images ``[n, *shape]`` and their maps ``[n, width, h, w]``."""
 
 
 @dataclass(frozen=True)

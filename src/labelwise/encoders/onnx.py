@@ -4,7 +4,7 @@ The card is a small JSON file of the same name (``birds.onnx`` and ``birds.json`
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -99,14 +99,16 @@ class OnnxEncoder:
 
     def __call__(self, images: Array) -> Features:
         """Return the features ``[n, d]`` of images ``[n, *shape]``."""
-        rows = [self._seen(image, self.card.output) for image in self._checked(images)]
+        rows = [self._seen(image, self.card.output)[0] for image in self._checked(images)]
         return np.concatenate(rows) if rows else np.empty((0, self.width), np.float32)
 
-    def maps(self, images: Array) -> Features:
-        """Return the feature maps ``[n, d, h, w]`` of images ``[n, *shape]``, those of mirror images turned back."""
+    def locate(self, images: Array) -> tuple[Features, Features]:
+        """Return the features ``[n, d]`` of images ``[n, *shape]`` and their maps ``[n, d, h, w]``, those of mirror images turned back."""
         if self.card.maps is None:
             raise UsageError(f"{self.name} has no feature maps.")
-        return np.concatenate([self._seen(image, self.card.maps) for image in self._checked(images)])
+        rows = [self._seen(image, self.card.output, self.card.maps) for image in self._checked(images)]
+        features, maps = (np.concatenate(each) for each in zip(*rows, strict=True))
+        return features, maps
 
     def _checked(self, images: Array) -> Array:
         kind = np.uint8 if len(self.shape) == 3 else np.float32
@@ -116,20 +118,19 @@ class OnnxEncoder:
             )
         return images[(..., *self.window)] if len(self.shape) == 3 else images
 
-    def _seen(self, image: Array, output: str) -> Features:
-        result = self._run(image[None], output)
+    def _seen(self, image: Array, *outputs: str) -> list[Features]:
+        results = self._run(image[None], outputs)
         if not self.card.mirror:
-            return result
-        other = self._run(image[None, ..., ::-1], output)
-        mean: Features = (result + (other if other.ndim == 2 else other[..., ::-1])) * np.float32(0.5)
-        return mean
+            return results
+        others = (each if each.ndim == 2 else each[..., ::-1] for each in self._run(image[None, ..., ::-1], outputs))
+        return [(one + other) * np.float32(0.5) for one, other in zip(results, others, strict=True)]
 
-    def _run(self, x: Array, output: str) -> Features:
+    def _run(self, x: Array, outputs: Sequence[str]) -> list[Features]:
         if self.card.mean is not None:
             mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
             x = (x.astype(np.float32) / np.float32(255) - mean) / std
-        result: Features = self._opened().run([output], {self.card.input: np.ascontiguousarray(x)})[0]
-        return result
+        results: list[Features] = self._opened().run(list(outputs), {self.card.input: np.ascontiguousarray(x)})
+        return results
 
     def _opened(self) -> Any:
         with self._lock:

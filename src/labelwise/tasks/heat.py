@@ -36,8 +36,9 @@ def evidence(encoder: Encoder, head: Head, label_embeddings: Array, images: Arra
         return np.stack(
             [_covered(encoder, head, label_embeddings, *pair) for pair in zip(images, weights, strict=True)]
         )
-    slopes = feature_slopes(head, _features(encoder, images), label_embeddings, weights)
-    heat = np.maximum(np.einsum("nc,nchw->nhw", slopes, encoder.maps(images)), 0).astype(np.float32)
+    features, maps = encoder.locate(images)
+    slopes = feature_slopes(head, features, label_embeddings, weights)
+    heat = np.maximum(np.einsum("nc,nchw->nhw", slopes, maps), 0).astype(np.float32)
     whole = np.zeros((len(images), *images.shape[2:]), np.float32)
     inside = whole[(slice(None), *encoder.window)]
     for place, one in zip(inside, heat, strict=True):

@@ -86,7 +86,7 @@ def test_maps_show_where_a_feature_comes_from() -> None:
     assert isinstance(encoder, Locates)
     assert isinstance(layer, torch.nn.Linear)
     shift = layer.bias.detach().numpy()
-    np.testing.assert_allclose(encoder.maps(images).mean((2, 3)) + shift, encoder(images), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(encoder.locate(images)[1].mean((2, 3)) + shift, encoder(images), rtol=1e-3, atol=1e-5)
 
 
 def test_other_weights_and_other_views_have_other_ids() -> None:

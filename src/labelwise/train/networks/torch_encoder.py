@@ -118,9 +118,9 @@ class TorchEncoder:
         """Return the features ``[n, d]`` of images ``[n, *shape]``."""
         return self._run(images, self._features)
 
-    def maps(self, images: Array) -> Rows:
-        """Return the maps ``[n, d, h, w]`` that the features of images are pooled from, those of mirror images turned back."""
-        return self._run(images, self._maps)
+    def locate(self, images: Array) -> tuple[Rows, Rows]:
+        """Return features ``[n, d]`` and the maps ``[n, d, h, w]`` that they are pooled from, those of mirror images turned back."""
+        return self(images), self._run(images, self._maps)
 
     def _run(self, images: Array, network: Network) -> Rows:
         if self.device.type != "cpu":
