@@ -160,11 +160,12 @@ def small(bench: Bench, backbone: str, width: int) -> Encoder:
     return Encoder(backbone=backbone, width=width if bench.quick else None)
 
 
-def heads(classifier: Classifier, method: ImageMethod) -> dict[str, Classifier]:
-    """Return a classifier for every way in which a trained model names labels."""
-    found = {name: of(model_of(classifier)) for name, of in views(method).items()}
+def heads(classifier: Classifier, method: ImageMethod) -> Iterator[tuple[str, LabelModel, Classifier]]:
+    """Yield a model and its classifier for every way in which a trained model names labels."""
     origin = Origin(train_digests=classifier.origin.train_digests)
-    return {name: replace(bind_model(each, classifier.labels), origin=origin) for name, each in found.items()}
+    for name, view in views(method).items():
+        model = view(model_of(classifier))
+        yield name, model, replace(bind_model(model, classifier.labels), origin=origin)
 
 
 def views(method: ImageMethod) -> dict[str, Callable[[LabelModel], LabelModel]]:
@@ -201,21 +202,22 @@ def attacked(bench: Bench, base: ImageMethod, data: Dataset, settings: RobustSet
             begun = time.monotonic()
             classifier = fit(data, replace(method, adversarial=adversarial), bench.run(full))
             figures: dict[str, Any] = {"data": data.name}
-            for head, one in heads(classifier, method).items():
+            for head, model, one in heads(classifier, method):
                 own = head not in RULES
                 few = settings if own or bench.quick else replace(settings, attacks=(Pgd(), Apgd()))
-                figures[head or name] = asdict(evaluate_robust(Evaluation.of(one, images, data.labels), few))
+                figures[head or name] = asdict(evaluate_robust(Evaluation.of(one, images, data.labels), few, model))
                 if own and not bench.quick:
-                    figures[head or name]["all images"] = under_pgd(one, test, data, settings.epsilon)
+                    figures[head or name]["all images"] = under_pgd(one, test, data, settings.epsilon, model)
             bench.write(full, begun, figures)
 
 
-def under_pgd(classifier: Classifier, split: Split, data: Dataset, epsilon: float) -> dict[str, float]:
+def under_pgd(
+    classifier: Classifier, split: Split, data: Dataset, epsilon: float, model: LabelModel | None = None
+) -> dict[str, float]:
     """Return the accuracy on all images of a split, as they are and under PGD of 20 steps."""
     names = [data.labels.names[target] for target in split.targets.tolist()]
-    found = attack(
-        classifier, split.images, names, AttackSettings(epsilon=epsilon, attacks=(Pgd(steps=20),), batch=500)
-    )
+    settings = AttackSettings(epsilon=epsilon, attacks=(Pgd(steps=20),), batch=500)
+    found = attack(classifier, split.images, names, settings, model)
     return {"images": len(split), "clean": float((~found.wrong).double().mean()), "pgd-20": found.accuracy}
 
 

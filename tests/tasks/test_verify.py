@@ -103,7 +103,7 @@ def test_rule_is_fitted_with_the_classifier_and_saved() -> None:
 
 
 def test_many_validation_images_are_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelwise.fitting.fit.MOST_VERIFIED", 10)
+    monkeypatch.setattr("labelwise.fitting.training.MOST_VERIFIED", 10)
     assert lw.fit(blobs(), quick("softmax", 1), lw.Run(device="cpu")).verifier is None
     assert lw.fit(squares(), quick("multilabel", 1), lw.Run(device="cpu")).verifier is None
 

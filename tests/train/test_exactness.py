@@ -87,7 +87,7 @@ def test_a_run_is_exact_where_it_says_so(wanted: bool, monkeypatch: pytest.Monke
         seen.append((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
         raise SeenError
 
-    monkeypatch.setattr("labelwise.fitting.fit._fit", note)
+    monkeypatch.setattr("labelwise.fitting.training._fit", note)
     monkeypatch.setattr("labelwise.fitting.pretraining.train", note)
     before, run = torch.get_num_threads(), lw.Run(exact=wanted, device="cpu")
     torch.set_num_threads(2)

@@ -106,7 +106,7 @@ def test_what_cannot_be_written_or_differs_leaves_no_file(
         patch.setattr(SoftmaxModel, "encode_images", by_hand)
         with pytest.raises(UnsupportedError, match="softmax cannot be written"):
             export(classifier, tmp_path / "model.onnx")
-    monkeypatch.setattr("labelwise.train.export.TOLERANCE", -1.0)
+    monkeypatch.setattr("labelwise.fitting.export.TOLERANCE", -1.0)
     with pytest.raises(LabelwiseError, match="differs from the classifier"):
         export(classifier, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []

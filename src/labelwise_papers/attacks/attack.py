@@ -12,7 +12,7 @@ from labelwise.images.as_images import Pictures
 from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
-from labelwise.train.model import as_float
+from labelwise.train.model import LabelModel, as_float
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Points, Problem, Scores
 from labelwise_papers.attacks.square import Square
@@ -69,14 +69,15 @@ def attack(
     pictures: Pictures,
     targets: Tensor | Sequence[str] | None = None,
     settings: AttackSettings | None = None,
+    model: LabelModel | None = None,
 ) -> Attacked:
     """Return perturbed pictures that the classifier answers wrongly, as far as they were found.
 
     ``targets`` are the true labels, by name or as positions among the classifier's ``[n]``; None takes what the classifier says
-    of the clean pictures.
+    of the clean pictures. ``model`` is the model of a classifier that was not saved with its training.
     """
     settings = settings or AttackSettings()
-    scores = scores_of(classifier)
+    scores = scores_of(classifier, model)
     clean = as_float(torch.from_numpy(classifier.batch(pictures)))
     before = answers_of(scores, clean, settings.batch)
     right = before if targets is None else _positions(classifier, len(clean), targets).to(clean.device)
@@ -96,7 +97,7 @@ def attack(
     )
 
 
-def scores_of(classifier: Classifier) -> Scores:
+def scores_of(classifier: Classifier, model: LabelModel | None = None) -> Scores:
     """Return the function from images in [0, 1] to the scores that decide, ``[n, k]``, through which gradients flow."""
     if len(classifier.shape) != 3:
         raise UnsupportedError(
@@ -108,7 +109,7 @@ def scores_of(classifier: Classifier) -> Scores:
         )
     if len(classifier.labels) < 2:
         raise UnsupportedError("There is one label only, so no answer is wrong. An attack needs a second label.")
-    model, calibration = model_of(classifier), classifier.calibration
+    model, calibration = model or model_of(classifier), classifier.calibration
     embeddings, scale, offset = (
         torch.from_numpy(array).to(model.device)
         for array in (classifier.label_embeddings, calibration.scale, calibration.offset)

@@ -14,7 +14,7 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import UsageError
-from labelwise.train.model import as_float
+from labelwise.train.model import LabelModel, as_float
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.attack import (
     BATCH,
@@ -85,10 +85,15 @@ class _Trial:
     single: bool = False
 
 
-def evaluate_robust(evaluation: Evaluation, settings: RobustSettings | None = None) -> RobustResult:
-    """Return accuracy under attack on test images that have one label each, with sanity checks."""
+def evaluate_robust(
+    evaluation: Evaluation, settings: RobustSettings | None = None, model: LabelModel | None = None
+) -> RobustResult:
+    """Return accuracy under attack on test images that have one label each, with sanity checks.
+
+    ``model`` is the model of a classifier that was not saved with its training.
+    """
     settings, classifier = settings or RobustSettings(), evaluation.classifier
-    attacked = scores_of(classifier)
+    attacked = scores_of(classifier, model)
     scores, targets = evaluation.labelled()
     assert scores.images is not None
     images = as_float(torch.from_numpy(classifier.batch(scores.images)))
@@ -140,10 +145,10 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
     device = problem.images.device
     columns = torch.tensor([surrogate.labels.index(name) for name in classifier.labels.names], device=device)
     other = replace(problem, scores=scores_of(surrogate), targets=columns[problem.targets])
-    own, answers = scores_of(classifier), list[Tensor]()
+    answers = list[Tensor]()
     for part in batches(other, settings.batch):
         images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images
-        answers.append(answers_of(own, images, settings.batch))
+        answers.append(answers_of(problem.scores, images, settings.batch))
     return torch.cat(answers) == problem.targets
 
 

