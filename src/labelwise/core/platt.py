@@ -86,28 +86,30 @@ def fit_platt_each(scores: ArrayLike, truths: ArrayLike) -> tuple[NDArray[Any], 
     return (scale * stretch).astype(raw.dtype), (offset * stretch + shift).astype(raw.dtype)
 
 
-def fit_temperature(scores: ArrayLike, targets: ArrayLike) -> float:
+def fit_temperature(scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Return T such that softmax(scores / T) is the probability of each label, by maximum likelihood.
 
     The true label gives one pseudo-count in all to the best wrong one of each image, which keeps T above zero where held-out
     images are classified without error. (Given to all labels alike, those that are far from right, the far end of ordered
-    ones, would make every answer unsure.)
+    ones, would make every answer unsure.) An image of weight w ``[n]`` counts as w images.
     """
     x = np.asarray(scores, np.float64)
     n, k = x.shape
     if k < 2:
         return 1.0
     truth = truth_table(np.asarray(targets), k)
+    counted = np.ones(n) if weights is None else np.asarray(weights, np.float64)
+    total, share = counted.sum(), counted / counted.sum()
     spread = _spread(x) or 1.0
     x = x / spread
     # a pseudo-count on the best wrong label, as one more image that it was would be
-    wanted = float((((n + 1) * x[truth] + np.where(truth, -np.inf, x).max(1)) / (n + 2)).mean())
+    wanted = float(share @ ((total + 1) * x[truth] + np.where(truth, -np.inf, x).max(1)) / (total + 2))
     inverse = 1.0
     for _ in range(MOST_STEPS):  # Newton: convex in 1 / T
         weighted = softmax(x * inverse) * x
         mean = weighted.sum(1)
-        slope = float(mean.mean()) - wanted
-        bend = float(((weighted * x).sum(1) - mean**2).mean())
+        slope = float(share @ mean) - wanted
+        bend = float(share @ ((weighted * x).sum(1) - mean**2))
         step = min(max(inverse - slope / max(bend, 1e-300), inverse / 4), inverse * 4)
         step = min(max(step, SOFTEST), 1 / SOFTEST)
         if abs(step - inverse) <= 1e-12 * inverse:

@@ -60,7 +60,8 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
         if name in features:
             features[name] = features[name][np.isin(split.targets, seen)]
     train, val = parts["train"], parts["val"]
-    fitted = fit_discriminant(features["train"], train.targets, labels, train.groups, method.label_source)
+    weights = np.array(train.weights) if train.weights else None
+    fitted = fit_discriminant(features["train"], train.targets, labels, train.groups, method.label_source, weights)
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(features["train"])

@@ -1,7 +1,7 @@
 """Fit: from data and a method to a calibrated classifier. Closed forms need no torch, see ``closed_form``."""
 
 from labelwise.core.classifier import Classifier
-from labelwise.fitting.choice import decide
+from labelwise.fitting.choice import CLOSED, decide
 from labelwise.fitting.closed_form import fit_closed_form, takes
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
@@ -27,6 +27,8 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
     _check_method(data, method)
     if takes(method, data, run):
         return fit_closed_form(data, method, run)
+    if any(split.weights for split in data.splits.values()):
+        raise UsageError(f"Weights of images count in method {CLOSED} on a frozen encoder alone; leave them out.")
     try:
         from labelwise.fitting.training import train_classifier
     except ModuleNotFoundError as error:

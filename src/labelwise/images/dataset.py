@@ -23,7 +23,8 @@ from labelwise.images.targets import (
 from labelwise.support.errors import DataError, listing
 
 SPLITS = ("train", "val", "test")
-PER_IMAGE = ("files", "texts", "domains", "groups", "moments")
+PER_IMAGE = ("files", "texts", "domains", "groups", "moments")  # what sources say of images
+COLUMNS = (*PER_IMAGE, "weights")
 UNLABELLED = "unlabelled"  # the one label of data without any
 
 
@@ -42,12 +43,14 @@ class Split:
     # what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
+    # how much each image counts in a closed-form fit, above 0; empty: all alike
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "images", split_images(self.images))
         object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.images)
-        for what in ("targets", *PER_IMAGE):
+        for what in ("targets", *COLUMNS):
             piece = getattr(self, what)
             if len(piece) != n and (what == "targets" or len(piece)):
                 raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
@@ -64,7 +67,7 @@ class Split:
 
     def __repr__(self) -> str:
         pieces = ["several labels each" if self.multilabel else f"{len(self.present)} labels"]
-        pieces += [what for what in PER_IMAGE if getattr(self, what)]
+        pieces += [what for what in COLUMNS if getattr(self, what)]
         return f"<Split: {len(self)} images{shape_words(self.shape)}; {listing(pieces)}>"
 
     def __len__(self) -> int:
@@ -110,14 +113,14 @@ class Split:
         if np.array_equal(index, np.arange(len(self))):
             return self
         order = index.tolist()
-        columns = {what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)}
+        columns = {what: tuple(getattr(self, what)[i] for i in order) for what in COLUMNS if getattr(self, what)}
         return Split(images=self.images.select(index), targets=self.targets[index], **columns)
 
     def join(self, other: "Split") -> "Split":
         """Return the rows of both; a piece that only one of them has is dropped."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
-        both = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        both = {what: getattr(self, what) + getattr(other, what) for what in COLUMNS}
         columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
         targets = np.concatenate([self.targets, other.targets])
         return Split(images=join([self.images, other.images]), targets=targets, **columns)

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.dataset import PER_IMAGE, SPLITS, Dataset, Split
+from labelwise.images.dataset import COLUMNS, SPLITS, Dataset, Split
 from labelwise.images.images import join
 from labelwise.images.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.images.split.leaks import refuse_leaks
@@ -105,9 +105,9 @@ def pool(dataset: Dataset) -> Split:
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     filled = [part for part in parts if len(part)] or parts[:1]
     pieces: dict[str, tuple[object, ...]] = {}
-    for what in PER_IMAGE:
+    for what in COLUMNS:
         if what == "files" or any(getattr(part, what) for part in filled):
-            blank = () if what == "texts" else ""
+            blank: object = {"texts": (), "weights": 1.0}.get(what, "")
             pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
     whole = Split(

@@ -209,13 +209,14 @@ def between_label_variance(products: Floats, sample: Sample, noise: float) -> fl
     the less, the noisier these are; and the expected mean, the mean of all labels, has a part in each of them.
     """
     k, usable = len(sample.counts), sample.other_weights > 0
-    rows = np.bincount(sample.targets, usable, minlength=k)
-    each = np.bincount(sample.targets, products * usable, minlength=k) / np.maximum(rows, 1)
+    counted = usable * sample.row_weights
+    rows = np.bincount(sample.targets, counted, minlength=k)
+    each = np.bincount(sample.targets, products * counted, minlength=k) / np.where(rows > 0, rows, 1)
     labels = int((rows > 0).sum())
     size = noise + 1e-12
     for _ in range(3):
         counts = (rows > 0) * label_weights(sample.weights.astype(np.float64), size, noise)
-        size = float(counts @ each) / max(float(counts.sum()), 1e-30) + noise / max(1, len(sample.targets))
+        size = float(counts @ each) / max(float(counts.sum()), 1e-30) + noise / max(1, float(sample.row_weights.sum()))
         size = max(size * labels / max(labels - 1, 1), LEAST_VARIANCE * noise + 1e-12)
     return size
 

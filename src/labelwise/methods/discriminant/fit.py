@@ -79,6 +79,7 @@ def fit_discriminant(
     labels: Labels,
     groups: Sequence[str] = (),
     source: LabelSource | None = None,
+    weights: Array | None = None,
 ) -> DiscriminantFit:
     """Return the head of features ``[n, d]`` and what is needed to leave training images out.
 
@@ -88,12 +89,13 @@ def fit_discriminant(
         labels: their names; where they have vectors, these predict the means of labels without images.
         groups: names of sets of images that are left out together, "" for none; () for none at all.
         source: what made the vectors of labels, and makes those of labels described later.
+        weights: above 0, of each image ``[n]``: one of weight 2 counts as two copies of it; None: all are 1.
     """
     targets, rooted = np.asarray(targets, np.int64), float(features.min()) >= 0
     embeddings = _embed(features, rooted)
     sets = group_copies(embeddings, targets, groups)
-    whitening = _in_single(fit_whitening(embeddings, targets, len(labels), sets))
-    sample = Sample.of(whitening(embeddings), targets, len(labels), sets)
+    whitening = _in_single(fit_whitening(embeddings, targets, len(labels), sets, weights))
+    sample = Sample.of(whitening(embeddings), targets, len(labels), sets, weights)
     beliefs = label_beliefs(sample, whitening.noise)
     prior, expected, descriptions = beliefs.prior, None, None
     if labels.vectors is not None:

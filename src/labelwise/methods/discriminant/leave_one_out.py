@@ -8,7 +8,8 @@ K = I + 11'/(n - g) for the rows of one label, and by the Woodbury identity the 
 
     I + U'HU    with    H = (f K^-1 - UU')^-1,    K^-1 = I - 11'/n
 
-(K = I where all rows of a label are left out, since 1'U = 0 then). The ridge and f stay as they are.
+(K = I where all rows of a label are left out, since 1'U = 0 then). The ridge and f stay as they are. A row of weight w counts as w
+copies of it that are left out together: with D the weights of a group, K = D + ww'/(n - g), and K^-1 = D^-1 - 11'/n.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 TABLE_NUMBERS = 2**22  # numbers of a table of distances that are computed at a time
+ROUNDING = 1e-6  # share of a sum of weights that may be rounding
 PAIR_NUMBERS = 2**19  # numbers of pairs of rows that are compared at a time: few enough for a processor's cache
 
 
@@ -40,7 +42,7 @@ class Sample:
     """Labelled rows, the means of labels, and the mean of each row's label without the row's group.
 
     Rows of one group are as good as copies of each other, so a mean of n rows in groups of sizes g is as good as one of
-    n^2 / sum g^2 rows: its *weight*.
+    n^2 / sum g^2 rows: its *weight*. A row of ``row_weights`` w counts as w copies.
     """
 
     rows: Floats  # [n, d]
@@ -53,22 +55,29 @@ class Sample:
         Floats  # mean of a row's label without the rows of its group [n, d]; mean of all labels where no row is left
     )
     other_weights: Floats  # of these [n]; 0 where no row is left
+    row_weights: Floats  # above 0 [n]
 
     @classmethod
-    def of(cls, rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Self:
+    def of(
+        cls, rows: Floats, targets: Ints, k: int, groups: Ints | None = None, row_weights: Floats | None = None
+    ) -> Self:
         """Return the sample of rows ``[n, d]`` of k labels; without groups each row is a group of its own."""
         groups = np.arange(len(rows)) if groups is None else groups
-        counts = np.bincount(targets, minlength=k).astype(rows.dtype)
-        sums = segment_sums(rows, targets, k)
-        means = sums / np.maximum(counts, 1)[:, None]
+        each = np.ones(len(rows), rows.dtype) if row_weights is None else row_weights.astype(rows.dtype)
+        weighted = rows if row_weights is None else rows * each[:, None]
+        counts = np.bincount(targets, each, minlength=k).astype(rows.dtype)
+        sums = segment_sums(weighted, targets, k)
+        means = sums / np.where(counts > 0, counts, 1)[:, None]
         # a part: the rows of one label in one group
         _, part = np.unique(groups * k + targets, return_inverse=True)
-        sizes = np.bincount(part).astype(rows.dtype)
-        squares = np.bincount(targets, sizes[part], minlength=k).astype(rows.dtype)  # sum of g^2: each row counts its g
+        sizes = np.bincount(part, each).astype(rows.dtype)
+        # sum of g^2: each row counts its g
+        squares = np.bincount(targets, sizes[part] * each, minlength=k).astype(rows.dtype)
         left = counts[targets] - sizes[part]
+        left[left < ROUNDING * counts[targets]] = 0
         others = sums[targets]
-        others -= rows if len(sizes) == len(rows) else segment_sums(rows, part, len(sizes))[part]
-        others /= np.maximum(left, 1)[:, None]
+        others -= weighted if len(sizes) == len(rows) else segment_sums(weighted, part, len(sizes))[part]
+        others /= np.where(left > 0, left, 1)[:, None]
         others[left == 0] = means[counts > 0].mean(0)
         return cls(
             rows=rows,
@@ -76,9 +85,10 @@ class Sample:
             groups=groups,
             means=means,
             counts=counts,
-            weights=counts**2 / np.maximum(squares, 1),
+            weights=counts**2 / np.where(squares > 0, squares, 1),
             other_means=others,
-            other_weights=left**2 / np.maximum(squares[targets] - sizes[part] ** 2, 1),
+            other_weights=left**2 / np.where(left > 0, squares[targets] - sizes[part] ** 2, 1),
+            row_weights=each,
         )
 
     @property
@@ -87,9 +97,9 @@ class Sample:
         return self.rows - self.means[self.targets]
 
     @property
-    def degrees(self) -> int:
+    def degrees(self) -> float:
         """Degrees of freedom of the covariance inside labels: rows less labels that have any, at least 1."""
-        return max(1, int(self.counts.sum()) - int((self.counts > 0).sum()))
+        return max(1.0, float(self.counts.sum()) - int((self.counts > 0).sum()))
 
     def select(self, rows: Ints) -> Self:
         """Return these rows only, among the same labels."""
@@ -100,6 +110,7 @@ class Sample:
             groups=self.groups[rows],
             other_means=self.other_means[rows],
             other_weights=self.other_weights[rows],
+            row_weights=self.row_weights[rows],
         )
 
     def rotate(self, centre: Floats, axes: Floats) -> Self:
@@ -130,7 +141,7 @@ def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> F
         x, targets, own = sample.rows[rows], sample.targets[rows], own_points[rows]
         u = x - sample.means[targets]
         across = _products(x, u)  # [b, g, g]
-        update = _inverse_update(_products(u, u), targets, sample)
+        update = _inverse_update(_products(u, u), rows, sample)
         plain = square_norms(x)[:, :, None] + (across @ update * across).sum(2, keepdims=True)
         product = (x.reshape(-1, x.shape[2]) @ points.T).reshape(*rows.shape, -1)
         if of_means is None:
@@ -153,7 +164,7 @@ def leave_out_products(sample: Sample, first: Floats, second: Floats) -> Floats:
     for rows in _group_blocks(sample.groups, sample.rows.shape[1]):
         targets = sample.targets[rows]
         u, one, other = sample.rows[rows] - sample.means[targets], first[rows], second[rows]
-        update = _inverse_update(_products(u, u), targets, sample)
+        update = _inverse_update(_products(u, u), rows, sample)
         more = (_products(one, u) @ update * _products(other, u)).sum(2)
         products[rows] = np.einsum("bgd,bgd->bg", one, other) + more
     return products
@@ -167,7 +178,7 @@ def leave_out_cosines(sample: Sample, pairs: Ints) -> Floats:
         x, targets = sample.rows[rows], sample.targets[rows]
         u = x - sample.means[targets]
         across = x @ u.swapaxes(1, 2)
-        update = _inverse_update(u @ u.swapaxes(1, 2), targets, sample)
+        update = _inverse_update(u @ u.swapaxes(1, 2), rows, sample)
         table = x @ x.swapaxes(1, 2) + across @ update @ across.swapaxes(1, 2)
         parts.append(table[:, 0, 1] / np.sqrt(np.maximum(table[:, 0, 0] * table[:, 1, 1], 1e-24)))
     return np.concatenate(parts)
@@ -186,13 +197,15 @@ def _products(x: Floats, y: Floats) -> Floats:
     return np.asarray(x @ y.swapaxes(1, 2))
 
 
-def _inverse_update(squares: Floats, targets: Ints, sample: Sample) -> Floats:
-    """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` and the targets of the groups ``[b, g]``."""
+def _inverse_update(squares: Floats, rows: Ints, sample: Sample) -> Floats:
+    """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` of the rows of groups ``[b, g]``."""
+    targets, weights = sample.targets[rows], sample.row_weights[rows]
     counts = sample.counts[targets]
     same = (targets[:, :, None] == targets[:, None, :]).astype(squares.dtype)
-    some_left = (same.sum(2) < counts).astype(squares.dtype)
-    eye = np.eye(squares.shape[1], dtype=squares.dtype)
-    inverse = sample.degrees * (eye - same * (some_left / counts)[:, None, :]) - squares
+    left = counts - (same @ weights[:, :, None])[:, :, 0]
+    some_left = (left > ROUNDING * counts).astype(squares.dtype)
+    own = np.eye(squares.shape[1], dtype=squares.dtype) / weights[:, None, :]
+    inverse = sample.degrees * (own - same * (some_left / counts)[:, None, :]) - squares
     return np.asarray(1 / inverse if inverse.shape[1] == 1 else np.linalg.inv(inverse))
 
 

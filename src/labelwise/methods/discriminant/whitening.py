@@ -62,7 +62,9 @@ class Whitening:
         return np.asarray(self.sharpness * np.concatenate([weights, bias[:, None]], 1), np.float32)
 
 
-def fit_whitening(rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Whitening:
+def fit_whitening(
+    rows: Floats, targets: Ints, k: int, groups: Ints | None = None, row_weights: Floats | None = None
+) -> Whitening:
     """Return the whitening of rows ``[n, d]`` of k labels under which rows left out are most probably of their label.
 
     One decomposition serves all ridges, in the space that the rows span where they are fewer than their numbers. Rows of one group are
@@ -74,10 +76,10 @@ def fit_whitening(rows: Floats, targets: Ints, k: int, groups: Ints | None = Non
     if n < d:
         basis, corner = np.linalg.qr(x.astype(np.float64).T)
         x = corner.T
-    sample = Sample.of(x, targets, k, groups)
+    sample = Sample.of(x, targets, k, groups, row_weights)
     centre = label_centre(sample)
     comparable = bool((sample.other_weights > 0).any())
-    away = sample.residuals if comparable else x - centre
+    away = (sample.residuals if comparable else x - centre) * np.sqrt(sample.row_weights)[:, None]
     values, axes = np.linalg.eigh((away.T @ away).astype(np.float64) / sample.degrees)
     values, axes = np.maximum(values, 0), axes.astype(x.dtype)
     variance = max(float(values.sum()) / d, LEAST_VARIANCE)
@@ -115,7 +117,7 @@ def label_centre(sample: Sample) -> Floats:
     """Return the mean ``[d]`` of the means of labels, in which a label counts the less, the less its mean is known."""
     present = sample.counts > 0
     middle = sample.means[present].mean(0)
-    noise = float(square_norms(sample.residuals).sum()) / sample.degrees
+    noise = float(square_norms(sample.residuals) @ sample.row_weights) / sample.degrees
     products = np.einsum("nd,nd->n", sample.rows - middle, sample.other_means - middle)
     size = between_label_variance(products, sample, noise)
     counts = present / (size + noise / np.maximum(sample.weights, 1))
@@ -126,7 +128,8 @@ def mean_noise(sample: Sample) -> float:
     """Return tau of whitened rows: from their squared distances to means of others of their label, each left out."""
     usable, away = sample.other_weights > 0, sample.rows - sample.other_means
     distances = leave_out_products(sample, away, away)
-    return float((distances * sample.other_weights / (sample.other_weights + 1))[usable].mean())
+    each = distances * sample.other_weights / (sample.other_weights + 1)
+    return float(np.average(each[usable], weights=sample.row_weights[usable]))
 
 
 def leave_out_scores(distances: Floats, sample: Sample, excess: Floats, own_excess: Floats) -> Floats:
@@ -187,8 +190,9 @@ def _likelihood(sample: Sample) -> tuple[float, float, float]:
     distances = leave_out_distances(sample, beliefs.means, beliefs.other_means)
     scores = leave_out_scores(distances, sample, beliefs.excess, beliefs.other_excess)[usable][:, compared]
     targets = (compared.cumsum() - 1)[sample.targets[usable]]
-    sharpness = 1 / fit_temperature(scores, targets)
+    weights = sample.row_weights[usable]
+    sharpness = 1 / fit_temperature(scores, targets, weights)
     log_odds = scores.astype(np.float64) * sharpness
     log_odds -= log_odds.max(1, keepdims=True)
     entropy = np.log(np.exp(log_odds).sum(1)) - log_odds[np.arange(len(targets)), targets]
-    return float(entropy.mean()), sharpness, noise
+    return float(np.average(entropy, weights=weights)), sharpness, noise
