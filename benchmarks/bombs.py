@@ -22,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "src")]
 
-from serve import Running, Talk, encoded, fitted  # noqa: E402
+from serve import Running, Talk, drawn_images, fitted  # noqa: E402
 
 from tests.hostile.pictures import pixel_bomb, scan_bomb  # noqa: E402
 
@@ -93,9 +93,7 @@ async def measured(service: Running, picture: bytes, bombs: list[tuple[bytes, st
 
 def trial(source: Path, model: Path, pixel_bombs: int, scan_bombs: int) -> dict[str, Any]:
     """Return the figures of a service that runs from a source tree."""
-    from labelwise.data import finches
-
-    picture = encoded(finches().split("test").images[0])
+    (picture,) = drawn_images(1)
     pngs = [(pixel_bomb(5000, i), "image/png") for i in range(min(8, pixel_bombs))]
     loads = {
         "quiet": [],

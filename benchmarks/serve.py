@@ -35,17 +35,21 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from torch import Tensor
 
 HERE = Path(__file__).parent
 TURN = 5.0  # seconds of load before another service has its turn
 
 
-def encoded(image: Tensor, kind: str = "JPEG") -> bytes:
-    """Return the content of a picture file."""
-    stream = io.BytesIO()
-    Image.fromarray(image.permute(1, 2, 0).numpy()).save(stream, kind)
-    return stream.getvalue()
+def drawn_images(count: int, kind: str = "JPEG") -> list[bytes]:
+    """Return the content of files with drawn birds."""
+    from labelwise.data import finches
+
+    files = []
+    for image in finches().split("test").images.read(range(count), (3, 48, 48)):
+        stream = io.BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0)).save(stream, kind)
+        files.append(stream.getvalue())
+    return files
 
 
 class Running:
@@ -113,9 +117,7 @@ def load(service: Running, clients: int, seconds: float, pictures: list[bytes]) 
 
 def throughput(model: Path, copies: Path, seconds: float, clients: int, sources: list[Path]) -> dict[str, Any]:
     """Return figures of three services that take turns, or of one for each version of the sources."""
-    from labelwise.data import finches
-
-    pictures = [encoded(image) for image in finches().split("test").images[:64]]
+    pictures = drawn_images(64)
     kinds: dict[str, tuple[str, ...]] = {"batches": (), "one a pass": ("--batch", "1"), "plain": ()}
     versions = {str(source): source for source in sources}
     kinds = dict.fromkeys(versions, ()) or kinds
@@ -226,10 +228,9 @@ async def change(port: int, history: History, pictures: list[bytes], drawn: rand
 async def survive(model: Path, rounds: int, changes: int, readers: int = 8, options: tuple[str, ...] = ()) -> History:
     """Return what happened in so many rounds of changes, reads, ``kill -9`` and a new start."""
     from labelwise.core.store import load as read_model
-    from labelwise.data import finches
 
     drawn = random.Random(0)
-    pictures = [encoded(image, "PNG") for image in finches().split("test").images[:16]]
+    pictures = drawn_images(16, "PNG")
     history = History({0: frozenset(read_model(model).labels.names)}, 0)
     for _ in range(rounds):
         service = Running(model, *options)

@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw
 from labelwise.core.store import save
 from labelwise.demo import HELD_OUT, without
 from labelwise.fitting.fit import fit
+from labelwise.images.images import read_all
 from labelwise.images.sets.finches import finches
 from labelwise.methods import Indicator
 from labelwise.server.running import serve
@@ -25,6 +26,7 @@ from labelwise.train.method import Run
 
 FRESH = 1_000  # a seed that no split of the demo is drawn with
 PER_SPECIES, SHOWN = 12, 8
+IMAGE = (3, 48, 48)
 EPOCHS = 6
 
 
@@ -38,12 +40,12 @@ def draw_pictures(folder: Path) -> tuple[Path, Path]:
     data = finches(seed=FRESH, per_species=PER_SPECIES)
     counts = dict.fromkeys(data.labels.names, 0)
     for split in data.splits.values():
-        for image, target in zip(split.images, split.targets.tolist(), strict=True):
+        for image, target in zip(read_all(split.images, IMAGE), split.targets.tolist(), strict=True):
             name = data.labels.names[target]
             counts[name] += 1
             chosen = counts[name] == 1 and target % (len(data.labels) // SHOWN) == 0
             place = examples if chosen else gallery
-            Image.fromarray(image.permute(1, 2, 0).numpy()).save(place / f"{name} {counts[name]}.png")
+            Image.fromarray(image.transpose(1, 2, 0)).save(place / f"{name} {counts[name]}.png")
     scribble().save(examples / "scribble.png")
     return gallery, examples
 

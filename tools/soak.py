@@ -28,7 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "benchmarks"))
 
-from serve import Running, encoded, fitted  # noqa: E402 - of the folder above
+from serve import Running, drawn_images, fitted  # noqa: E402 - of the folder above
 from soak_clients import Clients, conclude, options  # noqa: E402 - beside this file
 from soak_machine import Clock, Disk  # noqa: E402 - beside this file
 
@@ -272,8 +272,6 @@ def main() -> None:
     parser = options(__doc__, minutes=30)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    from labelwise.data import finches
-
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
         home.mkdir()
@@ -285,8 +283,8 @@ def main() -> None:
             else:
                 fitted(home).rename(home / "model.lw")
             (home / "gallery").mkdir()
-            for i, image in enumerate(finches().split("test").images[:16]):
-                (home / "gallery" / f"{i}.png").write_bytes(encoded(image, "PNG"))
+            for i, content in enumerate(drawn_images(16, "PNG")):
+                (home / "gallery" / f"{i}.png").write_bytes(content)
             soak = Soak(disk, clock, given.workers, given.seed)
             try:
                 figures = asyncio.run(soak.run(60 * given.minutes, given.json))

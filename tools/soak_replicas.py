@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from postgres_server import Server
-from serve import Running, Talk, encoded, fitted
+from serve import Running, Talk, drawn_images, fitted
 from soak_clients import Clients, conclude, options
 
 SLOWEST = 5.0  # seconds that a service may take to answer with what another one was taught
@@ -119,11 +119,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--restarts", type=int, default=1)
     given = parser.parse_args()
-    from labelwise.data import finches
-
     with tempfile.TemporaryDirectory() as folder:
         model = given.model or fitted(Path(folder))
-        pictures = [encoded(image, "PNG") for image in finches().split("test").images[:16]]
+        pictures = drawn_images(16, "PNG")
         server = Server()
         soak = None
         try:

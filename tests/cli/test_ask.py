@@ -4,6 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from labelwise.core.store import save
+from tests.contract.subjects import trained
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    """A saved classifier that reads sentences."""
+    save(trained("clarel"), tmp_path / "reader.lw")
+    return tmp_path / "reader.lw"
+
 
 def test_ask(run: Any, model: Path, pictures: Path) -> None:
     image = next((pictures / "test" / "blob 3").iterdir())
@@ -15,18 +27,17 @@ def test_ask(run: Any, model: Path, pictures: Path) -> None:
     assert "teach" in err
 
 
-def test_ask_about_a_sentence(run: Any, model: Path, pictures: Path) -> None:
-    folders = Path(__file__).parents[1] / "golden"
-    image = folders / "data" / "described" / "test" / "red cross" / "0.png"
-    words = "ask", folders / "folders" / "clarel.lw", image
-    own, other = (json.loads(run(*words, "--text", f"a {what}", "--json")[1]) for what in ("red cross", "blue square"))
-    assert own["text"] == "a red cross"
+def test_ask_about_a_sentence(run: Any, reader: Path, pictures: Path) -> None:
+    image = next((pictures / "test" / "blob 0").iterdir())
+    words = "ask", reader, image
+    own, other = (json.loads(run(*words, "--text", f"a {what} square", "--json")[1]) for what in ("red", "blue"))
+    assert own["text"] == "a red square"
     assert own["label"] is None
     assert own["probability"] > other["probability"]
-    code, out, _ = run(*words, "--text", "a [red] cross")
+    code, out, _ = run(*words, "--text", "a [red] square")
     assert code == 0
-    assert out.startswith("Is it a [red] cross? ")
-    assert run(*words)[0] == run(*words, "red cross", "--text", "a red cross")[0] == 2
+    assert out.startswith("Is it a [red] square? ")
+    assert run(*words)[0] == run(*words, "blob 0", "--text", "a red square")[0] == 2
 
 
 def test_a_classifier_that_reads_no_sentences_says_what_to_ask(run: Any, model: Path) -> None:

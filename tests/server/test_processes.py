@@ -166,7 +166,7 @@ def test_what_cannot_be_served_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No saved classifier"):
         serve(Service(model=tmp_path / "none.lw"))
     (tmp_path / "f.lw").mkdir()
-    (tmp_path / "f.lw" / "classifier.json").write_text('{"format": 1, "shape": [12]}')
+    (tmp_path / "f.lw" / "classifier.json").write_text('{"format": 3, "encoder": {"shape": [12]}}')
     with pytest.raises(UsageError, match="12 precomputed features"):
         serve(Service(model=tmp_path / "f.lw"))
     assert [file.name for file in tmp_path.iterdir()] == ["f.lw"]

@@ -52,6 +52,18 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images so large that each is decoded by a process of its own: 40 files of 80 million pixels."""
+    root = tmp_path_factory.mktemp("slow")
+    Image.new("RGB", (9000, 9000), (30, 160, 90)).save(root / "one.png", compress_level=1)
+    for i in range(40):
+        place = root / "images" / f"label {i % 2}" / f"{i}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.link(root / "one.png", place)
+    return root / "images"
+
+
+@pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures that are decoded at once, and an encoder that takes long over them."""
     root = tmp_path_factory.mktemp("small")
@@ -130,11 +142,12 @@ def decodes(process: int) -> bool:
 
 
 def children(process: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the processes that a process has started, by whichever thread."""
     try:
-        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        texts = [(task / "children").read_text() for task in Path(f"/proc/{process}/task").iterdir()]
     except OSError:
         return []
+    return [int(word) for text in texts for word in text.split()]
 
 
 def left(folder: Path) -> list[str]:
@@ -163,6 +176,30 @@ def test_while_pictures_are_decoded(large: Path, tmp_path: Path, kind: signal.Si
     assert left(tmp_path) == []
 
 
+def ended(processes: list[int]) -> bool:
+    """Return whether processes end soon."""
+    deadline = time.monotonic() + SOON
+    while any(map(alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(alive, processes))
+
+
+def test_workers_that_decode_are_ended(slow: Path, tmp_path: Path) -> None:
+    words = ("fit", str(slow), "--out", "m.lw", "--encoder", "none", "--size", "512")
+    command = labelwise(words, tmp_path)
+    started: list[int] = []
+
+    def decoding() -> bool:
+        started[:] = [child for child in children(command.pid) if decodes(child)]
+        return bool(started)
+
+    wait(command, decoding)
+    assert "Stopped." in stop(command)
+    assert command.returncode == 130
+    assert ended(started)
+    assert left(tmp_path) == []
+
+
 @pytest.mark.parametrize("start", [(), TORCHRUN], ids=["one process", "torchrun"])
 def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[str, ...]) -> None:
     """A frozen encoder reads all pictures before the first step of training. torchrun takes seconds: three processes import torch."""
@@ -181,13 +218,16 @@ def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[st
         *(w for one in given for w in ("--set", one)),
     )
     command = begin((*start, *words), tmp_path) if start else labelwise(words, tmp_path)
-    wait(command, lambda: any(decodes(one) for one in (command.pid, *children(command.pid))))
+    wait(command, (tmp_path / "cache" / "cache.sqlite").exists)  # the first features are in the cache
     time.sleep(0.5)
+    started = children(command.pid)
     told = stop(command)
     if not start:  # torchrun has an exit code of its own
         assert command.returncode == 130
     assert "Stopped." in told
-    assert not (tmp_path / "m.lw").exists()
+    assert "--resume" in told
+    assert [name for name in left(tmp_path) if not name.startswith("cache.sqlite")] == []
+    assert ended(started)
 
 
 def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None:
@@ -228,6 +268,30 @@ def test_the_second_signal_kills_a_process_that_is_still_closing(tmp_path: Path,
     assert command.stdout.readline() == "closing\n"
     stop(command, kind)
     assert command.returncode == -kind
+
+
+WRITE = """
+from pathlib import Path
+from labelwise.support.files import write_atomically
+from labelwise.support.interruption import stop_on_signals
+
+with stop_on_signals():
+    print("begun", flush=True)
+    while True:
+        write_atomically(Path("written"), b"w" * 10_000_000)
+"""
+
+
+@pytest.mark.parametrize("pause", [0.05, 0.12, 0.3])
+def test_a_file_that_is_being_written_is_whole(tmp_path: Path, pause: float) -> None:
+    command = begin((sys.executable, "-c", WRITE), tmp_path)
+    assert command.stdout
+    assert command.stdout.readline() == "begun\n"
+    wait(command, (tmp_path / "written").exists)
+    time.sleep(pause)
+    stop(command)
+    assert left(tmp_path) == ["written"]
+    assert (tmp_path / "written").read_bytes() == b"w" * 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
