@@ -13,6 +13,7 @@ from labelwise.images.survey import readable
 from labelwise.support.errors import DataError
 from tests.images.samples import png
 from tests.images.tar_shards import numbered, write_tar
+from tests.pixels_of import px
 
 
 def add(tar: tarfile.TarFile, name: str, content: bytes = b"", **settings: object) -> None:
@@ -38,7 +39,7 @@ def test_only_regular_members_count(tmp_path: Path) -> None:
         add(tar, "__MACOSX/._0.png", b"x")
     before = sorted(tmp_path.iterdir())
     data = readable(load(file, size=4))
-    greys = sorted(x for split in data.splits.values() for x in split.images[:, 0, 0, 0].tolist())
+    greys = sorted(grey for split in data.splits.values() for grey in px(split)[:, 0, 0, 0].tolist())
     assert greys == [0, 1, 2, 3, 4, 5]
     assert sum("link or a device" in one.reason for one in data.skipped) == 4
     assert sorted(tmp_path.iterdir()) == before

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.store import load, save
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder as EncoderProtocol
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.encoding import encode_with
 from labelwise.fitting.export import export
@@ -24,14 +29,18 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
 from labelwise.methods import Encoder, Softmax
 from labelwise.methods.shared.linear import SoftmaxModel
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.train.augment import Augment
+from labelwise.train.export_encoder import export_encoder
 from labelwise.train.method import Run
 from labelwise.train.model import Spec
+from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.encoder import side_for
+from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.networks.torch_encoder import TorchEncoder
 from labelwise.train.pixels import pixels
-from labelwise_papers.attacks.attack import attack
+from labelwise_papers.attacks.attack import answers_of, attack, scores_of
 from tests.changed import bind_model, model_of
 from tests.cli.conftest import run as run
 from tests.conftest import blobs
@@ -49,23 +58,35 @@ def picture(width: int, height: int, seed: int = 0) -> Image.Image:
 
 
 def seeing(view: View, side: int = 16) -> Classifier:
-    """A classifier with random weights that sees pictures so."""
+    """A classifier with random weights that sees images so."""
     torch.manual_seed(0)
     spec = Spec(shape=(3, side, side), labels=Labels(names=("a", "b")), view=view)
-    return bind_model(SoftmaxModel(spec, SMALL), spec.labels)
+    return bind_model(SoftmaxModel(spec, SMALL), spec.labels, Softmax(encoder=SMALL, view=view))
 
 
-def seen(classifier: Classifier, pictures: object) -> list[Tensor]:
-    """What the backbone is handed for pictures, as bytes ``[h, w, c]`` in float."""
-    taken: list[Tensor] = []
-    assert isinstance(model_of(classifier), SoftmaxModel)
-    hook = model_of(classifier).encoder.backbone.register_forward_pre_hook(lambda _, given: taken.append(given[0]))
-    classifier.scores(pictures)
-    hook.remove()
-    return [255 * each[0].permute(1, 2, 0) for each in taken]
+class Mirror(Backbone):
+    """A network whose features are the pixels that it is handed."""
+
+    def maps(self, x: Tensor) -> Tensor:
+        raise UnsupportedError("pixels are not pooled")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
 
 
-def slowly(image: Image.Image, view: View, side: int) -> list[np.ndarray]:
+def network_of(view: View, side: int) -> ImageEncoder:
+    """An image encoder whose features are what its network sees."""
+    shape = (3, side, side)
+    return ImageEncoder(Mirror(prod(view.seen(shape))), shape, view=view)
+
+
+def seen(encoder: EncoderProtocol, view: View, images: object) -> np.ndarray:
+    """What a network sees of an image, as bytes ``[h, w, c]`` in float; the mean of it and its mirror image where it sees both."""
+    features = encode(encoder, as_images(images), cache=False).values
+    return 255 * features.reshape(view.seen(encoder.shape)).transpose(1, 2, 0)
+
+
+def slowly(image: Image.Image, view: View, side: int) -> np.ndarray:
     """The same by PIL, one step after another."""
     if view.fit == "squash":
         square = image.resize((side, side), Image.Resampling.BILINEAR)
@@ -78,7 +99,7 @@ def slowly(image: Image.Image, view: View, side: int) -> list[np.ndarray]:
     if view.size is not None:
         square = square.resize((view.size, view.size), Image.Resampling.BICUBIC)
     both = [square, ImageOps.mirror(square)] if view.mirror else [square]
-    return [np.asarray(each, np.float32) for each in both]
+    return np.mean([np.asarray(each, np.float32) for each in both], 0)
 
 
 @pytest.mark.parametrize("side", [16, 21])
@@ -91,13 +112,19 @@ def test_the_network_sees_what_slow_steps_give(view: View, side: int, tmp_path: 
     file = tmp_path / "wide.png"
     image = picture(3 * side, side)  # cut in whole pixels, so that PIL's own cutting agrees
     image.save(file)
+    encoder, wanted = TorchEncoder(network_of(view, side)), slowly(image, view, side)
     for given in (str(file), image, np.asarray(image)):
-        fast, slow = seen(seeing(view, side), given), slowly(image, view, side)
-        assert len(fast) == len(slow)
-        for ours, theirs in zip(fast, slow, strict=True):
-            assert ours.shape == theirs.shape
-            # Where nothing is brought to a size, to the bit; else PIL rounds to bytes on the way.
-            assert np.abs(ours.numpy() - theirs).max() < (3.0 if view.size else 1e-3)
+        got = seen(encoder, view, given)
+        assert got.shape == wanted.shape
+        # Where nothing is brought to a size, to the bit; else PIL rounds to bytes on the way.
+        assert np.abs(got - wanted).max() < (3.0 if view.size else 1e-3)
+
+
+@pytest.mark.parametrize("view", [View(crop=9), ODD], ids=str)
+def test_the_graph_that_answers_sees_what_the_network_saw(view: View) -> None:
+    encoder = export_encoder(network_of(view, 16))
+    image = picture(48, 16)
+    assert np.abs(seen(encoder, view, image) - slowly(image, view, 16)).max() < (3.0 if view.size else 1e-3)
 
 
 def test_a_mirror_image_counts_as_much_and_never_in_training() -> None:
@@ -109,26 +136,33 @@ def test_a_mirror_image_counts_as_much_and_never_in_training() -> None:
     assert np.allclose(both.scores(images).raw, (plain.scores_of(mean)).raw, atol=1e-6)
     heat, mirrored = (lw.explain(both, each[:1], "a").heat for each in (images, images.flip(3)))
     assert np.allclose(heat, mirrored[:, ::-1], atol=1e-5)
-    assert isinstance(model_of(both), SoftmaxModel)
-    assert not model_of(both).encoder.train().mirrors
+    network = model_of(both).encoder
+    assert network.eval().mirrors
+    assert not network.train().mirrors
 
 
-def test_training_crops_are_taken_as_they_are_and_pictures_by_their_centre() -> None:
+def test_training_takes_crops_whole_and_answers_see_the_centre() -> None:
     data = blobs(side=12, per_label=12)
-    crops = Augment(size=8)
-    method = Softmax(encoder=SMALL, epochs=1, augment=crops, view=View(crop=8))
+    method = Softmax(encoder=SMALL, epochs=1, augment=Augment(size=8), view=View(crop=8))
     sizes: set[tuple[int, ...]] = set()
-    classifier = fit(data, method, Run(device="cpu"))
-    assert isinstance(model_of(classifier), SoftmaxModel)
-    encoder = model_of(classifier).encoder
-    encoder.backbone.register_forward_pre_hook(lambda _, given: sizes.add(tuple(given[0].shape[1:])))
+
+    def note(module: Module, inputs: tuple[Tensor, ...]) -> None:
+        if isinstance(module, Backbone):
+            sizes.add(tuple(inputs[0].shape[1:]))
+
+    hook = register_module_forward_pre_hook(note)
+    try:
+        classifier = fit(data, method, Run(device="cpu"))
+    finally:
+        hook.remove()
+    assert sizes == {(3, 8, 8)}
     images = px(data.split("test"))
     whole = classifier.scores(images).raw
-    classifier.encode(torch.rand(2, 3, 8, 8))
-    assert sizes == {(3, 8, 8)}
-    changed = images.clone()
-    changed[:, :, :2], changed[:, :, :, -2:] = 0, 255
-    assert np.array_equal(classifier.scores(changed).raw, whole), "what lies outside the centre is not seen"
+    outside, inside = images.clone(), images.clone()
+    outside[:, :, :2], outside[:, :, :, -2:] = 0, 255
+    inside[:, :, 2] = 0
+    assert np.array_equal(classifier.scores(outside).raw, whole), "what lies outside the centre is not seen"
+    assert not np.array_equal(classifier.scores(inside).raw, whole)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +187,6 @@ def test_shell_python_and_service_answer_alike(odd: tuple[Path, Path], tmp_path:
     assert method_of(classifier).view == ODD
     file = sorted(pictures.rglob("*.png"))[0]
     scores = classifier.scores(str(file))
-    assert len(seen(classifier, str(file))) == 2
     square = Image.open(file).resize((16, 16), Image.Resampling.BILINEAR)
     assert np.array_equal(scores.raw, classifier.scores(square).raw)
     wanted = [probability for _, probability in scores.top(2)[0]]
@@ -201,13 +234,13 @@ def test_the_exported_graph_sees_the_same(odd: tuple[Path, Path], tmp_path: Path
 
 
 def test_heat_lies_where_the_network_looks() -> None:
-    classifier = seeing(View(crop=8), side=16)
+    classifier, inner = seeing(View(crop=8), side=16), seeing(WHOLE, side=8)
+    weights = model_of(inner).state_dict()
+    assert all(torch.equal(each, weights[name]) for name, each in model_of(classifier).state_dict().items())
     images = torch.randint(0, 256, (1, 3, 16, 16), dtype=torch.uint8)
     heat = lw.explain(classifier, images, "a").heat
-    inner = seeing(WHOLE, side=8)
-    assert isinstance(model_of(inner), SoftmaxModel)
-    model_of(inner).load_state_dict(model_of(classifier).state_dict())
     assert heat.shape == (16, 16)
+    assert heat[4:12, 4:12].any()
     assert np.array_equal(heat[4:12, 4:12], lw.explain(inner, images[:, :, 4:12, 4:12], "a").heat)
     heat[4:12, 4:12] = 0
     assert not heat.any()
@@ -215,11 +248,12 @@ def test_heat_lies_where_the_network_looks() -> None:
 
 def test_an_attack_is_on_what_is_seen() -> None:
     classifier = seeing(View(crop=8), side=16)
-    found = attack(classifier, torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8))
-    inner = found.clean.clone()
-    inner[:, :, 4:12, 4:12] = found.images[:, :, 4:12, 4:12]
-    answers = classifier.scores_of(classifier.encode(inner)).best.tolist()
-    assert tuple(classifier.labels.names[answer] for answer in answers) == found.answers
+    attacked = attack(classifier, torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8))
+    inner = attacked.clean.clone()
+    inner[:, :, 4:12, 4:12] = attacked.images[:, :, 4:12, 4:12]
+    answers = answers_of(scores_of(classifier), inner, 2).tolist()
+    assert tuple(classifier.labels.names[answer] for answer in answers) == attacked.answers
+    assert not torch.equal(inner, attacked.clean)
 
 
 def test_pictures_are_read_so_that_what_is_kept_has_the_size_of_the_network() -> None:

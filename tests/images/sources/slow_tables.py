@@ -68,6 +68,13 @@ def number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def is_label(name: str) -> bool:
+    """Whether a label may have this name: one line that shows something, no longer than 200 letters, and no word for "no label"."""
+    control = any(ord(one) < 32 or 127 <= ord(one) < 160 or one in "\u2028\u2029" for one in name)
+    shows = re.search(r"[^\s\ufeff\u200b-\u200f\u2060\u115f\u1160\u2800\u3164\uffa0]", name)
+    return bool(shows) and not control and len(name) <= 200 and name.lower() not in ("unknown", "none", "unsure")
+
+
 def read(content: bytes, folder: Path) -> Reading:
     """The rows of a table, each a dict of what it says, or its faults."""
     found = Reading()
@@ -133,7 +140,8 @@ def _check_cells(found: Reading, folder: Path) -> None:
     pictures: dict[str, tuple[int, dict[str, str]]] = {}
     for i, row in zip(found.numbers, found.rows, strict=True):
         found.faults += [(i, name) for name in ("path", "label") if row.get(name) == ""]
-        found.faults += [(i, name) for name in ("label", "labels") if len(row.get(name, "").splitlines()) > 1]
+        for name, parts in (("label", [row.get("label", "")]), ("labels", row.get("labels", "").split(";"))):
+            found.faults += [(i, name)] * any(part and not is_label(part) for part in parts)
         found.faults += [(i, name) for name in found.features if number(row[name]) is None]
         if divided:
             row["split"] = SPLIT_WORDS.get(row["split"].lower(), "")

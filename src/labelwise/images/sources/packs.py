@@ -135,6 +135,7 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     if kind == "data":
         encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
+        check_size(file, 3 * side**2)
         images = Uploads(encoded, rows.files, (3, side, side))
         faults = unreadable(images)
         names = rows.files or images.ids
