@@ -113,7 +113,11 @@ class StoredImages(Selection):
         at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
         known = self._at(shape, fit)
         missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
-        fresh = dict(zip(missing, decode_all(self.contents(missing), shape, fit), strict=True)) if missing else {}
+        contents = self.contents(missing) if missing else []
+        for row, content in zip(missing, contents, strict=True):
+            if isinstance(content, bytes) and row not in self._known:  # else its digest would read it again
+                self._known[row] = content_digest(content)
+        fresh = dict(zip(missing, decode_all(contents, shape, fit), strict=True))
         for row, image in fresh.items():
             if not isinstance(image, Unreadable):
                 self._readable[row] = True

@@ -12,7 +12,7 @@ import PIL
 from numpy.typing import NDArray
 
 from labelwise.images.images import FeatureRows, Images, Unreadable
-from labelwise.images.stored import StoredImages
+from labelwise.images.stored import FileImages
 from labelwise.images.view import Fit
 from labelwise.support.cache import LOOKS, Cache, digest
 from labelwise.support.processes import all_gather, current_group
@@ -56,7 +56,7 @@ def _read(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> tuple[Pri
     """Return the fingerprints of images, from the cache where it knows them, and why rows cannot be read."""
     prints, faults = np.zeros((len(images), _SIDE * _SIDE), np.float32), dict[int, str]()
     keys: list[bytes] = []
-    if isinstance(images, StoredImages):
+    if isinstance(images, FileImages):  # of others, to know the digest is to read all
         frame = repr((shape, fit, PIL.__version__)).encode()
         keys = [digest(frame, each) for each in images.digests()]
     known = Cache().read(LOOKS, keys) if keys else {}
