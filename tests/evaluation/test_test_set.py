@@ -13,11 +13,14 @@ from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import leaked_rows
 from labelwise.evaluation.test_set import select_test_set, select_test_sets
 from labelwise.fitting.fit import fit
+from labelwise.images import stored
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows
 from labelwise.images.sets.digits import digits
+from labelwise.images.sharding import write_shards
 from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.shards import ShardImages, shards
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.method import Run
@@ -195,25 +198,30 @@ def test_whole_data_are_not_copied() -> None:
     assert np.shares_memory(part.split.images.values, images)
 
 
-def test_pictures_of_shards_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a model whose encoder was trained, too: the pass that finds what cannot be read encodes, and other splits are left alone."""
-    from labelwise.images.sharding import write_shards
-    from labelwise.images.sources.shards import ShardImages, shards
-
+def test_images_of_shards_are_read_and_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``evaluate`` and by ``fit``: for digests, faults and pixels together; other splits are left alone."""
     data = blobs(per_label=10, seed=7)
     write_shards(replace(data, own_splits=True), tmp_path / "shards")
-    classifier, rows = trained("softmax"), list[int]()
-    real = ShardImages.read
+    classifier, read, decoded = trained("softmax"), list[int](), list[object]()
+    contents, decode = ShardImages.contents, stored.decode_safely
 
-    def counted(self: ShardImages, some: Sequence[int], *more: Any) -> Any:
-        rows.extend(some)
-        return real(self, some, *more)
+    def counted(self: ShardImages, rows: Sequence[int]) -> Any:
+        read.extend(rows)
+        return contents(self, rows)
+
+    def decoding(file: Any, frame: Any) -> Any:
+        decoded.append(file)
+        return decode(file, frame)
 
     streamed = shards(tmp_path / "shards", size=classifier.shape[1])
-    monkeypatch.setattr(ShardImages, "read", counted)
-    part = select_test_set(classifier, streamed, "test")
-    evaluation = part.evaluate(classifier)
-    assert len(rows) == 2 * len(set(rows)) == 2 * len(streamed.splits["test"]), "looked at, and then encoded"
+    monkeypatch.setattr(ShardImages, "contents", counted)
+    monkeypatch.setattr(stored, "decode_safely", decoding)
+    evaluation = select_test_set(classifier, streamed, "test").evaluate(classifier)
+    assert len(read) == len(set(read)) == len(decoded) == len(streamed.splits["test"])
     plain = select_test_set(classifier, data, "test").evaluate(classifier)
     near, far = (np.sort(each.scores.embeddings, 0) for each in (plain, evaluation))
     torch.testing.assert_close(far, near, atol=1e-5, rtol=1e-5)
+    read.clear()
+    decoded.clear()
+    fit(streamed, quick("softmax", 1), Run(device="cpu"))
+    assert len(read) == len(set(read)) == len(decoded) == len(streamed.splits["train"]) + len(streamed.splits["val"])

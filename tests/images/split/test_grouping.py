@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from PIL import ExifTags, Image
 
 import labelwise as lw
 from labelwise.fitting.training import training_data
+from labelwise.images import stored
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.grouping import bursts, group_words, moments
 from labelwise.images.split.make import Shares, grouped, split_off, stratified
 from labelwise.support.errors import DataError, UsageError
+from tests.pixels_of import px
 
 
 def photo(seed: int, shift: int = 0) -> Image.Image:
@@ -59,23 +62,27 @@ def test_own_photos_that_look_alike_stay_together(tmp_path: Path) -> None:
     assert disjoint(lw.data.divide(data, seed=5))
 
 
-def test_photos_too_many_for_memory_are_decoded_once_and_divided_as_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photos_too_many_for_memory_are_divided_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = burst_folder(tmp_path / "photos")
     (root / "hawk" / "0-0.png").write_bytes(b"no picture")
-    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     memory = lw.data.load(root, size=32)
     monkeypatch.setenv("LABELWISE_MEMORY_MB", "0.01")
-    for module in ("files", "known"):
-        monkeypatch.setattr(f"labelwise.images.sources.{module}.read_files", None)  # what decodes in this process
+    decoded: list[object] = []
+    decode = stored.decode_safely
+
+    def decoding(file: Any, frame: Any) -> Any:
+        decoded.append(file)
+        return decode(file, frame)
+
+    monkeypatch.setattr(stored, "decode_safely", decoding)
     data = lw.data.load(root, size=32)
+    assert len(decoded) == len(set(decoded)) == 64
     assert disjoint(data)
-    assert len(data.skipped) == 1
+    assert [Path(one.file).name for one in data.skipped] == ["0-0.png"]
     assert sum(len(part) for part in data.splits.values()) == 63
     for name, part in data.splits.items():
         assert part.files == memory.splits[name].files
-        assert part.images.equal(memory.splits[name].images.pixels())
+        assert torch.equal(px(part), px(memory.splits[name]))
 
 
 def test_a_train_folder_gives_whole_groups_to_val_and_its_test_stays(tmp_path: Path) -> None:
