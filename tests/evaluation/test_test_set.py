@@ -13,7 +13,6 @@ from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import leaked_rows
 from labelwise.evaluation.test_set import select_test_set, select_test_sets
 from labelwise.fitting.fit import fit
-from labelwise.images import stored
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows
@@ -28,6 +27,7 @@ from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import pictures, trained
 from tests.described import by_vector
+from tests.images.decodes import count_decodes
 from tests.pixels_of import px
 from tests.tasks.levels import told
 
@@ -202,20 +202,15 @@ def test_images_of_shards_are_read_and_decoded_once(tmp_path: Path, monkeypatch:
     """By ``evaluate`` and by ``fit``: for digests, faults and pixels together; other splits are left alone."""
     data = blobs(per_label=10, seed=7)
     write_shards(replace(data, own_splits=True), tmp_path / "shards")
-    classifier, read, decoded = trained("softmax"), list[int](), list[object]()
-    contents, decode = ShardImages.contents, stored.decode_safely
+    classifier, read, contents = trained("softmax"), list[int](), ShardImages.contents
 
     def counted(self: ShardImages, rows: Sequence[int]) -> Any:
         read.extend(rows)
         return contents(self, rows)
 
-    def decoding(file: Any, frame: Any) -> Any:
-        decoded.append(file)
-        return decode(file, frame)
-
     streamed = shards(tmp_path / "shards", size=classifier.shape[1])
     monkeypatch.setattr(ShardImages, "contents", counted)
-    monkeypatch.setattr(stored, "decode_safely", decoding)
+    decoded = count_decodes(monkeypatch)
     evaluation = select_test_set(classifier, streamed, "test").evaluate(classifier)
     assert len(read) == len(set(read)) == len(decoded) == len(streamed.splits["test"])
     plain = select_test_set(classifier, data, "test").evaluate(classifier)

@@ -83,7 +83,7 @@ def network_of(view: View, side: int) -> ImageEncoder:
 def seen(encoder: EncoderProtocol, view: View, images: object) -> np.ndarray:
     """What a network sees of an image, as bytes ``[h, w, c]`` in float; the mean of it and its mirror image where it sees both."""
     features = encode(encoder, as_images(images), cache=False).values
-    return 255 * features.reshape(view.seen(encoder.shape)).transpose(1, 2, 0)
+    return np.moveaxis(255 * features.reshape(view.seen(encoder.shape)), 0, 2)
 
 
 def slowly(image: Image.Image, view: View, side: int) -> np.ndarray:

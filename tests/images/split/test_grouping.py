@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from PIL import ExifTags, Image
 
 import labelwise as lw
 from labelwise.fitting.training import training_data
-from labelwise.images import stored
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.grouping import bursts, group_words, moments
 from labelwise.images.split.make import Shares, grouped, split_off, stratified
 from labelwise.support.errors import DataError, UsageError
+from tests.images.decodes import count_decodes
 from tests.pixels_of import px
 
 
@@ -67,14 +66,7 @@ def test_photos_too_many_for_memory_are_divided_as_others(tmp_path: Path, monkey
     (root / "hawk" / "0-0.png").write_bytes(b"no picture")
     memory = lw.data.load(root, size=32)
     monkeypatch.setenv("LABELWISE_MEMORY_MB", "0.01")
-    decoded: list[object] = []
-    decode = stored.decode_safely
-
-    def decoding(file: Any, frame: Any) -> Any:
-        decoded.append(file)
-        return decode(file, frame)
-
-    monkeypatch.setattr(stored, "decode_safely", decoding)
+    decoded = count_decodes(monkeypatch)
     data = lw.data.load(root, size=32)
     assert len(decoded) == len(set(decoded)) == 64
     assert disjoint(data)
