@@ -10,7 +10,7 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Indicator, Prototype, Softmax
-from labelwise.methods.discriminant.copies import group_copies
+from labelwise.methods.discriminant.copies import copy_groups
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.linear import ROOT, UNIT, StartedMethod, StartedModel
@@ -68,7 +68,7 @@ def test_begins_with_the_closed_form_and_stops_at_once_without_a_gain(
     embeddings = model.encode_all(data.val.images)
     scores = model.score(embeddings, model.encode_labels(data.labels))
     rows, targets = model.encode_all(data.train.images).numpy(), data.train.targets.numpy()
-    solved = closed_form_rows(rows, targets, 6, group_copies(rows, targets))
+    solved = closed_form_rows(rows, targets, 6, copy_groups(rows, targets))
     closed = linear_scores(embeddings, torch.from_numpy(solved))
     torch.testing.assert_close(scores.log_softmax(1), closed.log_softmax(1), atol=1e-3, rtol=1e-3)
 

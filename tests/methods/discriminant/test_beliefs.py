@@ -46,16 +46,16 @@ def test_a_label_is_drawn_by_the_prior_without_it(d: int) -> None:
     rows, targets = drawn(0, [1, 2, 5, 9, 3, 3], d)
     sample = Sample.of(rows, targets, 6)
     beliefs = label_beliefs(sample, float(d))
-    prior, parts = fit_prior(sample.means, sample.weights, float(d), float(dense(beliefs.prior).trace()))
+    prior, parts = fit_prior(sample.means, sample.counts, float(d), float(dense(beliefs.prior).trace()))
     for label in range(6):
-        noise = prior.noise_variance / sample.weights[label] * np.eye(d)
+        noise = prior.noise_variance / sample.counts[label] * np.eye(d)
         others = dense(prior) - np.outer(parts[label], parts[label])
         share = others @ np.linalg.inv(others + noise)
         assert_allclose(beliefs.means[label], share @ sample.means[label], rtol=1e-8, atol=1e-8)
-        errors = error_share(sample.weights[label]) * (share @ noise).trace()
+        errors = error_share(sample.counts[label]) * (share @ noise).trace()
         assert_allclose(beliefs.excess[label], errors, rtol=1e-8, atol=1e-8)
     own = targets == 2
-    means, excess = prior.posterior_mean(sample.other_means[own], sample.other_weights[own], parts[targets[own]])
+    means, excess = prior.posterior_mean(sample.other_means[own], sample.other_counts[own], parts[targets[own]])
     assert_allclose(beliefs.other_means[own], means)
     assert_allclose(beliefs.other_excess[own], excess)
 
@@ -93,7 +93,7 @@ def test_labels_of_few_images_fitted_with_many_are_as_if_taught(many: int, few: 
     before, after = fit_whitening(rows[old], targets[old], 10), fit_whitening(rows, targets, 13)
     prior = label_beliefs(Sample.of(before(rows[old]), targets[old], 10), before.noise).prior
     taught = Sample.of(before(rows[~old]), targets[~old] - 10, 3)
-    means, excess = prior.posterior_mean(taught.means, taught.weights)
+    means, excess = prior.posterior_mean(taught.means, taught.counts)
     beliefs = label_beliefs(Sample.of(after(rows), targets, 13), after.noise)
     unit = after.noise / before.noise  # of the two whitenings
     size, wanted = (beliefs.means[10:] ** 2).sum() / unit, (means**2).sum()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from labelwise.methods.discriminant import copies
-from labelwise.methods.discriminant.copies import copy_groups, group_copies, square_distances
-from labelwise.methods.discriminant.leave_one_out import Floats
+from labelwise.methods.discriminant.copies import copy_groups, join_groups, square_distances
+from labelwise.methods.discriminant.leave_one_out import Floats, Ints
 
 
 @pytest.mark.parametrize("size", [3, 8, 200])
@@ -28,6 +28,25 @@ def test_a_narrow_mode_of_a_label_is_no_burst() -> None:
     assert len(set(groups[:120].tolist())) == 120
 
 
+def tiles(rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """Images of a label that are much alike, and of another that differs from it in one direction: tiles without and with a crack."""
+    rows = np.concatenate([0.1 * rng.normal(size=(200, 100)), rng.normal(size=(50, 100))])
+    rows[200:220] = 0.1 * rng.normal(size=(20, 100))
+    rows[200:220, 0] += 0.3
+    return rows, np.repeat([0, 1], [200, 50])
+
+
+def test_what_images_of_different_labels_share_makes_no_copy() -> None:
+    rng = np.random.default_rng(0)
+    rows, targets = tiles(rng)
+    away = rows - np.stack([rows[targets == label].mean(0) for label in (0, 1)])[targets]
+    alike = square_distances(away[targets == 0]) < copies.COPY_DISTANCE * 2 * (away**2).sum() / 248
+    assert alike.mean() > 0.5  # by the constant alone they would be copies
+    groups = copy_groups(np.concatenate([rows, rows[:3] + 0.001]), np.append(targets, [0, 0, 0]))
+    assert (groups[:3] == groups[250:]).all()
+    assert len(set(groups.tolist())) > 240
+
+
 def test_a_copy_under_another_label_is_none() -> None:
     rows = np.random.default_rng(1).normal(size=(40, 30))
     targets = np.arange(40) % 2
@@ -35,19 +54,10 @@ def test_a_copy_under_another_label_is_none() -> None:
     assert groups[0] != groups[40]
 
 
-def test_groups_that_are_given_stay_together() -> None:
-    rows = np.random.default_rng(2).normal(size=(40, 30))
-    given = np.arange(40) % 8
-    groups = copy_groups(rows, np.arange(40) % 2, given)
-    assert len(set(groups.tolist())) == 8
-    assert all(len(set(groups[given == group].tolist())) == 1 for group in range(8))
-
-
-def test_a_blank_group_is_none() -> None:
-    rows = np.random.default_rng(3).normal(size=(40, 30))
-    groups = group_copies(rows, np.arange(40) % 2, ["burst", "burst", *[""] * 38])
-    assert groups[0] == groups[1]
-    assert len(set(groups.tolist())) == 39
+def test_groups_of_the_data_are_joined_with_copies() -> None:
+    groups = join_groups(np.array([0, 1, 1, 2, 3, 4]), ["burst", "", "burst", "", "other", "other"])
+    assert groups.tolist() == [0, 0, 0, 1, 2, 2]
+    assert join_groups(np.array([0, 1, 1]), ()).tolist() == [0, 1, 1]
 
 
 def test_some_rows_say_in_how_many_directions_all_vary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +84,10 @@ def test_of_many_of_a_label_those_near_each_other_are_compared(monkeypatch: pyte
     whole = copy_groups(rows, targets)
     sizes = list[int]()
 
-    def counted(some: Floats) -> Floats:
-        sizes.append(len(some))
-        return square_distances(some)
+    def counted(some: Floats, others: Floats | None = None) -> Floats:
+        if others is None:
+            sizes.append(len(some))
+        return square_distances(some, others)
 
     monkeypatch.setattr(copies, "square_distances", counted)
     monkeypatch.setattr(copies, "MOST_COMPARED", 32)

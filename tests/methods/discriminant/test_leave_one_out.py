@@ -83,18 +83,35 @@ def test_a_label_that_is_one_group_has_nothing_left() -> None:
     rows, targets = drawn(0)
     groups = np.where(targets == 2, 99, np.arange(len(rows)))
     sample = Sample.of(rows, targets, K, groups)
-    assert (sample.other_weights[targets == 2] == 0).all()
+    assert (sample.other_counts[targets == 2] == 0).all()
     others = [c for c in range(K) if c != 2]
     near(closed(rows, targets, groups)[:, others], refitted(rows, targets, groups)[:, others])
 
 
-def test_copies_make_a_mean_no_better() -> None:
+def test_groups_change_nothing_but_what_is_left_out() -> None:
     rows, targets = drawn(1)
-    once = Sample.of(rows, targets, K)
-    copied = Sample.of(np.tile(rows, (2, 1)), np.tile(targets, 2), K, np.tile(np.arange(len(rows)), 2))
-    near(copied.weights, once.weights)
-    near(copied.other_weights[: len(rows)], once.other_weights)
-    near(copied.other_means[: len(rows)], once.other_means)
+    alone, grouped = Sample.of(rows, targets, K), Sample.of(rows, targets, K, drawn_groups(1, targets))
+    near(grouped.means, alone.means)
+    near(grouped.counts, alone.counts)
+    near(grouped.covariance, alone.covariance)
+    assert (grouped.other_counts < alone.other_counts).any()
+    near(alone.regroup(grouped.groups).other_means, grouped.other_means)
+
+
+def test_a_row_of_weight_two_is_two_rows() -> None:
+    rows, targets = drawn(1)
+    weights = np.where(np.arange(len(rows)) % 3 == 0, 2.0, 1.0)
+    twice = np.repeat(np.arange(len(rows)), weights.astype(int))
+    one = Sample.of(rows, targets, K, None, weights)
+    other = Sample.of(rows[twice], targets[twice], K, twice)
+    first = np.unique(twice, return_index=True)[1]
+    near(one.means, other.means)
+    near(one.counts, other.counts)
+    near(one.covariance, other.covariance)
+    near(one.other_means, other.other_means[first])
+    near(one.other_counts, other.other_counts[first])
+    tables = [leave_out_distances(each, each.means, each.other_means) for each in (one, other)]
+    near(tables[0], tables[1][first])
 
 
 def test_the_cosine_of_a_pair_is_that_of_a_refit_without_the_two() -> None:
@@ -116,13 +133,13 @@ def test_errors_of_means_are_those_of_a_refit_without_the_group(seed: int) -> No
     expected = np.empty((len(rows), K))
     for i in range(len(rows)):
         stay = groups != groups[i]
-        expected[i] = 0.5 * noise / Sample.of(rows[stay], targets[stay], K, groups[stay]).weights
+        expected[i] = 0.5 * noise / Sample.of(rows[stay], targets[stay], K, groups[stay]).counts
     nothing = np.zeros((len(rows), K))
-    near(leave_out_scores(nothing, sample, noise / sample.weights, noise / sample.other_weights), expected)
+    near(leave_out_scores(nothing, sample, noise / sample.counts, noise / sample.other_counts), expected)
     alone = Sample.of(rows, targets, K)
-    scores = leave_out_scores(nothing, alone, noise / alone.weights, noise / alone.other_weights)
+    scores = leave_out_scores(nothing, alone, noise / alone.counts, noise / alone.other_counts)
     own = np.arange(K) == targets[:, None]
-    near(scores, 0.5 * noise * np.where(own, 1 / alone.other_weights[:, None], 1 / alone.weights))
+    near(scores, 0.5 * noise * np.where(own, 1 / alone.other_counts[:, None], 1 / alone.counts))
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -102,11 +102,11 @@ class Beliefs:
     @cached_property
     def _without_groups(self) -> tuple[Floats, Floats]:
         sample = self.sample
-        means, excess = np.empty_like(sample.rows), np.empty_like(sample.other_weights)
+        means, excess = np.empty_like(sample.rows), np.empty_like(sample.other_counts)
         for start in range(0, len(means), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             labels = sample.targets[rows]
-            away, weights = sample.other_means[rows] - self.expected[labels], sample.other_weights[rows]
+            away, weights = sample.other_means[rows] - self.expected[labels], sample.other_counts[rows]
             means[rows], excess[rows] = self.prior.posterior_mean(away, weights, self.parts, labels)
             means[rows] += self.expected[labels]
         return means, excess
@@ -117,7 +117,7 @@ class Beliefs:
 
     def shrink_small_classes(self, other: Self) -> tuple[Floats, Floats]:
         """Return means ``[k, d]`` and excess ``[k]``, those of another belief for labels of few images."""
-        weights = self.sample.weights
+        weights = self.sample.counts
         few = weights < min(FEW_IMAGES, float(weights.mean()) / 2)
         return np.where(few[:, None], other.means, self.means), np.where(few, other.excess, self.excess)
 
@@ -138,8 +138,8 @@ def label_beliefs(
     if expected is not None:
         rows, others = rows - start[sample.targets], others - start[sample.targets]
     size = between_label_variance(leave_out_products(sample, rows, others), sample, noise)
-    prior, parts = fit_prior(away, sample.weights, noise, size, prior_labels)
-    means, excess = prior.posterior_mean(away, sample.weights, parts)
+    prior, parts = fit_prior(away, sample.counts, noise, size, prior_labels)
+    means, excess = prior.posterior_mean(away, sample.counts, parts)
     return Beliefs(prior, start + means, excess, start, parts, sample)
 
 
@@ -149,8 +149,8 @@ def means_at_full_size(sample: Sample, beliefs: Beliefs) -> tuple[Floats, Floats
     Left out, a row finds its own label drawn with more caution than the other labels, which no new image does. What the mean of fewer
     rows is longer by, because it is noisier, is subtracted. B must be the same in all directions, see ``label_beliefs``.
     """
-    left, prior = sample.other_weights, beliefs.prior
-    weights = np.where(left > 0, sample.weights[sample.targets], 0)
+    left, prior = sample.other_counts, beliefs.prior
+    weights = np.where(left > 0, sample.counts[sample.targets], 0)
     expected = beliefs.expected[sample.targets]
     means, excess = prior.posterior_mean(sample.other_means - expected, weights)
     means += expected
@@ -166,7 +166,7 @@ def margin_ratio(sample: Sample, beliefs: Beliefs) -> Floats:
     The difference of squared distances to means of m and n images varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n): noise of
     the two means, h(m) = 1/m + 1/(2 m^2), and that of the image along what separates two near labels, s = variance of B / v.
     """
-    n, left = (np.maximum(weights, 1) for weights in (sample.weights[sample.targets], sample.other_weights))
+    n, left = (np.maximum(weights, 1) for weights in (sample.counts[sample.targets], sample.other_counts))
     apart = beliefs.prior.other_variance / max(beliefs.prior.noise_variance, 1e-30) * (1 + 1 / n)
     noise, more = (1 / m + 0.5 / m**2 for m in (n, left))
     return np.asarray(np.minimum(np.sqrt((apart + 2 * noise) / (apart + noise + more)), 1))
@@ -208,15 +208,15 @@ def between_label_variance(products: Floats, sample: Sample, noise: float) -> fl
     That is what a row and the mean of the others of its label have in common: ``products [n]`` of how far both are away. A label counts
     the less, the noisier these are; and the expected mean, the mean of all labels, has a part in each of them.
     """
-    k, usable = len(sample.counts), sample.other_weights > 0
-    counted = usable * sample.row_weights
-    rows = np.bincount(sample.targets, counted, minlength=k)
-    each = np.bincount(sample.targets, products * counted, minlength=k) / np.where(rows > 0, rows, 1)
+    k, usable = len(sample.counts), sample.other_counts > 0
+    weights = usable * sample.row_weights
+    rows = np.bincount(sample.targets, weights, minlength=k)
+    each = np.bincount(sample.targets, products * weights, minlength=k) / np.where(rows > 0, rows, 1)
     labels = int((rows > 0).sum())
     size = noise + 1e-12
     for _ in range(3):
-        counts = (rows > 0) * label_weights(sample.weights.astype(np.float64), size, noise)
-        size = float(counts @ each) / max(float(counts.sum()), 1e-30) + noise / max(1, float(sample.row_weights.sum()))
+        counts = (rows > 0) * label_weights(sample.counts.astype(np.float64), size, noise)
+        size = float(counts @ each) / max(float(counts.sum()), 1e-30) + noise / max(1.0, float(sample.counts.sum()))
         size = max(size * labels / max(labels - 1, 1), LEAST_VARIANCE * noise + 1e-12)
     return size
 

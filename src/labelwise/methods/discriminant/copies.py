@@ -1,4 +1,17 @@
-"""Images of one label that look alike: copies, crops, bursts of a camera."""
+"""Copies: images of one label that show the same once more (saved again, brightened, frames of a burst).
+
+Copies are left out together, so that none answers for another in an estimate. They do not change the classifier: an image counts as one
+image however much it looks like others, since images of a label may all look alike (tiles without a defect).
+
+Two images of one label are copies where their squared distance is below
+
+    min(c t, q)
+
+with t the mean squared distance of two images of a label; c is ``COPY_DISTANCE``, and less in few dimensions, where many images come
+that near by chance (at most ``CHANCE`` of all may). q is what separates images of *different* labels: all but ``LOOKALIKES`` of the
+images are farther from every image of another label, so what different labels share makes no copy. A few may be nearer, since data
+have copies under wrong labels.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,63 +21,76 @@ import numpy as np
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints, segment_sums, square_norms
 from labelwise.support.segments import connected_groups
 
-# Squared distance below which two images are copies, relative to the mean of two images of a label. Photos planted a second time
-# (re-encoded, cropped, brightened, mirrored) lie below it, and 0 to 4 % of the photos of four real sets do. In few dimensions many
-# images come that near by chance: at most this share of all.
-COPY_DISTANCE, CHANCE = 0.3, 0.01
-# Where a label has modes (photos and sketches), all images of one mode are near each other. So copies are also nearer than this share
-# of the mean squared distance to so many neighbours: copies of photos are, and 2 % of the sketches of a set that has none.
-NEIGHBOUR_SHARE, NEIGHBOURS = 0.45, 20
+COPY_DISTANCE = 0.1  # photos that are saved again as JPEG lie below it, see docs/discriminant.md
+CHANCE = 0.01
+LOOKALIKES = 0.005  # share of images that may be nearer than q to an image of another label, and FEWEST of few
+FEWEST = 2
 MOST_COMPARED = 4_096  # rows of a label of which all pairs are compared
-MOST_ROWS = 1_000  # from which the number of dimensions is estimated
+MOST_ROWS = 1_000  # images that are compared with those of other labels, and say in how many directions all vary
 
 
-def group_copies(embeddings: Floats, targets: Ints, groups: Sequence[str] = ()) -> Ints:
-    """Return the group of each image ``[n]`` that is left out with it: copies, and images of one group of the data.
+def copy_groups(embeddings: Floats, targets: Ints) -> Ints:
+    """Return the group of each image ``[n]``: images of one label whose embeddings ``[n, d]`` are copies, or copies of others of it.
 
-    An image whose group is blank has none.
-    """
-    names = [name or row for row, name in enumerate(groups)]
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return copy_groups(embeddings, targets, np.array([numbers[name] for name in names]) if groups else None)
-
-
-def copy_groups(embeddings: Floats, targets: Ints, groups: Ints | None = None) -> Ints:
-    """Return the group of each image ``[n]``: images of one label whose embeddings ``[n, d]`` are near each other, or to others of it.
-
-    Images of one of the ``groups [n]``, where these are given, stay together. A copy under another label is none: one of the
-    two labels is wrong, which leaving the other images out shows.
+    A copy under another label is none: one of the two labels is wrong, which leaving the other images out shows.
     """
     n, x = len(embeddings), np.asarray(embeddings, np.float32)
     counts = np.bincount(targets)
     means = segment_sums(x, targets, len(counts)) / np.maximum(counts, 1).astype(np.float32)[:, None]
-    x = x - means[targets]  # shorter rows make products more exact
-    typical, limit = _limits(x, counts)
+    away = x - means[targets]  # shorter rows make products more exact
+    limit = min(_inside_labels(away, counts), _between_labels(x - x.mean(0), targets))
     pairs = [np.empty((0, 2), np.int64)]
     for label in np.split(targets.argsort(kind="stable"), counts.cumsum()[:-1]):
-        for rows in _windows(x, label) if len(label) > 1 else ():
-            squares = square_distances(x[rows])
-            count = min(NEIGHBOURS + 1, len(rows))  # and the image itself, at 0
-            near = np.partition(squares, count - 1, axis=1)[:, :count].sum(1)
-            around = NEIGHBOUR_SHARE * (near + (NEIGHBOURS + 1 - count) * typical) / NEIGHBOURS
-            nearest = np.minimum(np.minimum(around[:, None], around), limit)
-            pairs.append(rows[np.argwhere(squares < nearest)])
-    if groups is not None:
-        _, first, place = np.unique(groups, return_index=True, return_inverse=True)
-        pairs.append(np.stack([np.arange(n), first[place]], 1))
+        for rows in _windows(away, label) if len(label) > 1 else ():
+            pairs.append(rows[np.argwhere(square_distances(away[rows]) < limit)])
     return connected_groups(n, *np.concatenate(pairs).T)
 
 
-def square_distances(rows: Floats) -> Floats:
-    """Return the squared distances of all pairs of rows ``[n, n]``; of a row to itself 0."""
-    norms = square_norms(rows)
-    squares = rows @ rows.T
+def join_groups(copies: Ints, groups: Sequence[str]) -> Ints:
+    """Return the group of each image ``[n]``: copies, and images of one group by name; () or a blank name is none."""
+    names = [name or row for row, name in enumerate(groups)]
+    if not any(groups):
+        return copies
+    first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+    _, place = np.unique(copies, return_index=True)
+    pairs = [(first[name], row) for row, name in enumerate(names)] + list(
+        zip(place[copies], range(len(names)), strict=True)
+    )
+    return connected_groups(len(names), *np.array(pairs).T)
+
+
+def square_distances(rows: Floats, others: Floats | None = None) -> Floats:
+    """Return the squared distances ``[n, m]`` of rows ``[n, d]`` to others, or ``[n, n]`` to each other; of a row to itself 0."""
+    itself = others is None
+    others = rows if others is None else others
+    squares = rows @ others.T
     squares *= -2
-    squares += norms[:, None]
-    squares += norms
+    squares += square_norms(rows)[:, None]
+    squares += square_norms(others)
     np.maximum(squares, 0, out=squares)
-    np.fill_diagonal(squares, 0)
+    if itself:
+        np.fill_diagonal(squares, 0)
     return squares
+
+
+def _inside_labels(residuals: Floats, counts: Ints) -> float:
+    """Return c t, see the head of this file, from embeddings around the mean of their label ``[n, d]``.
+
+    Squared distances of a Gaussian vary as a chi-square of as many degrees as it has directions of equal variance.
+    """
+    n, pairs = len(residuals), float((counts * (counts - 1)).sum()) / 2
+    chance = min(0.5, CHANCE * n / max(pairs, 1.0))
+    typical = 2 * float(square_norms(residuals).sum()) / max(1, n - int((counts > 0).sum()))
+    return _chi_square_share(max(_effective_dimensions(residuals), 1e-3), chance) * typical
+
+
+def _between_labels(x: Floats, targets: Ints) -> float:
+    """Return q, see the head of this file, from embeddings ``[n, d]``; of many images some are compared with all."""
+    some = np.arange(0, len(x), -(-len(x) // MOST_ROWS))
+    squares = square_distances(x[some], x)
+    squares[targets[some][:, None] == targets] = np.inf
+    nearest = np.sort(squares.min(1))
+    return float(nearest[min(max(FEWEST, round(LOOKALIKES * len(some))), len(some) - 1)])
 
 
 def _windows(x: Floats, rows: Ints) -> Iterator[Ints]:
@@ -81,19 +107,6 @@ def _windows(x: Floats, rows: Ints) -> Iterator[Ints]:
     for start in range(0, len(rows) - MOST_COMPARED, MOST_COMPARED // 2):
         yield order[start : start + MOST_COMPARED]
     yield order[-MOST_COMPARED:]
-
-
-def _limits(residuals: Floats, counts: Ints) -> tuple[float, float]:
-    """Return the mean squared distance of two images of a label, and that of copies at most; from embeddings around its mean ``[n, d]``.
-
-    Squared distances of a Gaussian vary as a chi-square of as many degrees as it has directions of equal variance.
-    """
-    n = len(residuals)
-    pairs = float((counts * (counts - 1)).sum()) / 2
-    chance = min(0.5, CHANCE * n / max(pairs, 1.0))
-    share = _chi_square_share(max(_effective_dimensions(residuals), 1e-3), chance)
-    typical = 2 * float(square_norms(residuals).sum()) / max(1, n - int((counts > 0).sum()))
-    return typical, share * typical
 
 
 def _chi_square_share(degrees: float, chance: float) -> float:

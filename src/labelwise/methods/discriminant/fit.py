@@ -20,9 +20,10 @@ from labelwise.methods.discriminant.beliefs import (
     means_at_full_size,
     regress_means,
 )
-from labelwise.methods.discriminant.copies import group_copies
+from labelwise.methods.discriminant.copies import copy_groups, join_groups
 from labelwise.methods.discriminant.head import Descriptions, DiscriminantHead
 from labelwise.methods.discriminant.leave_one_out import (
+    Ints,
     Sample,
     leave_out_cosines,
     leave_out_distances,
@@ -41,15 +42,21 @@ class DiscriminantFit:
     """A fitted head, and the whitened training images, which can be left out."""
 
     head: DiscriminantHead
-    sample: Sample
+    sample: Sample  # copies are groups
     plain: Beliefs  # of labels, as if they varied alike in all directions: so rows can be left out
+    groups: Ints  # copies, and images of one group of the data [n]
 
     @on_one_thread
-    def leave_one_out(self) -> LeaveOneOut:
-        """Return what is said of training images, each left out with its copies; of very many images some."""
-        rows = draw_groups(self.sample.groups, most_rows(len(self.head.labels)))
-        every = len(rows) == len(self.sample.rows)
-        sample, beliefs = (self.sample, self.plain) if every else (self.sample.select(rows), self.plain.select(rows))
+    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
+        """Return what is said of training images, each left out with its copies; of very many images some.
+
+        ``grouped`` leaves whole groups of the data out, for an honest estimate. Without, images are left out with true copies alone:
+        so the classifier is chosen, which images that merely look alike do not shape.
+        """
+        whole = replace(self.plain, sample=self.sample.regroup(self.groups)) if grouped else self.plain
+        rows = draw_groups(whole.sample.groups, most_rows(len(self.head.labels)))
+        beliefs = whole if len(rows) == len(whole.sample.rows) else whole.select(rows)
+        sample = beliefs.sample
         points = np.concatenate([beliefs.means, np.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         table = leave_out_distances(sample, points, beliefs.other_means)
         likelihoods = leave_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.other_excess)
@@ -61,7 +68,7 @@ class DiscriminantFit:
             rows=rows,
             scores=(sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32),
             outlier_scores=(-2 * likelihoods.max(1)).astype(np.float32),
-            usable=(sample.other_weights > 0) & self.head.whitens,
+            usable=(sample.other_counts > 0) & self.head.whitens,
             groups=sample.groups,
             own_scores=(0.5 * sharpness * own).astype(np.float32),
             margin_ratio=margin_ratio(sample, beliefs).astype(np.float32),
@@ -87,15 +94,16 @@ def fit_discriminant(
         features: of training images, float32.
         targets: the label of each, as its position ``[n]``.
         labels: their names; where they have vectors, these predict the means of labels without images.
-        groups: names of sets of images that are left out together, "" for none; () for none at all.
+        groups: names of sets of images that estimates leave out together, "" for none; () for none at all. They do not
+            change the head.
         source: what made the vectors of labels, and makes those of labels described later.
-        weights: above 0, of each image ``[n]``: one of weight 2 counts as two copies of it; None: all are 1.
+        weights: how many images each counts as ``[n]``, above 0; None: one.
     """
     targets, rooted = np.asarray(targets, np.int64), float(features.min()) >= 0
     embeddings = _embed(features, rooted)
-    sets = group_copies(embeddings, targets, groups)
-    whitening = _in_single(fit_whitening(embeddings, targets, len(labels), sets, weights))
-    sample = Sample.of(whitening(embeddings), targets, len(labels), sets, weights)
+    copies = copy_groups(embeddings, targets)
+    whitening = _in_single(fit_whitening(embeddings, targets, len(labels), copies, weights))
+    sample = Sample.of(whitening(embeddings), targets, len(labels), copies, weights)
     beliefs = label_beliefs(sample, whitening.noise)
     prior, expected, descriptions = beliefs.prior, None, None
     if labels.vectors is not None:
@@ -112,7 +120,7 @@ def fit_discriminant(
         prior=prior,
         descriptions=descriptions,
     )
-    return DiscriminantFit(head=head, sample=sample, plain=plain)
+    return DiscriminantFit(head=head, sample=sample, plain=plain, groups=join_groups(copies, groups))
 
 
 def _embed(features: Array, rooted: bool) -> Array:

@@ -3,13 +3,12 @@
 Lachenbruch and Mickey, "Estimation of error rates in discriminant analysis", Technometrics 10 (1968), extended to groups of rows.
 
 Rows are whitened: the covariance W of rows inside labels, plus its ridge, is the identity. Let U [g, d] be the rows of a group less the
-means of their labels, n the number of rows of a label and f the degrees of freedom. Without the group, f W loses U'KU with
-K = I + 11'/(n - g) for the rows of one label, and by the Woodbury identity the inverse covariance becomes
+means of their labels, w their weights, D = diag(w), n the sum of the weights of a label and f the degrees of freedom. Without the group,
+f W loses U'KU with K = D + ww'/(n - w'1) for the rows of one label, and by the Woodbury identity the inverse covariance becomes
 
-    I + U'HU    with    H = (f K^-1 - UU')^-1,    K^-1 = I - 11'/n
+    I + U'HU    with    H = (f K^-1 - UU')^-1,    K^-1 = D^-1 - 11'/n
 
-(K = I where all rows of a label are left out, since 1'U = 0 then). The ridge and f stay as they are. A row of weight w counts as w
-copies of it that are left out together: with D the weights of a group, K = D + ww'/(n - g), and K^-1 = D^-1 - 11'/n.
+(K = D where all rows of a label are left out, since w'U = 0 then). The ridge and f stay as they are.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 TABLE_NUMBERS = 2**22  # numbers of a table of distances that are computed at a time
-ROUNDING = 1e-6  # share of a sum of weights that may be rounding
+ROUNDING = 1e-6  # relative error of a sum of weights
 PAIR_NUMBERS = 2**19  # numbers of pairs of rows that are compared at a time: few enough for a processor's cache
 
 
@@ -37,25 +36,32 @@ def segment_sums(rows: Floats, groups: Ints, count: int) -> Floats:
     return sums
 
 
+def _positive(counts: Floats) -> Floats:
+    return np.asarray(np.where(counts > 0, counts, 1))
+
+
+def _first(parts: Ints) -> Ints:
+    """Return the first row of each part, in their order."""
+    return np.asarray(np.unique(parts, return_index=True)[1])
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Labelled rows, the means of labels, and the mean of each row's label without the row's group.
 
-    Rows of one group are as good as copies of each other, so a mean of n rows in groups of sizes g is as good as one of
-    n^2 / sum g^2 rows: its *weight*. A row of ``row_weights`` w counts as w copies.
+    A row of weight w counts as w rows.
     """
 
     rows: Floats  # [n, d]
     targets: Ints  # [n]
     groups: Ints  # rows of one group are left out together [n]
+    row_weights: Floats  # [n], above 0
     means: Floats  # of labels [k, d]; zeros where a label has no row
-    counts: Floats  # rows of each label [k]
-    weights: Floats  # of the means [k]
+    counts: Floats  # of rows of each label, by weight [k]
     other_means: (
         Floats  # mean of a row's label without the rows of its group [n, d]; mean of all labels where no row is left
     )
-    other_weights: Floats  # of these [n]; 0 where no row is left
-    row_weights: Floats  # above 0 [n]
+    other_counts: Floats  # of rows of these [n]; 0 where no row is left
 
     @classmethod
     def of(
@@ -63,33 +69,27 @@ class Sample:
     ) -> Self:
         """Return the sample of rows ``[n, d]`` of k labels; without groups each row is a group of its own."""
         groups = np.arange(len(rows)) if groups is None else groups
-        each = np.ones(len(rows), rows.dtype) if row_weights is None else row_weights.astype(rows.dtype)
-        weighted = rows if row_weights is None else rows * each[:, None]
-        counts = np.bincount(targets, each, minlength=k).astype(rows.dtype)
+        weights = np.ones(len(rows), rows.dtype) if row_weights is None else row_weights.astype(rows.dtype)
+        weighted = rows if row_weights is None else rows * weights[:, None]
+        counts = np.bincount(targets, weights, minlength=k).astype(rows.dtype)
         sums = segment_sums(weighted, targets, k)
-        means = sums / np.where(counts > 0, counts, 1)[:, None]
-        # a part: the rows of one label in one group
-        _, part = np.unique(groups * k + targets, return_inverse=True)
-        sizes = np.bincount(part, each).astype(rows.dtype)
-        # sum of g^2: each row counts its g
-        squares = np.bincount(targets, sizes[part] * each, minlength=k).astype(rows.dtype)
-        left = counts[targets] - sizes[part]
-        left[left < ROUNDING * counts[targets]] = 0
+        means = sums / _positive(counts)[:, None]
+        _, part = np.unique(groups * k + targets, return_inverse=True)  # the rows of one label in one group
+        parts = int(part.max(initial=-1)) + 1
+        sizes = np.bincount(part, weights).astype(rows.dtype)
+        whole = np.bincount(part, minlength=parts) == np.bincount(targets, minlength=k)[targets[_first(part)]]
+        left = np.where(whole[part], 0, counts[targets] - sizes[part])
         others = sums[targets]
-        others -= weighted if len(sizes) == len(rows) else segment_sums(weighted, part, len(sizes))[part]
-        others /= np.where(left > 0, left, 1)[:, None]
+        others -= weighted if parts == len(rows) else segment_sums(weighted, part, parts)[part]
+        others /= _positive(left)[:, None]
         others[left == 0] = means[counts > 0].mean(0)
-        return cls(
-            rows=rows,
-            targets=targets,
-            groups=groups,
-            means=means,
-            counts=counts,
-            weights=counts**2 / np.where(squares > 0, squares, 1),
-            other_means=others,
-            other_weights=left**2 / np.where(left > 0, squares[targets] - sizes[part] ** 2, 1),
-            row_weights=each,
-        )
+        return cls(rows, targets, groups, weights, means, counts, others, left)
+
+    def regroup(self, groups: Ints) -> Self:
+        """Return the same rows in other groups ``[n]``."""
+        if np.array_equal(groups, self.groups):
+            return self
+        return type(self).of(self.rows, self.targets, len(self.counts), groups, self.row_weights)
 
     @property
     def residuals(self) -> Floats:
@@ -108,10 +108,16 @@ class Sample:
             rows=self.rows[rows],
             targets=self.targets[rows],
             groups=self.groups[rows],
-            other_means=self.other_means[rows],
-            other_weights=self.other_weights[rows],
             row_weights=self.row_weights[rows],
+            other_means=self.other_means[rows],
+            other_counts=self.other_counts[rows],
         )
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance ``[d, d]`` of rows inside their labels."""
+        away = self.residuals * np.sqrt(self.row_weights)[:, None]
+        return np.asarray((away.T @ away).astype(np.float64) / self.degrees)
 
     def rotate(self, centre: Floats, axes: Floats) -> Self:
         """Return it in coordinates around a centre ``[d]`` along axes, the columns of ``[d, q]``."""
@@ -198,14 +204,14 @@ def _products(x: Floats, y: Floats) -> Floats:
 
 
 def _inverse_update(squares: Floats, rows: Ints, sample: Sample) -> Floats:
-    """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` of the rows of groups ``[b, g]``."""
+    """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` and the rows of the groups ``[b, g]``."""
     targets, weights = sample.targets[rows], sample.row_weights[rows]
-    counts = sample.counts[targets]
     same = (targets[:, :, None] == targets[:, None, :]).astype(squares.dtype)
-    left = counts - (same @ weights[:, :, None])[:, :, 0]
-    some_left = (left > ROUNDING * counts).astype(squares.dtype)
-    own = np.eye(squares.shape[1], dtype=squares.dtype) / weights[:, None, :]
-    inverse = sample.degrees * (own - same * (some_left / counts)[:, None, :]) - squares
+    left_out = (same @ weights[:, :, None])[:, :, 0]
+    counts = sample.counts[targets]
+    some_left = (left_out < counts * (1 - ROUNDING)).astype(squares.dtype)
+    diagonal = np.eye(squares.shape[1], dtype=squares.dtype) / weights[:, None, :]
+    inverse = sample.degrees * (diagonal - same * (some_left / counts)[:, None, :]) - squares
     return np.asarray(1 / inverse if inverse.shape[1] == 1 else np.linalg.inv(inverse))
 
 

@@ -78,9 +78,10 @@ def fit_whitening(
         x = corner.T
     sample = Sample.of(x, targets, k, groups, row_weights)
     centre = label_centre(sample)
-    comparable = bool((sample.other_weights > 0).any())
-    away = (sample.residuals if comparable else x - centre) * np.sqrt(sample.row_weights)[:, None]
-    values, axes = np.linalg.eigh((away.T @ away).astype(np.float64) / sample.degrees)
+    comparable = bool((sample.other_counts > 0).any())
+    away = x - centre
+    covariance = sample.covariance if comparable else (away.T @ away).astype(np.float64) / sample.degrees
+    values, axes = np.linalg.eigh(covariance)
     values, axes = np.maximum(values, 0), axes.astype(x.dtype)
     variance = max(float(values.sum()) / d, LEAST_VARIANCE)
     if comparable:
@@ -120,16 +121,16 @@ def label_centre(sample: Sample) -> Floats:
     noise = float(square_norms(sample.residuals) @ sample.row_weights) / sample.degrees
     products = np.einsum("nd,nd->n", sample.rows - middle, sample.other_means - middle)
     size = between_label_variance(products, sample, noise)
-    counts = present / (size + noise / np.maximum(sample.weights, 1))
+    counts = present / (size + noise / np.maximum(sample.counts, 1))
     return np.asarray((counts / counts.sum()) @ sample.means)
 
 
 def mean_noise(sample: Sample) -> float:
     """Return tau of whitened rows: from their squared distances to means of others of their label, each left out."""
-    usable, away = sample.other_weights > 0, sample.rows - sample.other_means
+    usable, away = sample.other_counts > 0, sample.rows - sample.other_means
     distances = leave_out_products(sample, away, away)
-    each = distances * sample.other_weights / (sample.other_weights + 1)
-    return float(np.average(each[usable], weights=sample.row_weights[usable]))
+    single = distances * sample.other_counts / (sample.other_counts + 1)
+    return float(np.average(single[usable], weights=sample.row_weights[usable]))
 
 
 def leave_out_scores(distances: Floats, sample: Sample, excess: Floats, own_excess: Floats) -> Floats:
@@ -181,10 +182,9 @@ def _best_ridge(sample: Sample, values: Floats, variance: float) -> tuple[float,
 
 def _likelihood(sample: Sample) -> tuple[float, float, float]:
     """Return the cross entropy of rows left out, the sharpness b that minimises it, and tau."""
-    usable = sample.other_weights > 0
-    compared = (
-        sample.weights > 1 + 1e-6
-    )  # a label of one group has no row that could be answered: it would only win wrongly
+    usable = sample.other_counts > 0
+    # a label of one group has no row that could be answered: it would only win wrongly
+    compared = np.bincount(sample.targets[usable], minlength=len(sample.counts)) > 0
     noise = mean_noise(sample)
     beliefs = label_beliefs(sample, noise, prior_labels=math.inf)
     distances = leave_out_distances(sample, beliefs.means, beliefs.other_means)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.encoders import encoder as encoders
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.discriminant.copies import group_copies
+from labelwise.methods.discriminant.copies import copy_groups
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
 from labelwise.methods.shared.statistics import (
@@ -242,7 +242,7 @@ class StartedModel(LinearModel):
         """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
         embeddings = self.encode_all(split.images)
         rows, targets = array(embeddings), array(split.targets)
-        groups = group_copies(rows, targets, split.groups)
+        groups = copy_groups(rows, targets)
         self.base.copy_(torch.from_numpy(closed_form_rows(rows, targets, len(self.spec.labels), groups)))
         self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
 
