@@ -313,14 +313,13 @@ def test_an_encoder_that_is_not_there(run: Any, words: list[str], told: str, pic
         assert told in one_line(err)
 
 
-@pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("listed", [False, True], ids=["folder", "table"])
 def test_too_few_pictures_and_one_label(run: Any, listed: bool, tmp_path: Path) -> None:
     files = [tmp_path / "few" / name / "1.png" for name in ("cat", "dog")]
     for file in files:
         file.parent.mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(file)
-    for count, told in ((2, "too few pictures: cat 1, dog 1. Method softmax needs 3"), (1, "of one label only (cat)")):
+    for count, told in ((2, "too few images: cat 1, dog 1. Method softmax needs 3"), (1, "of one label only (cat)")):
         (tmp_path / "t.csv").write_text("path,label\n" + "".join(f"{f},{f.parent.name}\n" for f in files[:count]))
         data = tmp_path / "t.csv" if listed else tmp_path / "few"
         code, out, err = run("fit", data, "--out", tmp_path / "m.lw", *FIT)

@@ -12,9 +12,10 @@ import labelwise as lw
 from labelwise.core.arrays import Array
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.fitting.training import training_data
+from labelwise.fitting.training import check_enough, training_data
 from labelwise.images.dataset import Dataset
-from labelwise.methods import ImageMethod, Softmax
+from labelwise.images.describe.labels import Labels
+from labelwise.methods import Eszsl, ImageMethod, Softmax, ZeroLabel
 from labelwise.methods.shared.head import LinearHead
 from labelwise.methods.shared.linear import SoftmaxModel, array
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
@@ -94,6 +95,28 @@ def test_one_label_is_refused(blob_data: Dataset) -> None:
     one = train.select((torch.as_tensor(train.targets) == 0).nonzero()[:, 0])
     with pytest.raises(DataError, match='at least two labels; the train split of "blobs" has 1'):
         training_data(replace(blob_data, splits={"train": one}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeavesOut(Softmax):
+    leaves_out: ClassVar[bool] = True
+
+
+def of_counts(blob_data: Dataset, *counts: int) -> Dataset:
+    whole = blob_data.split("train")
+    rows = np.concatenate([np.flatnonzero(whole.targets == i)[:count] for i, count in enumerate(counts)])
+    return replace(blob_data, labels=Labels(names=blob_data.labels.names), splits={"train": whole.select(rows)})
+
+
+def test_too_few_images_are_told_with_what_would_be_enough(blob_data: Dataset) -> None:
+    for counts in ((1, 1), (3, 2)):
+        few = of_counts(blob_data, *counts)
+        with pytest.raises(DataError, match=r"too few images: .* needs 3 of at least two labels"):
+            check_enough(few, Softmax())
+        for other in (LeavesOut(), Eszsl(), ZeroLabel()):
+            check_enough(few, other)
+    check_enough(of_counts(blob_data, 3, 3, 1), Softmax())
+    check_enough(replace(of_counts(blob_data, 1, 1), labels=blob_data.labels), Softmax())
 
 
 def test_evaluation_tells_a_leak(blob_data: Dataset) -> None:

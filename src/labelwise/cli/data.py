@@ -1,6 +1,6 @@
 """Verbs about data: list, check, split, shard, encode; plug-ins add others."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -168,7 +168,6 @@ def read_features(data: str, encoder: str, size: int | None, root: Path | None, 
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.fitting.encoding import encode_dataset, encode_with
     from labelwise.fitting.pretraining import read_encoder
-    from labelwise.fitting.shapes import size_for
     from labelwise.train.networks.encoder import Encoder
 
     if Path(encoder).is_dir():
@@ -181,7 +180,6 @@ def read_features(data: str, encoder: str, size: int | None, root: Path | None, 
         return encode_with(open_data_for(classifier, data, root), classifier)
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
-    side = size_for(data, replace(settings, size=settings.side() or 224))
-    dataset = open_data(data, side, size=size, root=root)
+    dataset = open_data(data, settings.side() or 224, size=size, root=root)
     asked = not dataset.features or encoder != "auto"  # features stay as they are, unless an encoder is named
     return encode_dataset(dataset, settings, device) if asked else dataset

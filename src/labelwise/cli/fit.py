@@ -73,7 +73,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume), _processes(device):
-        side = _side(options, data, size)
+        side = _side(options)
         if names is None:
             dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
         else:
@@ -130,31 +130,21 @@ def _options(method: str, encoder: str, words: list[str], epochs: int | None) ->
     return FitOptions(method=method, encoder=encoder, settings=settings)
 
 
-def _side(options: "FitOptions", data: str, size: int | None) -> int | None:
-    """Return the side to read pictures at, so that they are read once; None leaves it to where they come from.
+def _side(options: "FitOptions") -> int | None:
+    """Return the side that packs and benchmarks are read at; None is their own.
 
-    Settings that every method would refuse are an error, and so are weights that are missing and too few pictures: before they
-    are read.
+    Settings that every method would refuse are an error, and so are weights that are missing: before images are read.
     """
-    from labelwise.fitting.choice import encoder_of, possible_method
-    from labelwise.fitting.enough import check_enough
-    from labelwise.fitting.shapes import size_for
-    from labelwise.images.catalogue import count_pictures, names_own_files
-    from labelwise.train.networks.encoder import side_for
+    from labelwise.fitting.choice import check_options
 
-    own = names_own_files(data)
-    method = possible_method(options, photos=own)
-    if own:
-        encoder_of(method).check(size or side_for(encoder_of(method), method.view), method.view)
-        check_enough(count_pictures(data), method, data)
-    return None if size else size_for(data, encoder_of(method), method.view)
+    encoder, view = check_options(options)
+    return encoder.side(view)
 
 
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
-    from labelwise.fitting.choice import decide
+    from labelwise.fitting.choice import decide, shape_for
     from labelwise.fitting.division import with_idle
-    from labelwise.fitting.shapes import shape_for
     from labelwise.support.processes import is_main_process
 
     decision = decide(data, options)

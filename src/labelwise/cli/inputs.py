@@ -38,9 +38,9 @@ def open_data(  # noqa: PLR0913 - what may be said of data
 ) -> "lw.data.Dataset":
     """Return the data that a word names, divided as a table says where one is given.
 
-    The side of pictures is ``side`` (None leaves it to where they come from), unless the user asks for another ``size``.
+    Packs and benchmarks are read at the side ``side`` (None: as they are), unless the user asks for another ``size``.
     """
-    dataset = lw.data.load(data, size=size or side, strict=strict, root=root, group=group)
+    dataset = lw.data.load(data, size=size, side=side, strict=strict, root=root, group=group)
     if size is not None and dataset.features:
         raise UsageError(
             f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.features} numbers for each image. '
@@ -67,10 +67,8 @@ def open_data_for(
     strict: bool = False,
 ) -> "lw.data.Dataset":
     """Return the same with pictures as the model of a classifier takes them."""
-    from labelwise.images.catalogue import names_own_files
-
     side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
-    return open_data(data, None if names_own_files(data) else side, root=root, splits=splits, strict=strict)
+    return open_data(data, side, root=root, splits=splits, strict=strict)
 
 
 def open_part(

@@ -127,7 +127,6 @@ def _read(
 ) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
-    from labelwise.fitting.shapes import size_for
     from labelwise.images.decode.listing import list_pictures
     from labelwise.images.images import Images
     from labelwise.images.skipped import check_read
@@ -145,7 +144,7 @@ def _read(
     if folder is not None and splits is None:
         images: Images = FileImages(list_pictures(folder), None if size is None else (3, size, size))
     else:
-        dataset = open_data(data, size_for(data, encoder, view), size=size, root=root, splits=splits, strict=strict)
+        dataset = open_data(data, encoder.side(view), size=size, root=root, splits=splits, strict=strict)
         dataset = readable(dataset, ("train",), (3, side, side))
         tell_skipped(dataset.skipped)
         images = dataset.split("train").images

@@ -11,11 +11,12 @@ from pathlib import Path
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
+from labelwise.images.view import View
 from labelwise.methods.registry import METHODS, method_class
 from labelwise.support.errors import DataError, StoreError, UsageError, listing
 from labelwise.support.settings import override
 from labelwise.train.method import Method
-from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder
+from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder, side_for
 
 STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
 NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
@@ -57,12 +58,16 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
     if options.method == "auto" and any(key.partition(".")[0] == "tune" for key in options.settings):
         options = replace(options, method=CLOSED)
         why = (f"Method {CLOSED}: its encoder is to be tuned.",)
+    method: Method | None = None
     if options.method == "auto":
-        choice = _on_features(choose_method(data), data, options, photos=photos)
+        choice = choose_method(data)
+        method = _closed_form(choice, data, options, photos=photos)
+        if method is not None:
+            choice = replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
         options = replace(options, method=choice.method, settings={**choice.settings, **options.settings})
         why = (choice.line(),)
     try:
-        method = make_method(options, photos=photos)
+        method = method or make_method(options, photos=photos)
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
     told = not data.features and options.leaves_network_open
@@ -79,18 +84,17 @@ def are_photos(data: Dataset) -> bool:
     return not data.features and (data.own_pictures or (large and not data.drawn))
 
 
-def _on_features(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> "Choice":
-    """Return the closed form in place of a method that would train a head on features, unless settings ask for training."""
+def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> Method | None:
+    """Return the closed form in place of a method that would train a head on features; None where settings ask for training."""
     pictures = not data.features
     if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
-        return choice
+        return None
     try:
         if pictures and not _encoder_settings(options, photos=photos).frozen:
-            return choice
-        make_method(replace(options, method=CLOSED), photos=photos)
+            return None
+        return make_method(replace(options, method=CLOSED), photos=photos)
     except UsageError:
-        return choice
-    return replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
+        return None
 
 
 def make_method(options: FitOptions, *, photos: bool = False) -> Method:
@@ -124,12 +128,26 @@ def _encoder_settings(options: FitOptions, *, photos: bool) -> Encoder:
     return override(Encoder(), own)
 
 
-def possible_method(options: FitOptions, *, photos: bool = False) -> Method:
-    """Return the method that the options name, or of "auto" the first that takes the settings: faults show before data are read."""
+def check_options(options: FitOptions) -> tuple[Encoder, View]:
+    """Return the encoder that options ask for, and how it sees images, before data are read.
+
+    Settings that every method would refuse are an error, and so are weights that are missing.
+    """
+    if options == FitOptions():
+        return Encoder(), View()
+    method = _possible_method(options)
+    encoder = encoder_of(method)
+    if not options.leaves_network_open:
+        encoder.check(side_for(encoder, method.view), method.view)
+    return encoder, method.view
+
+
+def _possible_method(options: FitOptions) -> Method:
+    """Return the method that the options name, or of "auto" the first that takes the settings."""
     faults = []
     for name in METHODS if options.method == "auto" else (options.method,):
         try:
-            return make_method(replace(options, method=name), photos=photos)
+            return make_method(replace(options, method=name))
         except UsageError as error:
             faults.append(error)
     raise next((fault for fault in faults if "Did you mean" in str(fault)), faults[0])
@@ -139,6 +157,14 @@ def encoder_of(method: Method) -> Encoder:
     """Return the encoder that a method builds; one that has no such setting trains its own."""
     encoder = getattr(method, "encoder", None)
     return encoder if isinstance(encoder, Encoder) else Encoder()
+
+
+def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
+    """Return the shape at which a method reads images: their own; of files, as its encoder takes them."""
+    if data.shape is not None:
+        return data.shape
+    side = side_for(encoder_of(method), method.view)
+    return (3, side, side)
 
 
 def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:

@@ -15,10 +15,10 @@ from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features
 from labelwise.encoders.registry import open_encoder
+from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, validation, with_idle
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
-from labelwise.fitting.shapes import shape_for
 from labelwise.images.dataset import Dataset, Split, skipped_lines
 from labelwise.images.survey import readable
 from labelwise.methods.discriminant.fit import fit_discriminant

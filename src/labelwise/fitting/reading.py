@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from labelwise.fitting.choice import encoder_of
-from labelwise.fitting.shapes import shape_for
+from labelwise.fitting.choice import encoder_of, shape_for
 from labelwise.images.dataset import Dataset, Skipped, Split, skipped_lines
 from labelwise.images.images import ArrayImages, FeatureRows
 from labelwise.images.survey import readable

@@ -1,5 +1,6 @@
 """Fit by training: from data and a method to a calibrated classifier, with torch."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,6 @@ import torch
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
 from labelwise.fitting.division import labels_to_train, of_labels, set_aside, validation, with_idle
-from labelwise.fitting.enough import FEWEST
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.reading import read_for
@@ -22,7 +22,8 @@ from labelwise.images.split.make import VAL_SHARE, val_share
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
-from labelwise.support.errors import DataError, UsageError
+from labelwise.methods.registry import METHODS
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.train.data import TensorSplit, TrainData
@@ -31,16 +32,39 @@ from labelwise.train.exactness import exact
 from labelwise.train.method import Method, Run
 from labelwise.train.model import Completes, prepared
 
+FEWEST = 3  # images of a label of which one trains, one validates and one tests
+ENOUGH = 10  # of each label, from which on training is worth the while
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
 
 
 def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return a classifier, as ``fit.fit`` does, of data that were checked."""
+    check_enough(data, method)
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         data = read_for(method, data, run, device).below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
             return _fit_tuned(data, method, method.tune, run)
         return _fit(with_idle(data, method), method, run)
+
+
+def check_enough(data: Dataset, method: Method) -> None:
+    """Raise an error where a method holds images out to be calibrated on, and there are too few of each label for that."""
+    labels = data.labels
+    told = labels.texts is not None or labels.vectors is not None or (data.own_splits and "val" in data.splits)
+    if told or data.multilabel or not method.holds_out or method.zero_shot or not method.uses_targets:
+        return
+    counts = Counter(labels.names[i] for split in data.splits.values() for i in split.targets.tolist() if i >= 0)
+    large = [label for label, count in counts.items() if count >= FEWEST]
+    if len(counts) < 2 or len(large) >= 2:
+        return
+    smallest = sorted(counts.items(), key=lambda pair: pair[1])
+    other = listing((kind for kind, cls in METHODS.items() if cls.leaves_out), 3)
+    way = f" Or use method {other}, which takes one image of a label." if other else ""
+    raise DataError(
+        f'"{data.name}" has too few images: {listing((f"{label} {count}" for label, count in smallest), 6)}. '
+        f"Method {method.name} needs {FEWEST} of at least two labels, since some are held out to calibrate it, and about "
+        f"{ENOUGH} of each to be of use. Add images.{way}"
+    )
 
 
 def _fit(data: Dataset, method: Method, run: Run) -> Classifier:

@@ -1,23 +1,22 @@
 """Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import is_url
-from labelwise.images.decode.listing import is_hidden, list_pictures
+from labelwise.images.decode.listing import holds_pictures, is_hidden
 from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
 from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.images.sources.audio import audio_folder, list_wavs
-from labelwise.images.sources.folders import folder, labelled_files, unknown_data
+from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
 from labelwise.images.sources.shards import names_shards, shards
-from labelwise.images.sources.tables import read_table, table, table_rows
+from labelwise.images.sources.tables import table
 from labelwise.images.split.divide import group_by
 from labelwise.images.split.grouping import Grouping, check_grouping
 from labelwise.support.errors import DataError, listing, suggest
@@ -40,6 +39,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     source: str | Path,
     *,
     size: int | None = None,
+    side: int | None = None,
     seed: int = 0,
     strict: bool = False,
     root: str | Path | None = None,
@@ -54,6 +54,8 @@ def load(  # noqa: PLR0913 - what a source may be told
             pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
             ``.npy`` features, or shards: see ``data.shards``.
         size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
+        side: the same for packs and benchmarks alone, where ``size`` is None: a person's own files are read at the shape that
+            is asked for.
         seed: of the split, where the source has none of its own.
         strict: make unreadable pictures an error instead of skipping them.
         root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
@@ -64,11 +66,18 @@ def load(  # noqa: PLR0913 - what a source may be told
     if group is not None:
         check_grouping(group)
     with at_most(max_gb):
-        return _load(source, size=size, seed=seed, strict=strict, root=root, group=group)
+        return _load(source, size, side, seed=seed, strict=strict, root=root, group=group)
 
 
-def _load(
-    source: str | Path, *, size: int | None, seed: int, strict: bool, root: str | Path | None, group: Grouping | None
+def _load(  # noqa: PLR0913 - what a source may be told
+    source: str | Path,
+    size: int | None,
+    side: int | None,
+    *,
+    seed: int,
+    strict: bool,
+    root: str | Path | None,
+    group: Grouping | None,
 ) -> Dataset:
     path, word = Path(source), str(source)
     if names_shards(source):
@@ -84,7 +93,7 @@ def _load(
         name, _, protocol = word.removesuffix(QUALITY).partition("/")
         plugin = plugin_with(name)
         if plugin is not None:
-            data = plugin.load(name, root=root, size=size, protocol=protocol or None, seed=seed)
+            data = plugin.load(name, root=root, size=size or side, protocol=protocol or None, seed=seed)
             return group_by(degraded(data) if word.endswith(QUALITY) else data, group, seed)
         known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
         raise DataError(
@@ -92,9 +101,9 @@ def _load(
         )
     if path.suffix.lower() in TABLES and path.is_file():
         return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
-    if path.is_dir() and not plugin_for(path) and (not list_wavs(path) or list_pictures(path)):
+    if path.is_dir() and not plugin_for(path) and (holds_pictures(path) or not list_wavs(path)):
         return folder(path, size=size, seed=seed, strict=strict, group=group)
-    return group_by(_read(path, size, seed), group, seed)
+    return group_by(_read(path, size or side, seed), group, seed)
 
 
 def _at_side(data: Dataset, size: int | None) -> Dataset:
@@ -104,40 +113,11 @@ def _at_side(data: Dataset, size: int | None) -> Dataset:
     return replace(data, splits={n: replace(s, images=at_side(s.images, size)) for n, s in data.splits.items()})
 
 
-def names_own_files(source: str | Path) -> bool:
-    """Return whether a word names a folder or table of a person's own, which mostly are pictures."""
-    path = Path(source)
-    return names_shards(source) or (path.is_dir() and not plugin_for(path)) or path.suffix.lower() in TABLES
-
-
-def count_pictures(source: str | Path) -> dict[str, int]:
-    """Return how many picture files of each label a folder or table of a person's own names, none of them read; else nothing.
-
-    Nothing, too, for what is wrong in another way, and where the source says by itself which pictures validate, or more of labels.
-    """
-    path = Path(source)
-    try:
-        if names_shards(source):
-            return {}
-        if find_knowledge(path if path.is_dir() else path.parent):
-            return {}
-        if path.is_dir() and names_own_files(path):
-            rows, _ = labelled_files(path, list_pictures)
-        elif path.is_file() and path.suffix.lower() in TABLES:
-            rows = table_rows(read_table(path))
-        else:
-            return {}
-    except DataError:
-        return {}
-    single = rows.files and rows.targets.ndim == 1 and "val" not in rows.splits
-    return Counter(rows.names[i] for i in rows.targets.tolist()) if single and rows.names else {}
-
-
 def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Dataset:
     """Return what ``load`` does, or the pictures of a folder that has no folders for labels."""
     path = Path(source)
     flat = path.is_dir() and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
-    return unknown_data(path) if flat and list_pictures(path) else load(source, root=root)
+    return unknown_data(path) if flat and holds_pictures(path) else load(source, root=root)
 
 
 def _read(path: Path, size: int | None, seed: int) -> Dataset:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.data import EMBEDDED, load
-from labelwise.fitting.shapes import size_for
 from labelwise.images.catalogue import QUALITY
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.npz_files import read_npz
@@ -73,7 +72,7 @@ def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
         return None
     if source.source.startswith("tiny/"):
         return tiny(source.source)
-    data = load(source.source, size=source.size or size_for(source.source, Encoder()), seed=seed, root=root)
+    data = load(source.source, size=source.size, side=Encoder().side(), seed=seed, root=root)
     if source.features:
         data = _with_features(data, data_root(root) / source.features)
     if source.held is None and source.images is None:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
@@ -19,11 +19,21 @@ def list_pictures(folder: str | Path) -> list[Path]:
 
 
 def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return the files of names that are wanted in a folder and the folders below it, as ``list_pictures`` does.
+    """Return the files of names that are wanted in a folder and the folders below it, as ``list_pictures`` does."""
+    paths = sorted(_walk(folder, wanted), key=lambda path: path.split(os.sep))  # as paths are sorted, and faster
+    return [Path(path) for path in paths]
+
+
+def holds_pictures(folder: str | Path) -> bool:
+    """Return whether a picture file lies in a folder or below it."""
+    return any(_walk(folder, is_picture))
+
+
+def _walk(folder: str | Path, wanted: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the files of names that are wanted in a folder and below it.
 
     Links are followed, but not to where the walk has been or to a folder above: the files there are those of other labels.
     """
-    paths: list[str] = []
     whole = Path(os.path.realpath(folder))
     seen = {_identity(above) for above in whole.parents}
 
@@ -42,10 +52,7 @@ def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
             continue
         seen.add(identity)
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        paths += [os.path.join(here, name) for name in files if not is_hidden(name) and wanted(name)]
-    return [
-        Path(path) for path in sorted(paths, key=lambda path: path.split(os.sep))
-    ]  # as paths are sorted, and faster
+        yield from (os.path.join(here, name) for name in files if not is_hidden(name) and wanted(name))
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,9 +40,10 @@ def folder(
     if root.is_file():
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
-    rows, homes = labelled_files(root, list_pictures)
-    tops = (split_folders(root) or {"": root}).values()
-    loose = [str(file) for top in tops for file in sorted(top.iterdir()) if file.is_file() and is_picture(file.name)]
+    tops = split_folders(root) or {"": root}
+    rows, homes = labelled_files(tops, list_pictures)
+    found = (file for top in tops.values() for file in sorted(top.iterdir()) if is_picture(file.name))
+    loose = [str(file) for file in found if file.is_file()]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
     data = from_files(root, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
@@ -50,11 +51,13 @@ def folder(
     return replace(data, skipped=(*data.skipped, *outside))
 
 
-def labelled_files(root: Path, list_files: Callable[[Path], Sequence[Path]]) -> tuple[Rows, dict[str, str]]:
-    """Return the files of the label folders below a folder, or below its folders of splits, and the folder of each label."""
+def labelled_files(
+    tops: Mapping[str, Path], list_files: Callable[[Path], Sequence[Path]]
+) -> tuple[Rows, dict[str, str]]:
+    """Return the files of the label folders below the folder of each split ("": there are no splits), and the folder of each label."""
     homes: dict[str, str] = {}
     table: list[tuple[str, str, str]] = []
-    for split, top in (split_folders(root) or {"": root}).items():
+    for split, top in tops.items():
         for label, home in class_folders(top).items():
             homes.setdefault(label, str(home))
             table += [(label, split, str(file)) for file in list_files(home)]
@@ -73,8 +76,9 @@ def _subfolders(home: Path) -> list[Path]:
 def split_folders(root: Path) -> dict[str, Path]:
     """Return the folder of each split, or nothing where the sub-folders are the classes."""
     splits: dict[str, Path] = {}
-    other = [home for home in _subfolders(root) if home.name.casefold() not in SPELLINGS]
-    for home in _subfolders(root):
+    homes = _subfolders(root)
+    other = [home for home in homes if home.name.casefold() not in SPELLINGS]
+    for home in homes:
         if home not in other:
             before = splits.setdefault(SPELLINGS[home.name.casefold()], home)
             if before is not home:
