@@ -99,7 +99,8 @@ def slowly(image: Image.Image, view: View, side: int) -> np.ndarray:
     if view.size is not None:
         square = square.resize((view.size, view.size), Image.Resampling.BICUBIC)
     both = [square, ImageOps.mirror(square)] if view.mirror else [square]
-    return np.mean([np.asarray(each, np.float32) for each in both], 0)
+    mean: np.ndarray = np.mean([np.asarray(each, np.float32) for each in both], 0)
+    return mean
 
 
 @pytest.mark.parametrize("side", [16, 21])
