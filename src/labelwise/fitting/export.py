@@ -1,13 +1,9 @@
 """Export: the image encoder and the scores of the present labels as one ONNX file, checked before it counts."""
 
 import json
-import logging
 import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +12,14 @@ from torch import Tensor, nn
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
+from labelwise.encoders.runtime import open_session
 from labelwise.fitting.rebuild import method_of, model_of
 from labelwise.images.view import View
-from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
+from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.train.export_encoder import check_packages, example, to_onnx
 
 TOLERANCE = 1e-4
 BATCHES = (1, 2, 7)  # that the file is checked with
-OPSET = 18
 OUTPUTS = ("scores", "probabilities", "answers")
 
 
@@ -75,12 +72,13 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
         raise UsageError(f'The export is written as an .onnx file; given "{target}".')
     if target.exists() and not overwrite:
         raise UsageError(f"{target} is already there. Choose another name, or replace it with --overwrite.")
-    onnx = _packages()
+    check_packages()
+    onnx = import_module("onnx")
     scoring = Scoring(classifier).eval()
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        graph = _graph(scoring, classifier)
+        graph = to_onnx(scoring, torch.from_numpy(example(classifier.shape, 3)), OUTPUTS, classifier.kind)
         for name, value in metadata(classifier).items():
             entry = graph.metadata_props.add()
             entry.key, entry.value = name, value
@@ -132,62 +130,12 @@ def _inside(view: View) -> str:
     return f" The graph itself {' and '.join(steps)}." if steps else ""
 
 
-def _packages() -> Any:
-    """Return the package onnx, or say what to install."""
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(f'The export needs {error.name}: pip install "labelwise[train]".') from None
-    return onnx
-
-
-def _example(classifier: Classifier, count: int, seed: int = 0) -> Tensor:
-    """Return noise of the model's input shape ``[count, ...]``."""
-    generator, shape = torch.Generator().manual_seed(seed), classifier.shape
-    if len(shape) == 3:
-        return torch.randint(0, 256, (count, *shape), generator=generator, dtype=torch.uint8)
-    return torch.randn(count, *shape, generator=generator)
-
-
-def _graph(scoring: Scoring, classifier: Classifier) -> Any:
-    """Return the ONNX graph of a classifier, or say why there is none."""
-    with _quiet(), torch.no_grad():
-        try:
-            size = torch.export.Dim("n", min=1, max=65_536)
-            program = torch.export.export(
-                scoring, (_example(classifier, 3),), dynamic_shapes={"images": {0: size}}, strict=False
-            )
-            graph = torch.onnx.export(
-                program,
-                input_names=["images"],
-                output_names=list(OUTPUTS),
-                dynamo=True,
-                opset_version=OPSET,
-                verbose=False,
-            )
-        except LabelwiseError:
-            raise
-        except Exception as error:
-            who = classifier.kind
-            raise UnsupportedError(
-                f"{who} cannot be written as an ONNX graph: {str(error).strip().splitlines()[0]}"
-            ) from error
-    assert graph is not None
-    return graph.model_proto
-
-
 def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
     """Return how far scores of the file are off; raise an error where that is too far or the batch size is fixed."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    session = open_session(file.read_bytes())
     worst = 0.0
     for count in BATCHES:
-        images = _example(classifier, count, seed=count)
+        images = torch.from_numpy(example(classifier.shape, count, seed=count))
         with torch.no_grad():
             wanted = scoring(images)
         outputs = session.run(list(OUTPUTS), {"images": images.numpy()})
@@ -199,15 +147,3 @@ def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
             f"The exported model differs from the classifier by {worst:.1e}, more than {TOLERANCE:.0e}; nothing was written."
         )
     return worst
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on its progress from the user."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"), redirect_stdout(StringIO()):
-            yield
-    finally:
-        logging.disable(level)

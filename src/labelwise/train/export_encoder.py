@@ -2,11 +2,12 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib import import_module
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from labelwise.encoders.encoder import Array
 from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id
+from labelwise.encoders.runtime import onnxruntime
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import TorchEncoder, has_maps, projected_maps
@@ -67,11 +69,14 @@ def export_torch_encoder(encoder: TorchEncoder) -> OnnxEncoder:
 
 def check_packages() -> None:
     """Raise an error unless the packages that write ONNX files are installed."""
+    onnxruntime()  # first, as the others may import it, and it is to report nothing
     for name in ("onnx", "onnxscript"):
         try:
             import_module(name)
         except ModuleNotFoundError:
-            raise UsageError(f'To save what was trained needs {name}: pip install "labelwise[train]".') from None
+            raise UsageError(
+                f'An ONNX file of what was trained needs {name}: pip install "labelwise[train]".'
+            ) from None
 
 
 def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
@@ -84,34 +89,40 @@ def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
 
 def _content(graph: _Graph, encoder: TorchEncoder) -> bytes:
     """Return the ONNX file of a graph for any number of images."""
-    check_packages()
     images = example(encoder.shape, 3)
     seen = images[(..., *encoder.window)] if len(encoder.shape) == 3 else images
+    tensor = torch.from_numpy(np.ascontiguousarray(seen)).to(encoder.device)
     names = ["features", "maps"] if graph.with_maps else ["features"]
-    with quiet(), torch.no_grad():
+    content: bytes = to_onnx(graph, tensor, names, encoder.name).SerializeToString()
+    return content
+
+
+def to_onnx(module: nn.Module, images: Tensor, outputs: Sequence[str], name: str) -> Any:
+    """Return a module, whose input is ``images``, as an ONNX model for any number of images; ``name`` is for errors."""
+    check_packages()
+    with _quiet(), torch.no_grad():
         try:
             size = torch.export.Dim("n", min=1, max=65_536)
-            program = torch.export.export(
-                graph,
-                (torch.from_numpy(np.ascontiguousarray(seen)).to(encoder.device),),
-                dynamic_shapes={"images": {0: size}},
-                strict=False,
-            )
+            program = torch.export.export(module, (images,), dynamic_shapes={"images": {0: size}}, strict=False)
             written = torch.onnx.export(
-                program, input_names=["images"], output_names=names, dynamo=True, opset_version=OPSET, verbose=False
+                program,
+                input_names=["images"],
+                output_names=list(outputs),
+                dynamo=True,
+                opset_version=OPSET,
+                verbose=False,
             )
         except LabelwiseError:
             raise
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
-            raise UnsupportedError(f"{encoder.name} cannot be written as an ONNX graph: {reason}") from error
+            raise UnsupportedError(f"{name} cannot be written as an ONNX graph: {reason}") from error
     assert written is not None
-    content: bytes = written.model_proto.SerializeToString()
-    return content
+    return written.model_proto
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Keep the exporter's remarks on its progress from the user."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
