@@ -35,7 +35,7 @@ def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
         return Uploads([pictures])
     if _is_tensor(pictures):
         return _arrays(pictures.detach().cpu().numpy(), shape, last=False)
-    if isinstance(pictures, np.ndarray) and pictures.dtype.kind != "O":
+    if isinstance(pictures, np.ndarray) and pictures.dtype.kind != "O" and not _are_paths(pictures):
         return _arrays(pictures, shape, last=True)
     if not isinstance(pictures, Iterable):
         raise UsageError(
@@ -108,6 +108,10 @@ def _is_tensor(value: object) -> bool:
     return hasattr(value, "detach") and any(
         kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__
     )
+
+
+def _are_paths(array: Array) -> bool:
+    return array.dtype.kind == "U" and array.ndim == 1
 
 
 def _arrays(array: Array, shape: tuple[int, ...], *, last: bool) -> Images:
