@@ -24,7 +24,6 @@ from labelwise.sklearn import LabelwiseClassifier, LabelwiseEncoder  # noqa: E40
 Rows = tuple[np.ndarray, np.ndarray]
 COLOURS = {"red": (200, 30, 30), "green": (30, 190, 40), "blue": (40, 40, 210)}
 FAILS = {
-    "check_sample_weight_equivalence_on_dense_data": "probabilities are calibrated on folds of images, which copies change",
     "check_class_weight_classifiers": "weights move the means of labels; all labels are equally probable before an image is seen",
 }
 
@@ -118,6 +117,17 @@ def test_examples_in_pieces_give_the_classifier_of_all(rows: Rows) -> None:
     assert np.array_equal(model.predict_proba(x), whole.predict_proba(x))
     with pytest.raises(ValueError, match="do not name: larch"):
         model.partial_fit(x[:1], ["larch"], classes=["ash"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_weight_counts_as_copies(seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    x, y, weights = draws.normal(size=(40, 10)), np.arange(40) % 3, draws.integers(0, 5, 40)
+    again = np.repeat(np.arange(40), weights)
+    weighted = LabelwiseClassifier().fit(x, y, sample_weight=weights)
+    copied = LabelwiseClassifier().fit(x[again], y[again])
+    np.testing.assert_allclose(weighted.decision_function(x), copied.decision_function(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(weighted.predict_proba(x), copied.predict_proba(x), atol=1e-5)
 
 
 def test_an_image_of_weight_zero_is_left_out(rows: Rows) -> None:

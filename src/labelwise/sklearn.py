@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from scipy.sparse import issparse
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
@@ -143,10 +144,10 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(scores.probabilities)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the log-odds of each label ``[n, k]``; of two labels, by how much the second leads ``[n]``."""
+        """Return the log of the probability of each label ``[n, k]``; of two labels the log-odds of the second ``[n]``."""
         scores = self._scores(X)
-        odds = np.asarray(scores.log_odds)
-        return odds[:, 1] - odds[:, 0] if odds.shape[1] == 2 else odds
+        logs = log_softmax(scores.log_odds / scores.classifier.calibration.temperature, axis=1)
+        return np.asarray(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
