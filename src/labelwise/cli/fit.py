@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
 ENCODER_HELP = "auto, none (train from scratch), or a pretrained encoder."
+PRIOR_HELP = "data, equal, or a table of label and share."
+COSTS_HELP = "A table of label and cost of missing it."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
@@ -50,6 +52,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
     splits: Splits = None,
     group: Group = None,
     root: Root = None,
+    prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None,
+    costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
     epochs: Annotated[int | None, Option(min=1, help="Passes through the images.")] = None,
     size: Size = None,
@@ -70,6 +74,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
+    words += [f"{key}={value}" for key, value in (("prior", prior), ("costs", costs)) if value is not None]
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
     with sole_verb(out_folder, folder, resume=resume), _processes(device):

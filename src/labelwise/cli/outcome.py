@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
             f"Of new pictures like these {'at least' if about_all else 'about'} {low if about_all else right} will be answered right "
             f"(accuracy; 95 % interval: {low} to {high}). So say {estimated['images']} {how}{': all are' if about_all else ''}."
         )
+        yield _baseline_line(estimated)
     yield from tuning_lines(classifier)
     if "validation_accuracy" in about and "validation" not in summary:
         yield f"Of {about['validation_images']} validation images {percent(about['validation_accuracy'])} are answered right."
@@ -54,6 +55,15 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     if estimated:
         yield from _doubt_lines(estimated, folder, home)
     yield ""
+
+
+def _baseline_line(figures: Mapping[str, Any]) -> str:
+    """Return how good it is to answer with the most frequent label always, and whether the classifier is better."""
+    least = figures["baseline"]
+    words = f'Always answering "{least["label"]}", the most frequent label, is right for {percent(least["accuracy"])}.'
+    if figures["low"] > least["accuracy"]:
+        return words
+    return f"{words} Warning: this classifier is not clearly better. Add images of the other labels, or look at their labels."
 
 
 def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:

@@ -29,6 +29,8 @@ class Calibration:
     unseen: Array  # which labels are known from a description alone [k] (bool); there were images of the others
     # how far seen labels are held back against unseen ones (calibrated stacking); part of scale and offset
     seen_penalty: float = 0.0
+    # what is added to raw scores for how frequent each label is [k], its mean over labels 0; part of offset. None: equally frequent
+    prior: Array | None = None
     penalty: Penalty = "offset"  # how: taken from raw scores, or, for scores below zero, a multiple of 1 + it
     temperature: float = 1.0  # divides log-odds when labels are compared with each other
     # whether raw scores of one image compete (softmax), so that only their differences carry meaning
@@ -64,12 +66,14 @@ class Calibration:
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
-        return replace(self, scale=self.scale[rows], offset=self.offset[rows], unseen=self.unseen[rows])
+        prior = None if self.prior is None else self.prior[rows]
+        return replace(self, scale=self.scale[rows], offset=self.offset[rows], unseen=self.unseen[rows], prior=prior)
 
     def add(self, *, unseen: bool) -> Self:
-        """Return it with one more label, calibrated as the others are on average, apart from the penalty on seen ones."""
+        """Return it with one more label, calibrated as the others are on average, apart from the seen penalty and the prior."""
         scale, offset = self.neutral()
-        more = replace(self, unseen=append_rows(self.unseen, [unseen]))
+        prior = None if self.prior is None else append_rows(self.prior, [0.0])
+        more = replace(self, unseen=append_rows(self.unseen, [unseen]), prior=prior)
         factor, shift = more.penalties()
         return replace(
             more,
@@ -78,22 +82,29 @@ class Calibration:
         )
 
     def penalties(self) -> tuple[Array, Array]:
-        """Return the scale and offset ``[k]`` by which the seen penalty alone changes raw scores."""
+        """Return the scale and offset ``[k]`` by which the seen penalty and the prior alone change raw scores."""
         penalty = self.seen_penalty * (~self.unseen).astype(self.scale.dtype)
-        return (1 + penalty, penalty * 0) if self.penalty == "scale" else (penalty * 0 + 1, -penalty)
+        factor, shift = (1 + penalty, penalty * 0) if self.penalty == "scale" else (penalty * 0 + 1, -penalty)
+        return factor, shift if self.prior is None else shift + self.prior.astype(self.scale.dtype)
 
     def neutral(self) -> tuple[float, float]:
-        """Return the scale and offset of a label without the seen penalty: the mean over the labels."""
+        """Return the scale and offset of a label without the seen penalty and the prior: the mean over the labels."""
         factor, shift = self.penalties()
         scale = self.scale / factor
         return float(scale.mean()), float((self.offset - shift * scale).mean())
 
+    def with_prior(self, prior: Array | None) -> Self:
+        """Return it with another prior ``[k]``, in units of raw scores; None: labels are equally frequent."""
+        centred = None if prior is None else np.asarray(prior - prior.mean(), self.scale.dtype)
+        new, (factor, shift) = replace(self, prior=centred), self.penalties()
+        return replace(new, offset=self.offset + (new.penalties()[1] - shift) * self.scale / factor)
+
     def bare(self) -> Self:
-        """Return it without what was fitted: raw scores, though the seen penalty stays."""
+        """Return it without what was fitted: raw scores, though the seen penalty and the prior stay."""
         factor, shift = self.penalties()
         return replace(self, scale=factor, offset=shift, temperature=1.0)
 
     def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
-        """Return it with another map of scores, applied after the seen penalty."""
+        """Return it with another map of scores, applied after the seen penalty and the prior."""
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)

@@ -26,8 +26,8 @@ class LeaveOneOut:
 class LeavesOut(Protocol):
     """What is known after a fit whose training images can be left out in closed form."""
 
-    def leave_one_out(self) -> LeaveOneOut:
-        """Return what is said of training images, each left out."""
+    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
+        """Return what is said of training images, each left out; ``grouped`` with all of its group, else with its copies alone."""
 
     def pair_cosines(self, pairs: Array) -> Array | None:
         """Return how alike pairs ``[p, 2]`` of training images are by ``head.Whitens.whitened``, as if neither had been seen.

@@ -86,14 +86,16 @@ def fit_platt_each(scores: ArrayLike, truths: ArrayLike) -> tuple[NDArray[Any], 
     return (scale * stretch).astype(raw.dtype), (offset * stretch + shift).astype(raw.dtype)
 
 
-def fit_temperature(scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Return T such that softmax(scores / T) is the probability of each label, by maximum likelihood.
+def fit_temperature(
+    scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None, shift: ArrayLike = 0.0
+) -> float:
+    """Return T such that softmax(scores / T + shift) is the probability of each label, by maximum likelihood.
 
     The true label gives one pseudo-count in all to the best wrong one of each image, which keeps T above zero where held-out
     images are classified without error. (Given to all labels alike, those that are far from right, the far end of ordered
     ones, would make every answer unsure.) An image of weight w ``[n]`` counts as w images.
     """
-    x = np.asarray(scores, np.float64)
+    x, added = np.asarray(scores, np.float64), np.asarray(shift, np.float64)
     n, k = x.shape
     if k < 2:
         return 1.0
@@ -106,7 +108,7 @@ def fit_temperature(scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | 
     wanted = float(share @ ((total + 1) * x[truth] + np.where(truth, -np.inf, x).max(1)) / (total + 2))
     inverse = 1.0
     for _ in range(MOST_STEPS):  # Newton: convex in 1 / T
-        weighted = softmax(x * inverse) * x
+        weighted = softmax(x * inverse + added) * x
         mean = weighted.sum(1)
         slope = float(share @ mean) - wanted
         bend = float(share @ ((weighted * x).sum(1) - mean**2))

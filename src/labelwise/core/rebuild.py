@@ -72,7 +72,7 @@ def classifier_of(
     labels = labels_of(about["labels"], under("labels", arrays))
     kind, settings = about["head"]["kind"], about["head"]["settings"]
     head = unpack(Packed(kind, settings, under("head", arrays)))
-    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width"}
+    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior"}
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
@@ -89,6 +89,7 @@ def classifier_of(
             offset=offset,
             unseen=np.isin(labels.names, described.unseen),
             seen_penalty=fitted.seen_penalty,
+            prior=arrays.get("prior"),
             penalty=head.penalty,
             temperature=fitted.temperature,
             exclusive=head.exclusive,
@@ -138,9 +139,10 @@ def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
     rows, scale, offset = shapes.values()
     if len(rows) != 2 or not rows[:1] == scale == offset == (k,):
         raise UsageError(f"{k} labels need as many label embeddings, scales and offsets; given {shapes}")
-    if "width" in arrays and arrays["width"].shape != (k,):
-        raise UsageError(f"{k} labels have a width each; given {arrays['width'].shape}")
-    for name in (*shapes, "width", "memory"):
+    for name in ("width", "prior"):
+        if name in arrays and arrays[name].shape != (k,):
+            raise UsageError(f"{k} labels have a {name} each; given {arrays[name].shape}")
+    for name in (*shapes, "width", "prior", "memory"):
         if name in arrays and arrays[name].dtype.kind != "f":
             raise UsageError(f'"{name}" holds {arrays[name].dtype} numbers')
 

@@ -107,7 +107,12 @@ def _write(classifier: Classifier, folder: Path) -> None:
     calibration, familiarity, origin = classifier.calibration, classifier.familiarity, classifier.origin
     head = pack(classifier.head)
     arrays = {"label_embeddings": classifier.label_embeddings, "scale": calibration.scale, "offset": calibration.offset}
-    optional = {"train_digests": origin.train_digests, "memory": familiarity.memory, "width": familiarity.width}
+    optional = {
+        "train_digests": origin.train_digests,
+        "memory": familiarity.memory,
+        "width": familiarity.width,
+        "prior": calibration.prior,
+    }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= {f"labels/{name}": array for name, array in label_arrays(classifier.labels).items()}
     arrays |= {f"head/{name}": array for name, array in head.arrays.items()}

@@ -19,6 +19,7 @@ from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, validation, with_idle
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
+from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split, skipped_lines
 from labelwise.images.survey import readable
 from labelwise.methods.discriminant.fit import fit_discriminant
@@ -79,7 +80,8 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
     runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
     origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime})
     bound = replace(bound, origin=origin.with_images(train.images).with_images(val.images))
-    done = calibrate_by_leave_one_out(bound, fitted, train, embeddings)
+    wish = PriorWish.of(method.prior, method.costs, labels)
+    done = calibrate_by_leave_one_out(bound, fitted, train, embeddings, wish)
     if done is not bound or scores is None or len(val) < 2:
         return done
     done = estimate_on_validation(calibrate(scores.of(bound), val.targets), scores, val)

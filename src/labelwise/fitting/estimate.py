@@ -37,9 +37,17 @@ def estimate(
     best = scores.best
     accuracy = float((best == targets if right is None else right).mean())
     low, high = wilson(accuracy, independent)
-    figures = {"accuracy": accuracy, "low": low, "high": high, "images": len(rows)}
+    share, largest = baseline(targets)
+    figures: dict[str, Any] = {"accuracy": accuracy, "low": low, "high": high, "images": len(rows)}
+    figures["baseline"] = {"label": names[largest], "accuracy": share}
     confused = confused_labels(best, targets, names)
     return {**figures, "confused": confused, "suspicious": _suspicious(scores, targets, split, rows)}
+
+
+def baseline(targets: Array) -> tuple[float, int]:
+    """Return how often the most frequent label ``[n]`` would be right if it were always the answer, and which that is."""
+    counts = np.bincount(targets)
+    return float(counts.max() / len(targets)), int(counts.argmax())
 
 
 def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list[dict[str, Any]]:

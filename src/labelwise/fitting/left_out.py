@@ -11,6 +11,7 @@ from labelwise.core.leave_one_out import LeaveOneOut, LeavesOut
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.scores import Scores
 from labelwise.fitting.estimate import estimate
+from labelwise.fitting.prior import DATA, PriorWish, choose_prior
 from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, verifier_of
@@ -23,7 +24,7 @@ MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
 def calibrate_by_leave_one_out(
-    classifier: Classifier, fitted: LeavesOut, train: "Split | TensorSplit", embeddings: Array
+    classifier: Classifier, fitted: LeavesOut, train: "Split | TensorSplit", embeddings: Array, wish: PriorWish = DATA
 ) -> Classifier:
     """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 
@@ -32,7 +33,9 @@ def calibrate_by_leave_one_out(
         fitted: what is known after its fit.
         train: its training images.
         embeddings: of these ``[n, d]``.
+        wish: which prior labels have.
     """
+    classifier = _with_prior(classifier, fitted.leave_one_out(grouped=False), train, wish)
     left = fitted.leave_one_out()
     usable = np.flatnonzero(left.usable)
     if len(usable) < LEAST_IMAGES:
@@ -46,6 +49,23 @@ def calibrate_by_leave_one_out(
     about = estimate(scores.of(done), train, rows, independent, right)
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
     return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
+
+
+def _with_prior(classifier: Classifier, left: LeaveOneOut, train: "Split | TensorSplit", wish: PriorWish) -> Classifier:
+    """Return the classifier with the prior of its labels; labels without images are as frequent as the others are on average."""
+    usable, trained = np.flatnonzero(left.usable), left.scores.shape[1]
+    if wish.equal or len(usable) < LEAST_IMAGES:
+        return classifier
+    targets = np.asarray(train.targets)
+    weights = np.asarray(train.weights) if isinstance(train, Split) and train.weights else None
+    counts = np.bincount(targets, weights, minlength=trained).astype(np.float64)
+    rows = left.rows[usable]
+    prior = choose_prior(left.scores[usable], targets[rows], counts, wish, None if weights is None else weights[rows])
+    values = np.full(len(classifier.labels), prior.values.mean())
+    values[:trained] = prior.values
+    calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
+    summary = {**classifier.origin.summary, "prior": prior.about(classifier.labels.names)}
+    return replace(classifier, calibration=calibration, origin=replace(classifier.origin, summary=summary))
 
 
 def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:

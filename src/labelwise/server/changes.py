@@ -161,6 +161,7 @@ def _rows(classifier: Classifier) -> Rows:
         "scale": calibration.scale,
         "offset": calibration.offset,
         "unseen": calibration.unseen,
+        "prior": calibration.prior,
         "width": classifier.familiarity.width,
         "vector": classifier.labels.vectors,
         "memory": classifier.familiarity.memory,
@@ -192,7 +193,13 @@ def _append(classifier: Classifier, taught: Sequence[TaughtLabel], *, replaces: 
         classifier,
         labels=new if replaces else classifier.labels.join(new),
         label_embeddings=rows["embedding"],
-        calibration=replace(classifier.calibration, scale=rows["scale"], offset=rows["offset"], unseen=rows["unseen"]),
+        calibration=replace(
+            classifier.calibration,
+            scale=rows["scale"],
+            offset=rows["offset"],
+            unseen=rows["unseen"],
+            prior=rows["prior"],
+        ),
         familiarity=replace(classifier.familiarity, memory=rows["memory"], width=rows["width"]),
         origin=replace(classifier.origin, train_digests=rows["train_digests"]),
     )

@@ -255,3 +255,11 @@ def test_require_says_what_to_add() -> None:
             require(labels, piece, "Method x")
     with pytest.raises(UsageError, match='Did you mean "texts"'):
         require(labels, "text", "Method x")
+
+
+def test_shares_that_miss_one_by_rounding_are_normalised(tmp_path: Path) -> None:
+    shares = read_knowledge(
+        written(tmp_path, "labels.csv", "label,share\na,0.3333\nb,0.3333\nc,0.3333\n")
+    ).labels.shares
+    assert shares is not None
+    assert shares.sum() == pytest.approx(1, abs=1e-6)

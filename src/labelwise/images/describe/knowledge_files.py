@@ -21,6 +21,7 @@ from labelwise.support.regular import read_regular
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")
+ROUNDING = 0.01  # by which shares may miss a sum of 1
 _TEXT = re.compile(r"text(_\d+)?")
 # A key of a hundred parts, as a.a.a: the time that tomllib takes is quadratic in them.
 _LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
@@ -209,9 +210,9 @@ def _shares(file: Path, rows: Sequence[_Row]) -> Array:
     shares = [_finite_number(row.share, row.where, "share") for row in rows]
     if min(shares) < 0:
         raise DataError(f"{rows[shares.index(min(shares))].where}: a share is at least 0; given {min(shares):g}.")
-    if abs(sum(shares) - 1) > 1e-4:
+    if abs(sum(shares) - 1) > ROUNDING:
         raise DataError(f'The column "share" of "{file}" must sum to 1; it sums to {sum(shares):.4f}.')
-    return np.array(shares, np.float32)
+    return np.array(shares, np.float32) / np.float32(sum(shares))
 
 
 def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:

@@ -89,7 +89,7 @@ class Labels:
             raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
-        if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-4):
+        if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-2):
             raise UsageError(
                 f"Class shares must not be negative and must sum to 1; they sum to {float(self.shares.sum()):.4f}."
             )

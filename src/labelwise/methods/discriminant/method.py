@@ -34,6 +34,8 @@ class Discriminant(Method):
     encoder: Encoder = setting(Encoder(frozen=True), "The network that makes features of images.")
     source: Source = setting("auto", "Read label vectors or texts; auto prefers vectors.")
     sentences: str = setting("words", "What embeds a sentence: words, glove or minilm.")
+    prior: str = setting("data", "How frequent labels are: data, equal, or a table of label and share.")
+    costs: str | None = setting(None, "A table of label and cost: how many times worse it is to miss one.")
     tune: Tune | None = setting(
         None, "Train the pretrained encoder further first; kept only if validation accuracy improves."
     )
