@@ -1,0 +1,97 @@
+"""What commands do to the network and the disk: run under strace in a network of their own, where nothing answers."""
+
+import fcntl
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+CALLS = "connect,sendto,sendmsg,sendmmsg,open,openat,creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat"
+TRACE = ("strace", "-f", "--seccomp-bpf", "-qq", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-e", "signal=none", "-o")
+LABELWISE = (sys.executable, "-m", "labelwise")
+PORT = "8765"
+WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|^(creat|mkdir|mkdirat|rename\w*|link\w*|symlink\w*)\(")
+NAMES = re.compile(r'(?:AT_FDCWD<(?P<cwd>[^>]*)>, )?"(?P<name>[^"]*)"')
+LOOKUPS = ("/etc/resolv.conf", "/etc/hosts")
+
+
+def can_trace() -> bool:
+    """Whether this machine lets a process have a network of its own and be watched."""
+    if not shutil.which("strace") or not shutil.which("unshare"):
+        return False
+    tried = subprocess.run(
+        ["unshare", "-rn", "strace", "-qq", "-o", "/dev/null", "true"], capture_output=True, check=False
+    )
+    return tried.returncode == 0
+
+
+def run_traced(folder: Path, commands: Sequence[Sequence[str]]) -> None:
+    """Run verbs in a folder, one after another; what each did is in a file ``NUMBER.trace`` of the folder above."""
+    words = [[*command] for command in commands]
+    command = ["unshare", "-rn", sys.executable, "-m", "tests.hostile.in_namespace", str(folder), repr(words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def connections(trace: Path) -> list[str]:
+    """Return the calls that spoke to an address, or read how names of hosts are looked up."""
+    lines = [line for line in trace.read_text().splitlines() if re.match(r"\d+ +(connect|send\w+)\(", line)]
+    spoken = [line for line in lines if "AF_INET" in line or any(name in line for name in LOOKUPS)]
+    return spoken + [
+        line for line in trace.read_text().splitlines() if "open" in line and any(n in line for n in LOOKUPS)
+    ]
+
+
+def written(trace: Path, folder: Path) -> Iterator[Path]:
+    """Yield every path that was opened for writing, made, or renamed, by a process that worked in a folder."""
+    for line in trace.read_text().splitlines():
+        call = line.partition(" ")[2].strip()
+        if WRITES.search(call) and " = -1 " not in call:
+            for match in NAMES.finditer(call):
+                yield Path(match["cwd"] or folder, match["name"])
+
+
+def _serve(command: Sequence[str], picture: Path) -> None:
+    """Start a service, ask it once, and stop it."""
+    process = subprocess.Popen(command)
+    try:
+        for _ in range(600):
+            try:
+                urlopen(f"http://127.0.0.1:{PORT}/ready", timeout=5).read()
+                break
+            except OSError:
+                assert process.poll() is None, "the service ended"
+                time.sleep(0.2)
+        body = picture.read_bytes()
+        asked = Request(f"http://127.0.0.1:{PORT}/classify", body, {"Content-Type": "image/png"})
+        assert b"probability" in urlopen(asked, timeout=60).read()
+    finally:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        subprocess.run(["kill", "-TERM", *children], check=False)
+        process.wait(60)
+
+
+def main(folder: Path, commands: Sequence[Sequence[str]]) -> None:
+    """Run verbs under strace; in a network whose only device leads back here."""
+    with socket.socket() as plug:
+        fcntl.ioctl(plug, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    for number, (verb, *words) in enumerate(commands):
+        command = [*TRACE, str(folder.parent / f"{number}.trace"), *LABELWISE, verb, *words]
+        if verb == "serve":
+            _serve([*command, "--port", PORT], next((folder / "photos").rglob("*.png")))
+        else:
+            subprocess.run(command, cwd=folder, check=True)
+
+
+if __name__ == "__main__":
+    import ast
+    import os
+
+    os.chdir(sys.argv[1])
+    main(Path(sys.argv[1]), ast.literal_eval(sys.argv[2]))
