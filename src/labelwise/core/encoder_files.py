@@ -7,7 +7,7 @@ from typing import Any
 
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.onnx import OnnxEncoder, card_file, open_onnx
-from labelwise.encoders.registry import open_encoder
+from labelwise.encoders.registry import open_registered
 from labelwise.images.view import View
 from labelwise.support.errors import StoreError, UnsupportedError
 from labelwise.support.plugins import import_object
@@ -39,7 +39,7 @@ def saved_encoder(about: Mapping[str, Any], folder: Path) -> Encoder:
     if kind == "features" and len(shape) == 1:
         encoder = Precomputed(shape[0])
     elif kind == "shared":
-        encoder = open_encoder(about["name"], shape, from_plain(View, about["view"]))
+        encoder = open_registered(about["name"], shape, from_plain(View, about["view"]))
     elif kind == "own":
         opened = open_onnx(folder / ENCODER)  # its content stays as it is now, whatever becomes of the folder
         encoder = OnnxEncoder(opened.card, opened.id, partial(bytes, opened.content), int(about["width"]))

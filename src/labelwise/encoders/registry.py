@@ -25,13 +25,18 @@ def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view
         shape: of the images ``(c, h, w)``; None is the one that the encoder was made for.
         view: how images of the shape are seen. An .onnx file has this in its card.
     """
-    if name in VARIANTS:
-        return _published(name, shape, view)
     if name.endswith(".onnx"):
         encoder = open_onnx(name)
         if shape not in (None, encoder.shape):
             raise UsageError(f'"{name}" takes images of shape {list(encoder.shape)}; given {list(shape or ())}.')
         return encoder
+    return open_registered(name, shape, view)
+
+
+def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Encoder:
+    """Return the encoder of a name, as ``open_encoder`` does; the path of a file is refused."""
+    if name in VARIANTS:
+        return _published(name, shape, view)
     added = {each: place for plugin in plugins() for each, place in plugin.ENCODERS.items()}
     if name in added:
         opened: Encoder = import_object(added[name])(shape, view)

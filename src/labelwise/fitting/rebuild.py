@@ -17,6 +17,7 @@ from labelwise.support.errors import StoreError, UnsupportedError, UsageError, l
 from labelwise.support.settings import from_plain
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
+from labelwise.train.networks.adapters import without_downloads
 
 Tensors = Mapping[str, Tensor]
 FILLING = ("copy_", "div_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_")  # by what builds fill tensors
@@ -56,13 +57,14 @@ def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> Labe
     if training is None:
         raise UnsupportedError(f"This {classifier.kind} classifier was saved without the state of its training.")
     state = {name: torch.from_numpy(array.copy()) for name, array in training.read().items()}
-    with torch.device("meta"), Unfilled():
+    with without_downloads(), torch.device("meta"), Unfilled():
         model = method.build(spec)
     kept = published(model)
     own = model.state_dict()
     _compare(model, state, kept)
     if kept or any(name not in own for name, _ in model.named_buffers()):
-        model = method.build(spec)
+        with without_downloads():
+            model = method.build(spec)
     model.load_state_dict({n: t.to(own[n].dtype) for n, t in state.items()}, assign=True, strict=not kept)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device).eval()

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.core.store import load, save
+from labelwise.fitting.rebuild import model_of
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax
+from labelwise.methods.shared.linear import HeadModel
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError
 from labelwise.train.model import Spec
 from labelwise.train.networks.adapters import CLIP
@@ -63,17 +66,20 @@ def timm() -> dict[str, Any]:
 
 
 def torchvision() -> dict[str, Any]:
-    return {"torchvision": {}, "torchvision.models": {"get_model": lambda _, weights: Net(weights == "DEFAULT", 1000)}}
+    def get_model(_: str, weights: str | None) -> Any:
+        return Net(weights == "DEFAULT", 1000)
+
+    return {"torchvision": {}, "torchvision.models": {"get_model": get_model, "list_models": lambda module: ["net"]}}
 
 
 def transformers() -> dict[str, Any]:
     def of(value: Any) -> Any:
-        return SimpleNamespace(from_pretrained=lambda _: value)
+        return SimpleNamespace(from_pretrained=lambda _, trust_remote_code: value)
 
     def model(full: bool) -> Any:
         return SimpleNamespace(vision_model=Tower(full))
 
-    made = SimpleNamespace(from_pretrained=lambda _: model(True), from_config=lambda _: model(False))
+    made = SimpleNamespace(from_pretrained=lambda _, trust_remote_code: model(True), from_config=lambda _: model(False))
     config = SimpleNamespace(vision_config=SimpleNamespace(image_size=12))
     pictures = SimpleNamespace(image_mean=[0.5] * 3, image_std=[0.25] * 3)
     return {"transformers": {"AutoModel": made, "AutoConfig": of(config), "AutoImageProcessor": of(pictures)}}
@@ -137,6 +143,60 @@ def test_a_classifier_is_saved_with_its_network(name: str, monkeypatch: pytest.M
     save(classifier, tmp_path / "m")
     images = torch.rand(2, 3, 12, 12)
     assert_close(load(tmp_path / "m").scores(images).log_odds, classifier.scores(images).log_odds, atol=1e-4)
+
+
+FETCHED = (
+    "timm:hf-hub:some/net",
+    "timm:hf_hub:some/net",
+    "transformers:some/net",
+    "torchvision:segments",
+    "open_clip:hf-hub:some/net",
+)
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_saved_classifier_never_downloads_its_network(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inject(monkeypatch, timm())
+    encoder = Encoder(backbone="timm:net", frozen=True)
+    labels, method = Labels(names=("a", "b")), Softmax(encoder=encoder)
+    model = method.build(Spec(shape=(3, 12, 12), labels=labels))
+    named = Softmax(encoder=replace(encoder, backbone=name))
+    save(bind_model(model, labels, named), tmp_path / "m")
+    classifier = load(tmp_path / "m")
+
+    def fetch(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was fetched")
+
+    kinds = dict.fromkeys(("AutoModel", "AutoConfig", "AutoImageProcessor"), SimpleNamespace(from_pretrained=fetch))
+    lists = {"list_models": lambda module: ["net"]}
+    inject(monkeypatch, {"timm": {"create_model": fetch}, "open_clip": {"create_model": fetch}, "transformers": kinds})
+    inject(monkeypatch, {"torchvision": {}, "torchvision.models": {"get_model": fetch, **lists}})
+    with pytest.raises(StoreError, match="never downloads anything"):
+        model_of(classifier)
+
+
+def test_the_network_of_a_saved_classifier_gets_the_saved_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inject(monkeypatch, timm())
+    labels, method = Labels(names=("a", "b")), Softmax(encoder=Encoder(backbone="timm:net", frozen=True))
+    model = method.build(Spec(shape=(3, 12, 12), labels=labels))
+    save(bind_model(model, labels, method), tmp_path / "m")
+    create, asked = timm()["timm"]["create_model"], []
+
+    def watched(name: str, *, pretrained: bool, **options: Any) -> Any:
+        asked.append(pretrained)
+        return create(name, pretrained=pretrained, **options)
+
+    monkeypatch.setattr(sys.modules["timm"], "create_model", watched)
+    again = model_of(load(tmp_path / "m"))
+    assert set(asked) == {False}, "public weights are not asked for"
+    images = torch.rand(2, 3, 12, 12)
+    assert isinstance(again, HeadModel)
+    assert isinstance(model, HeadModel)
+    torch.testing.assert_close(again.encoder(images), model.encoder(images))
 
 
 def test_weights_that_cannot_be_had_are_told_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

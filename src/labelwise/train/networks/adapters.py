@@ -1,12 +1,15 @@
 """Networks of other libraries as backbones: "timm:NAME", "torchvision:NAME", "transformers:PATH", "open_clip:NAME/TAG".
 
 None of these libraries is needed, and each is imported only when asked for. It makes the network; a saved classifier holds
-the weights.
+the weights, and to open one downloads nothing (``without_downloads``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -19,6 +22,17 @@ from labelwise.train.networks.weights import IMAGENET, Normalisation
 CLIP: Final[Normalisation] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 LIBRARIES: Final = ("timm", "torchvision", "transformers", "open_clip")
 HEADS: Final = ("fc", "classifier", "heads", "head")  # what torchvision calls the last layers
+_LOCAL: ContextVar[bool] = ContextVar("local", default=False)
+
+
+@contextmanager
+def without_downloads() -> Iterator[None]:
+    """While open, refuse networks that a library would download; public weights are not loaded, for a saved state follows."""
+    token = _LOCAL.set(True)
+    try:
+        yield
+    finally:
+        _LOCAL.reset(token)
 
 
 class Adapter(Backbone):
@@ -39,6 +53,8 @@ class Adapter(Backbone):
 
     def load_published(self) -> None:
         """Load the library's public weights."""
+        if _LOCAL.get():
+            return
         try:
             self.network.load_state_dict(self.source(True).state_dict())
         except Exception as error:  # each library has its own
@@ -79,8 +95,9 @@ def _network(library: str, name: str, full: bool) -> nn.Module:
             setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
         case "transformers":
             models = _library("transformers")
-            about = models.AutoConfig.from_pretrained(name)
-            network = models.AutoModel.from_pretrained(name) if full else models.AutoModel.from_config(about)
+            about = models.AutoConfig.from_pretrained(name, trust_remote_code=False)
+            auto = models.AutoModel
+            network = auto.from_pretrained(name, trust_remote_code=False) if full else auto.from_config(about)
             network = getattr(network, "vision_model", network)
         case _:
             own, _, tag = name.partition("/")
@@ -99,7 +116,8 @@ def _takes(library: str, name: str) -> tuple[int, Normalisation]:
             return 224, IMAGENET
         case "transformers":
             models = _library("transformers")
-            about, pictures = (kind.from_pretrained(name) for kind in (models.AutoConfig, models.AutoImageProcessor))
+            kinds = (models.AutoConfig, models.AutoImageProcessor)
+            about, pictures = (kind.from_pretrained(name, trust_remote_code=False) for kind in kinds)
             side = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
             return side, (tuple(pictures.image_mean), tuple(pictures.image_std))
     network, _, tag = name.partition("/")
@@ -115,10 +133,25 @@ def build_adapter(library: str, name: str, shape: tuple[int, ...], width: int | 
         raise UsageError(f'No library "{library}".{suggest(library, LIBRARIES)} Known: {listing(LIBRARIES)}.')
     if shape[0] not in (1, 3) or width is not None:
         raise UsageError(f'"{library}:{name}" takes grey or colour images and no width; given {shape}, width {width}.')
+    if _LOCAL.get() and not _is_local(library, name):
+        raise StoreError(
+            f'It names the network "{library}:{name}", which {library} would download, and to open a saved classifier never '
+            "downloads anything. Fit again with a network that is on this machine."
+        )
     try:
         return Adapter(partial(_network, library, name), *_takes(library, name))
     except (AttributeError, KeyError, OSError, RuntimeError, StopIteration, ValueError) as error:
         raise UsageError(f'{library} cannot make "{name}" as an image encoder: {error}. Check the name.') from error
+
+
+def _is_local(library: str, name: str) -> bool:
+    """Return whether a library makes the network, without public weights, from what is on this machine."""
+    if library == "transformers":
+        return Path(name).is_dir()
+    if library == "torchvision":  # models of other kinds download what they are built on
+        models = _library("torchvision.models")
+        return name in models.list_models(module=models)
+    return ":" not in name and not name.startswith("hf_hub")
 
 
 def _library(name: str) -> Any:
