@@ -1,6 +1,7 @@
 """Connections to the two kinds of databases: a file of SQLite, and a server of PostgreSQL. Commits are on disk when they return."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -128,7 +129,8 @@ def shown(address: str) -> str:
     try:
         parts = conninfo_to_dict(address)
     except ProgrammingError as error:
-        raise UsageError(f"--state is no address of PostgreSQL: {' '.join(str(error).split())}.") from None
+        reason = re.sub(r'"[^"]{2,}"', '"..."', " ".join(str(error).split()))  # libpq quotes parts, a password among them
+        raise UsageError(f"--state is no address of PostgreSQL: {reason}.") from None
     host = str(parts.get("host", "localhost"))
     return f"postgresql://{host if '/' not in host else quote(host, safe='')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
 

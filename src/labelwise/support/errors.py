@@ -1,14 +1,33 @@
-"""The errors a user can meet. Each says what is wrong, what was given and what to do."""
+"""The errors a user can meet. Each says what is wrong, what was given and what to do; none shows the credentials of an address."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 
 COMPARED, LONGEST = 5_000, 200  # names, and letters of each, that are compared with one that is not known
+_HIDDEN = (  # a user and a password, or a token, before the host of an address; entries of queries and of libpq's words
+    re.compile(r"(\b[A-Za-z][\w+.-]*:/{1,2})(?:[^\s/:@\"']*:[^\s\"']*|[^\s/:@\"']+)(@)"),
+    re.compile(r"(\b\w*(?:password|passwd|secret|token|signature|sig|access_key)=)[^&\s\"']+()", re.IGNORECASE),
+)
+
+
+def without_credentials(text: str) -> str:
+    """Return a text in which the credentials of addresses are stars.
+
+    >>> without_credentials('Cannot reach "postgresql://ann:secret@host/birds".')
+    'Cannot reach "postgresql://***@host/birds".'
+    """
+    for pattern in _HIDDEN:
+        text = pattern.sub(r"\1***\2", text)
+    return text
 
 
 class LabelwiseError(Exception):
     """Root of every error this library raises on purpose; its text is written for the user."""
+
+    def __init__(self, text: str = "", *more: object) -> None:
+        super().__init__(without_credentials(text), *more)
 
 
 class DataError(LabelwiseError):
@@ -33,6 +52,9 @@ class Interrupted(LabelwiseError):  # noqa: N818 - an interruption is not a faul
 
 class LabelwiseWarning(UserWarning):
     """Something a user should know, though it is no error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(without_credentials(text))
 
 
 def needs_torch(what: str, error: ModuleNotFoundError) -> UsageError:
