@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.core.familiarity import Sign
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeResult, EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
 from labelwise.evaluation.outliers import OutlierResult, evaluate_outliers
-from labelwise.evaluation.retrieval import RetrievalResult, evaluate_retrieval
+from labelwise.evaluation.retrieval import KS, RetrievalResult, evaluate_retrieval
 from labelwise.evaluation.verification import PAIRS, VerificationResult, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
@@ -90,23 +91,32 @@ def measure_verification(
 
 
 def measure_retrieval(
-    evaluation: Evaluation, *, scores: Sequence[By] = (), most: int = COMPARED, seed: int = 0
+    evaluation: Evaluation,
+    *,
+    scores: Sequence[By] = (),
+    most: int = COMPARED,
+    ks: Sequence[int] = KS,
+    seed: int = 0,
 ) -> dict[By, RetrievalResult]:
     """Return how well images find others of their label, by each score that the model knows, or by some."""
     some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.head)
-    return {by: evaluate_retrieval(some, by=by) for by in scores}
+    return {by: evaluate_retrieval(some, by=by, ks=ks) for by in scores}
 
 
-def measure_episodes(evaluation: Evaluation, *, seed: int = 0) -> list[EpisodeResult]:
-    """Return how well new labels are learnt from one image and from five, as far as enough labels have enough images."""
+def measure_episodes(
+    evaluation: Evaluation, *, settings: Sequence[EpisodeSettings] = (), seed: int = 0
+) -> list[EpisodeResult]:
+    """Return how well new labels are learnt in episodes; without settings from one image and from five, as far as there are enough."""
+    if settings:
+        return [evaluate_episodes(evaluation, each) for each in settings]
     targets = np.asarray(evaluation.split.targets)
     sizes = np.bincount(targets[targets >= 0])
     results = []
     for shots in (1, 5):
         ways = min(MOST_WAYS, int((sizes >= shots + QUERIES).sum()))
         if ways >= 2:
-            settings = EpisodeSettings(ways=ways, shots=shots, queries=QUERIES, seed=seed)
-            results.append(evaluate_episodes(evaluation, settings))
+            usual = EpisodeSettings(ways=ways, shots=shots, queries=QUERIES, seed=seed)
+            results.append(evaluate_episodes(evaluation, usual))
     return results
 
 
@@ -118,9 +128,9 @@ def _some(evaluation: Evaluation, most: int, seed: int) -> Evaluation:
     return evaluation[draw_rows(len(evaluation), most, seed)]
 
 
-def _measure_outliers(evaluation: Evaluation) -> OutlierResult:
+def _measure_outliers(evaluation: Evaluation, *, sign: Sign = "both") -> OutlierResult:
     assert evaluation.outliers is not None
-    return evaluate_outliers(evaluation.scores, evaluation.outliers)
+    return evaluate_outliers(evaluation.scores, evaluation.outliers, sign=sign)
 
 
 SEVERAL = "Several labels may be true of one image"

@@ -6,7 +6,7 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, make_dataclass
+from dataclasses import field, make_dataclass, replace
 from functools import cache, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -20,14 +20,11 @@ from torch.nn.functional import normalize, pad
 from labelwise.core.balance import BalanceCurve
 from labelwise.core.metrics import confusion_matrix, harmonic_mean
 from labelwise.data import load
-from labelwise.evaluation.closed import evaluate_closed
-from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
-from labelwise.evaluation.evaluation import align_targets
-from labelwise.evaluation.ordinal import evaluate_ordinal
-from labelwise.evaluation.outliers import evaluate_outliers
-from labelwise.evaluation.retrieval import KS, evaluate_retrieval
-from labelwise.evaluation.verification import PAIRS, evaluate_verification
-from labelwise.evaluation.zero_shot import evaluate_zero_shot
+from labelwise.evaluation.episodes import EpisodeSettings
+from labelwise.evaluation.evaluation import Evaluation, align_targets
+from labelwise.evaluation.protocols import PROTOCOLS
+from labelwise.evaluation.retrieval import KS
+from labelwise.evaluation.verification import PAIRS
 from labelwise.fitting.rebuild import model_of
 from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_batch
@@ -35,7 +32,7 @@ from labelwise.images.images import join
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.methods.zero_label.label_prior import LabelPrior, Source, label_similarity
-from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
+from labelwise.support.errors import DataError, LabelwiseError, UsageError, listing, suggest
 from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
@@ -63,9 +60,17 @@ GAPS = tuple(step / 200 for step in range(51))  # alpha, where a gap scales dist
 UNSEEN = tuple(step / 100 for step in range(101))  # unseen accuracies at which the curve is kept
 
 
+def record_of(evaluation: Evaluation, name: str, **options: Any) -> Any:
+    """Return the record of a protocol; one that does not apply is an error."""
+    protocol = PROTOCOLS[name]
+    if why := protocol.reason(evaluation):
+        raise DataError(f"{protocol.title}: {why}")
+    return protocol.run(evaluation, **options)
+
+
 def closed(subject: Subject) -> Figures:
     """Return accuracy over images and over labels, and how far probabilities of the best label are off."""
-    result = evaluate_closed(subject.evaluation)
+    result = record_of(subject.evaluation, "closed")
     rates = {"accuracy": 100 * result.accuracy, "class_accuracy": 100 * result.balanced_accuracy}
     return {**rates, "ece": result.ece, "leaked": result.leaked}
 
@@ -80,7 +85,7 @@ def best_epoch(subject: Subject) -> Figures:
         epochs: 100 * accuracy(Trained.of(model).bound(classifier.labels), test, labels)
         for epochs in through_snapshots(model, subject.run.folder)
     }
-    best = max([*kept.values(), 100 * evaluate_closed(subject.evaluation).accuracy])
+    best = max([*kept.values(), 100 * record_of(subject.evaluation, "closed").accuracy])
     return {"best_epoch": best, "epochs": list(kept), "accuracy_after": list(kept.values())}
 
 
@@ -101,10 +106,9 @@ def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False
         strange = _strange("tiny/pictures" if made else name, subject.classifier.shape, subject.root)
         if strange is None:
             continue
-        scores = subject.classifier.scores(strange)
+        evaluation = replace(subject.evaluation, outliers=subject.classifier.scores(strange))
         for sign, words in (("confidence", name), ("both", f"{name} (both signs)")):
-            result = evaluate_outliers(subject.evaluation.scores, scores, sign=sign)  # type: ignore[arg-type]
-            figures[words] = 100 * result.auroc
+            figures[words] = 100 * record_of(evaluation, "unknown", sign=sign).auroc
     return figures
 
 
@@ -177,8 +181,11 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
 def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] = ("similarity",)) -> Figures:
     """Return recall at each k as ``R@k``, and the mean average precision at R; by scores after the first as ``R@k score``."""
     figures: Figures = {}
-    for place, score in enumerate(by):
-        result, words = evaluate_retrieval(subject.evaluation, by=score, ks=ks), f" {score}" if place else ""
+    every = len(subject.evaluation)
+    for place, (score, result) in enumerate(
+        record_of(subject.evaluation, "retrieval", scores=by, most=every, ks=ks).items()
+    ):
+        words = f" {score}" if place else ""
         figures |= {f"R@{k}{words}": 100 * share for k, share in result.recall.items()}
         figures[f"MAP@R{words}"] = 100 * result.precision_at_r
     return figures
@@ -189,8 +196,8 @@ def verification(
 ) -> Figures:
     """Return the equal error rate of at most so many pairs of either kind by each score, as ``EER score``."""
     figures: Figures = {}
-    for score in by:
-        result = evaluate_verification(subject.evaluation, by=score, most=pairs)
+    every = len(subject.evaluation)
+    for score, result in record_of(subject.evaluation, "verification", scores=by, most=every, pairs=pairs).items():
         figures |= {f"EER {score}": 100 * result.eer, f"AUROC {score}": 100 * result.auroc}
     return figures
 
@@ -200,9 +207,11 @@ def episodes(
 ) -> Figures:
     """Return the accuracy of few-shot episodes as ``n-shot``, by nearest means and by cosine, with 95 % intervals."""
     figures: Figures = {}
-    for each in shots:
-        settings = EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed)
-        for way, estimate in evaluate_episodes(subject.evaluation, settings).accuracy.items():
+    settings = [
+        EpisodeSettings(ways=ways, shots=each, queries=queries, count=count, seed=subject.run.seed) for each in shots
+    ]
+    for each, result in zip(shots, record_of(subject.evaluation, "episodes", settings=settings), strict=True):
+        for way, estimate in result.accuracy.items():
             words = f"{each}-shot" + ("" if way == "taught" else f", {way}")
             figures |= {words: 100 * estimate.mean, f"{words} (interval)": 100 * estimate.error}
     return figures
@@ -253,7 +262,7 @@ def robustness(  # noqa: PLR0913 - the options of the measure
 
 def zero_shot(subject: Subject) -> Figures:
     """Return accuracies on seen and unseen labels in per cent, H for every gap, and the curve of seen over unseen accuracy."""
-    result = evaluate_zero_shot(subject.evaluation)
+    result = record_of(subject.evaluation, "zero_shot")
     rates = (*RATES, *(f"{name}_without_gap" for name in RATES[1:]), "area")
     gaps = list(GAPS) if subject.classifier.calibration.penalty == "scale" else []
     return {
@@ -323,7 +332,7 @@ def asked(subject: Subject, *, order: Order = "uncertain first") -> Figures:
 
 def ordinal(subject: Subject) -> Figures:
     """Return accuracy, mean absolute error in levels and quadratic kappa, where the most probable level is said."""
-    result = evaluate_ordinal(subject.evaluation).best
+    result = record_of(subject.evaluation, "ordinal").best
     figures: Figures = {"accuracy": 100 * result.accuracy, "error": result.mean_absolute_error}
     return figures | ({} if result.kappa is None else {"kappa": result.kappa})
 
