@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+import labelwise as lw
 from labelwise.api import teach
 from labelwise.core.balance import balance_curve
 from labelwise.data import load
@@ -33,7 +34,7 @@ from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
 from tests.changed import bind_model
 from tests.core.test_balance import harmonic, slow_curve
-from tests.described import DIAGONAL, by_text, by_vector
+from tests.described import DIAGONAL, UNSEEN, by_text, by_vector
 from tests.epochs import batches_of
 from tests.pixels_of import px
 
@@ -273,6 +274,17 @@ def test_held_out_labels_are_as_many_as_those_without_images() -> None:
     assert isinstance(model, IzfModel)
     assert len(model.held_out) == 4
     assert [len(fold.unseen or ()) for fold in label_folds(data)] == [3, 2, 2, 2]
+
+
+@pytest.mark.parametrize("labels", [3, 4, 5, 6, 7])
+def test_few_described_labels_are_enough(labels: int) -> None:
+    data = by_vector(labels)
+    classifier = lw.fit(data, "izf", RUN)
+    assert len(classifier.unseen) == 1 + (labels > 5)
+    test, seen = data.split("test"), [i for i in range(labels) if i not in UNSEEN]
+    shown = test.select(np.flatnonzero(np.isin(test.targets, seen)))
+    best = classifier.select([data.labels.names[i] for i in seen]).scores(shown.images).best
+    assert (np.array(seen)[best] == shown.targets).mean() > 0.9
 
 
 def test_labels_may_lie_where_the_closed_form_puts_them_while_the_flow_begins_at_random() -> None:

@@ -154,7 +154,7 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
     """
     known, whole = data.known, data.train.join(data.val)
     wanted = round(1 + len(known) / data.without_images) if data.without_images else 0
-    parts = min(max(wanted, FEWEST_FOLDS), MOST_FOLDS)
+    parts = min(max(wanted, FEWEST_FOLDS), MOST_FOLDS, len(known))
     if thirds := parts == FEWEST_FOLDS:
         yield data
     drawn = len(data.labels) if thirds else len(known)
