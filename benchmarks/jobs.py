@@ -128,8 +128,8 @@ def main() -> None:
             "softmax",
             "--encoder",
             "none",
-            "--epochs",
-            "3",
+            "--set",
+            "epochs=3",
             "--device",
             "cpu",
             "--out",
@@ -141,9 +141,9 @@ def main() -> None:
     ways = {
         "one": ([], timed),
         "several": (workers, timed),
-        "ray": ([*workers, "--engine", "ray"], timed),
+        "ray": (["--workers", "ray:" + workers[-1]], timed),
         "killed": (workers, killed),
-        "ray-killed": ([*workers, "--engine", "ray"], actors_killed),
+        "ray-killed": (["--workers", "ray:" + workers[-1]], actors_killed),
     }
     first, seconds = None, {}
     for name in options.ways:

@@ -90,7 +90,7 @@ def main() -> None:
         print(json.dumps(row | {"seconds to write": round(time.monotonic() - begin, 1)}), flush=True)
         fit = [sys.executable, "-m", "labelwise", "--no-cache", "fit", str(shards), "--json", "--out"]
         scratch = [*fit, str(given.folder / "scratch.lw"), "--method", "softmax", "--encoder", "none", "--size", "64"]
-        found = measured([*scratch, "--epochs", str(given.epochs)], given.limit_gb)
+        found = measured([*scratch, "--set", f"epochs={given.epochs}"], given.limit_gb)
         print(json.dumps({"trained from scratch": found}), flush=True)
         if given.closed_form:
             print(json.dumps({"closed form": measured([*fit, str(given.folder / "closed.lw")], given.limit_gb)}))

@@ -50,7 +50,8 @@ def unknown(words: list[str]) -> list[str]:
         if words[0] not in command.commands:
             return words[:1]
         command, words = command.commands[words[0]], words[1:]
-    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    params = [*command.params, *typer.main.get_command(app).params]
+    known = {option for each in params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
     return (
         []
         if hasattr(command, "commands")

@@ -89,8 +89,8 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
         f"[bold]{inbox}[/], and three of another species, the {name}."
     )
     _type(console, "fit", photos, "--out", model)
-    _type(console, "classify", model, inbox, "--csv", out / "answers.csv", "--sheet", out / "answers.html")
-    _type(console, "teach", model, name, "--examples", examples, "--out", more)
+    _type(console, "classify", model, inbox, "--csv", out / "answers.csv", "--out", out / "answers.html")
+    _type(console, "teach", model, name, examples, "--out", more)
     _type(console, "classify", more, *sorted(inbox.glob(f"{name}*")), "--top", "2")
     _type(console, "evaluate", more, photos)
 
@@ -151,7 +151,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     )
     console.print(
         "This is a start, not a classifier to rely on: most names are wrong, and another seed may do no better than guessing. "
-        f"Put names right with: labelwise name {shlex.quote(str(out / 'named.lw'))} finches --answers 5",
+        f"Put names right with: labelwise name {shlex.quote(str(out / 'named.lw'))} finches --ask 5",
         style="dim",
     )
 

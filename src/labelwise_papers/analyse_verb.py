@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import AsJson, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.options import Model, SplitName, shared
 from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 
@@ -70,11 +70,6 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     ] = None,
     out_picture: Annotated[Path | None, Option("--out", help="A plot to draw (saliency, joint, calibration).")] = None,
     projection: Annotated[Projection, Option(help="With joint: projection; umap needs umap-learn.")] = "pca",
-    splits: Splits = None,
-    root: Root = None,
-    seed: Seed = 0,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Look inside a classifier.
 
@@ -98,14 +93,14 @@ def analyse(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"The analysis {what} needs data: labelwise analyse {model} DATA --what {what}.")
     from labelwise.evaluation.test_set import select_test_set
 
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     part = None
     if what == "neighbours" or data is None:
         figures, table, draw = _neighbours(classifier)
     else:
-        dataset = open_data_for(classifier, data, root, splits)
-        part = select_test_set(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, seed)
-        figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, seed, projection))
+        dataset = open_data_for(classifier, data)
+        part = select_test_set(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, shared().seed)
+        figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, shared().seed, projection))
     warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
     document = about | {"measured": part and part.figures()} | figures
@@ -115,7 +110,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
         draw().savefig(out_picture, dpi=120)
         document["out"] = str(out_picture)
         lines.append(styled((str(out_picture), "bold"), " drawn"))
-    show(document, *lines, json=json)
+    show(document, *lines)
 
 
 def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from labelwise.cli.options import Data, Device, EncoderName, Root, Seed
+from labelwise.cli.options import Data, EncoderName, Workers, shared
 from labelwise.cli.output import out, styled
 from labelwise.support.errors import LabelwiseError, UsageError
 
@@ -21,13 +21,10 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     method: Annotated[list[str] | None, Option(help="Only rows of this method or name, repeatable.")] = None,
     seeds: Annotated[int | None, Option(min=1, help="Another number of seeds than the recipe's.")] = None,
     quick: Annotated[bool, Option("--quick", help="Tiny data and networks, to test that it runs.")] = False,
-    root: Root = None,
     folder: Annotated[
         Path | None,
-        Option("--out", help="A folder for results and checkpoints; results by default."),
+        Option("--out", help="A folder for results and checkpoints."),
     ] = None,
-    workers: Annotated[int, Option(min=1, help="Cells run at a time.")] = 1,
-    device: Device = "auto",
     list_: Annotated[bool, Option("--list", help="Every recipe, its data, and what has been run.")] = False,
     table: Annotated[bool, Option("--table", help="Print what has been run; run nothing.")] = False,
     markdown: Annotated[bool, Option("--markdown", help="The same as Markdown, for a page.")] = False,
@@ -39,7 +36,7 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     from labelwise_papers.reproduce.running import Place
 
     choice = Choice(data=tuple(only or ()), methods=tuple(method or ()), seeds=seeds, quick=quick)
-    place = Place(out=folder or Path("results"), root=root, device=device)
+    place = Place(out=folder or Path("results"), root=shared().root, device=shared().device)
     if list_:
         list_recipes(name, place, choice)
         return
@@ -49,24 +46,27 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     check_choice(recipes, choice)
     with TemporaryDirectory() as passing:
         place = replace(place, out=Path(passing)) if quick and folder is None else place
-        failures = [] if table or markdown else run_recipes(recipes, place, choice, workers)
+        failures = (
+            [] if table or markdown else run_recipes(recipes, place, choice, (shared().workers or Workers()).count or 1)
+        )
         print_tables(recipes, place, choice, markdown)
     if failures:
         raise LabelwiseError(f"{len(failures)} not done:\n" + "\n".join(failures))
 
 
-def where(name: Benchmark, root: Root = None) -> None:
+def where(name: Benchmark) -> None:
     """Show where to download a benchmark, and its licence."""
     from labelwise_papers.benchmarks import where as run
 
-    print(run(name, root))
+    print(run(name, shared().root))
 
 
-def get(name: Benchmark, root: Root = None) -> None:
+def get(name: Benchmark) -> None:
     """Download a benchmark; resumes and verifies the checksum."""
     from labelwise_papers.benchmarks import data_root, download, find_entry
     from labelwise_papers.benchmarks import where as words
 
+    root = shared().root
     entry = find_entry(name)
     if not entry.remotes:
         raise UsageError(f"{name} cannot be downloaded by itself.\n{words(name, root)}")
@@ -74,15 +74,12 @@ def get(name: Benchmark, root: Root = None) -> None:
     out().print(styled((name, "bold"), f" is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}"))
 
 
-def zero_shot(  # noqa: PLR0913 - the options of the verb
+def zero_shot(
     data: Data,
     attributes: Annotated[Path, Option(help="A CSV: one row per label, one column per attribute.")],
     out_folder: Annotated[Path, Option("--out", help="The folder to write.")],
     encoder: EncoderName = "auto",
     unseen: Annotated[list[str] | None, Option(help="A label kept out of training, repeatable.")] = None,
-    seed: Seed = 0,
-    root: Root = None,
-    device: Device = "auto",
 ) -> None:
     """Make a zero-shot data set (.mat) of images and attributes."""
     from labelwise.cli.data import read_features
@@ -94,8 +91,8 @@ def zero_shot(  # noqa: PLR0913 - the options of the verb
     if out_folder.exists() and any(out_folder.iterdir()):
         raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
     known = read_knowledge(attributes)
-    features = read_features(data, encoder, None, root, device)
-    result = build_zero_shot(features, known, unseen=unseen or 0.25, seed=seed)
+    features = read_features(data, encoder, None)
+    result = build_zero_shot(features, known, unseen=unseen or 0.25, seed=shared().seed)
     write_xlsa17(out_folder, result)
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in result.rows.items())
     about = f": {len(result.seen)} seen and {len(result.unseen)} unseen labels; images {counts}"

@@ -88,9 +88,7 @@ def test_classify_writes_a_table_folders_and_a_sheet(
     monkeypatch.setattr("labelwise.cli.inputs.PIECE", 7)
     into, sheet, table = tmp_path / "in to", tmp_path / "s.html", tmp_path / "t.csv"
     words = ["classify", model, pictures / "test", "--json"]
-    document = json.loads(
-        run(*words, "--csv", table, "--sort-into", into, "--sheet", sheet, "--min-probability", 0.9)[1]
-    )
+    document = json.loads(run(*words, "--csv", table, "--sort-into", into, "--out", sheet, "--min-probability", 0.9)[1])
     whole = json.loads(run(*words)[1])
     for one, other in zip(document["predictions"], whole["predictions"], strict=True):
         assert (one["file"], one["label"]) == (other["file"], other["label"])
@@ -115,7 +113,7 @@ def test_a_sheet_is_text_and_never_html(run: Any, model: Path, pictures: Path, t
     name = tmp_path / "<script>alert(1)<" / "script>.png"
     name.parent.mkdir()
     name.write_bytes(next((pictures / "test" / "blob 0").iterdir()).read_bytes())
-    assert run("classify", model, name, "--sheet", tmp_path / "s.html")[0] == 0
+    assert run("classify", model, name, "--out", tmp_path / "s.html")[0] == 0
     assert "<script>" not in (tmp_path / "s.html").read_text()
 
 
@@ -123,7 +121,7 @@ def test_a_sheet_is_text_and_never_html(run: Any, model: Path, pictures: Path, t
     ("words", "told"),
     [
         (["--link"], "--link goes with --sort-into"),
-        (["--sheet", "x.pdf"], "written as .html"),
+        (["--out", "x.pdf"], "takes a page (.html)"),
         (["--only", "blob 9"], 'names no answer "blob 9". Did you mean "blob'),
         (["--csv", "/proc/none/x.csv"], "No such file"),
     ],

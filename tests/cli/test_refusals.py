@@ -21,7 +21,7 @@ from tests.fitting.test_one_choice import saved, write_pictures
 from tests.forks import Fork, shell
 
 QUICK = ["--size", 8, "--device", "cpu", "--encoder", "none", "--set", "encoder.width=4"]
-FIT = [*QUICK, "--method", "softmax", "--epochs", 2]
+FIT = [*QUICK, "--method", "softmax", "--set", "epochs=2"]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_data_whose_own_name_is_no_utf8(run: Any, pictures: Path, tmp_path: Path
 )
 def test_places_that_cannot_be_written(run: Any, verb: str, place: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    words = {"teach": ["none", "x", "--examples", "none"], "forget": ["none", "x"], "calibrate": ["none", "none"]}
+    words = {"teach": ["none", "x", "none"], "forget": ["none", "x"], "calibrate": ["none", "none"]}
     command = ["data", "encode"] if verb == "encode" else [verb]
     suffix = {"pretrain": ".safetensors", "encode": ".npz"}.get(verb, "")
     code, out, err = run(*command, *words.get(verb, ["none"]), "--out", tmp_path / f"{place}{suffix}")
@@ -165,16 +165,16 @@ def test_a_second_fit_is_refused_and_a_killed_one_leaves_the_place_free(
 ) -> None:
     target = tmp_path / "m.lw"
     command = ["fit", pictures, *QUICK, "--method", "softmax", "--out", target]
-    first = Fork(shell(*command, "--epochs", 1_000_000), tmp_path)
+    first = Fork(shell(*command, "--set", "epochs=1000000"), tmp_path)
     while not (tmp_path / "m.lw.run" / "log.jsonl").exists():
         assert first.poll() is None, first.said()
         time.sleep(0.05)
-    code, _, err = run(*command, "--epochs", 1)
+    code, _, err = run(*command, "--set", "epochs=1")
     first.send_signal(signal.SIGKILL)
     first.wait(30)
     assert code == 2
     assert f"Another process ({first.pid}) writes to" in one_line(err)
-    code, _, err = run(*command, "--epochs", 1)
+    code, _, err = run(*command, "--set", "epochs=1")
     assert code == 0, err
     assert sorted(one.name for one in tmp_path.iterdir()) == ["m.lw", "some pictures"]
 
@@ -267,9 +267,9 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
         patch.setattr("labelwise.fitting.pretraining.write_tensors", no_space)
         code, _, err = run(*words)
     assert code == 1
-    assert f"kept in {folder}; mend this and continue with the same command and --resume {folder}" in one_line(err)
+    assert f"kept in {folder}; mend this and continue with the same command and --resume" in one_line(err)
     assert not file.exists()
-    assert run(*words, "--resume", folder)[0] == 0
+    assert run(*words, "--resume")[0] == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["e.safetensors", "some pictures"]
 
 
@@ -285,7 +285,7 @@ def test_a_checkpoint_that_cannot_be_written(
 @pytest.mark.usefixtures("unread")
 def test_teach_refuses_names_first(run: Any, tmp_path: Path) -> None:
     for name, told in (("a\nb", "has a line break"), ("a\udcff", "is not valid UTF-8"), (" ", "is empty")):
-        code, _, err = run("teach", "none", name, "--examples", "none", "--out", tmp_path / "m")
+        code, _, err = run("teach", "none", name, "none", "--out", tmp_path / "m")
         assert code == 2
         assert told in one_line(err)
 

@@ -19,7 +19,7 @@ def some(root: Path, label: int) -> list[Path]:
 
 def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
     query = some(root, 2)[0]
-    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", "-k", 3, "--json")
+    code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", "--top", 3, "--json")
     assert code == 0
     found = json.loads(out)
     assert found["gallery"] == sum(len(some(root, label)) for label in range(4))
@@ -29,7 +29,7 @@ def test_retrieve_from_a_folder(run: Any, root: Path) -> None:
     code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test")
     assert code == 0
     assert "most like" in out
-    words = ("--by", "whitened", "-k", 3, "--json")
+    words = ("--by", "whitened", "--top", 3, "--json")
     code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", root / "pictures" / "test", *words)
     white = json.loads(out)["queries"][0]["matches"]
     assert [Path(match["file"]).parent.name for match in white] == ["blob 2"] * 3
@@ -40,7 +40,7 @@ def test_what_lies_below_the_working_folder_is_named_from_there(
     run: Any, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
-    code, out, _ = run("retrieve", "m.lw", some(root, 2)[0], "--gallery", "pictures/test", "-k", 2)
+    code, out, _ = run("retrieve", "m.lw", some(root, 2)[0], "--gallery", "pictures/test", "--top", 2)
     assert code == 0
     assert sum(line.startswith("pictures/test/blob 2/") for line in out.splitlines()) == 2
 
@@ -53,7 +53,7 @@ def test_index_is_kept_up_to_date(run: Any, root: Path, tmp_path: Path, monkeypa
     (folder / "broken.png").write_text("no picture")
 
     def ask(source: Path, *words: object) -> list[str]:
-        code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "-k", 9)
+        code, out, _ = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "--top", 9)
         assert code == 0
         return sorted(Path(match["file"]).name for match in json.loads(out)["queries"][0]["matches"])
 
@@ -80,7 +80,7 @@ def test_approximate_search_follows_the_folder(run: Any, root: Path, tmp_path: P
         (folder / f"{i}.png").write_bytes(some(root, 1)[i + 1].read_bytes())
 
     def ask(source: Path, *words: object) -> list[str]:
-        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "-k", 9)
+        code, out, err = run("retrieve", root / "m.lw", query, "--gallery", source, *words, "--json", "--top", 9)
         assert code == 0, err
         return [Path(match["file"]).name for match in json.loads(out)["queries"][0]["matches"]]
 
@@ -107,16 +107,16 @@ def test_approximate_search_says_what_it_lacks(
     pytest.importorskip("faiss")
     code, out, err = run("retrieve", root / "m.lw", query, "--gallery", kept, "--approximate")
     assert (code, out) == (2, "")
-    assert "was kept without --approximate" in " ".join(err.split())
+    assert "was stored without --approximate" in " ".join(err.split())
 
 
 def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:
     a = some(root, 0)[0]
     (tmp_path / "nothing").mkdir()
     for words, code, message in (
-        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "nothing"), 1, "No picture found"),
+        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "nothing"), 1, "No image found"),
         (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "g.file"), 1, "Cannot read g.file"),
-        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "g", "--index", tmp_path / "i"), 2, "is no folder"),
+        (("retrieve", root / "m.lw", a, "--gallery", tmp_path / "g", "--index", tmp_path / "i"), 2, "is not a folder"),
     ):
         got, out, err = run(*words)
         assert (got, out) == (code, "")
@@ -145,7 +145,7 @@ def test_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) -> None:
             (folder / f"{i}.png").write_bytes(some(root, label)[i + 1].read_bytes())
 
     def ask(*words: object) -> tuple[int, list[str]]:
-        code, out, err = run("retrieve", root / "m.lw", *words, "--json", "-k", 9)
+        code, out, err = run("retrieve", root / "m.lw", *words, "--json", "--top", 9)
         assert code == 0, err
         found = json.loads(out)
         return found["gallery"], [match["file"] for one in found["queries"] for match in one["matches"]]
@@ -162,7 +162,7 @@ def test_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) -> None:
     chosen = ask(query, "--gallery", kept, "--where", "label is null and date > '2000'")[1]
     assert chosen == [file for file in files if Path(file).parent.name == "one"]
     code, _, err = run("retrieve", root / "m.lw", "--gallery", kept, "--remove", f"folder = '{folders[0].resolve()}'")
-    assert (code, "Removed 4 pictures." in err) == (0, True)
+    assert (code, "Removed 4 images." in err) == (0, True)
     assert ask(query, "--gallery", kept) == (4, files[:4])
 
 
@@ -174,11 +174,11 @@ def test_wrong_use_of_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) ->
     for words, code, message in (
         ((model, a, "--gallery", kept), 2, "holds whitened embeddings"),
         ((model, a, "--gallery", none), 1, "is no gallery"),
-        ((model, a, "--gallery", tmp_path / "no", "--index", none), 2, "is no folder"),
+        ((model, a, "--gallery", tmp_path / "no", "--index", none), 2, "is not a folder"),
         ((model, a, "--gallery", kept, "--by", "whitened", "--where", "bad"), 2, "Give a condition on"),
-        ((model, a, "--gallery", kept, "--label", "x"), 2, "--label goes with pictures that are added"),
+        ((model, a, "--gallery", kept, "--label", "x"), 2, "--label goes with images that are added"),
         ((model, a, "--gallery", folder, "--where", "label = 'x'"), 2, "goes with a gallery on disk"),
-        ((model, "--gallery", folder), 2, "Give a picture to search for"),
+        ((model, "--gallery", folder), 2, "Give an image to search for"),
     ):
         got, out, err = run("retrieve", *words)
         assert (got, out) == (code, ""), err

@@ -37,7 +37,7 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_fit_says_which_methods_can(run: Any, table: Path, tmp_path: Path) -> None:
-    words = ["fit", table, "--size", 8, "--epochs", 1, "--device", "cpu", "--encoder", "none", *QUICK]
+    words = ["fit", table, "--size", 8, "--set", "epochs=1", "--device", "cpu", "--encoder", "none", *QUICK]
     code, out, err = run(*words, "--out", tmp_path / "m.lw")
     assert code == 0
     assert "Method indicator: several labels may be true of one image. Alternatives: multilabel." in err
@@ -65,7 +65,7 @@ def test_evaluate_prints_each_label(run: Any, model: Path, table: Path) -> None:
     found = json.loads(out)
     assert found["mean_average_precision"] > 0.8
     assert set(found["average_precision"]) == {"red", "green", "blue"}
-    code, _, err = run("evaluate", model, table, "--curve", "c.png")
+    code, _, err = run("evaluate", model, table, "--out", "c.png")
     assert code == 1
     assert "There is no curve" in err
 
@@ -91,13 +91,13 @@ def test_the_other_verbs_work(run: Any, model: Path, table: Path, tmp_path: Path
     code, out, _ = run("calibrate", model, table, "--out", tmp_path / "c.lw")
     assert code == 0
     assert "calibration error" in out
-    code, out, _ = run("data", "check", table, "--size", 8, "--sheet", tmp_path / "s.png")
+    code, out, _ = run("data", "check", table, "--size", 8, "--out", tmp_path / "s.png")
     assert code == 0
     assert "Several labels may be true of one image" in out
     assert "Methods that would need images of one label each" in out
     code, out, _ = run("analyse", model, table, "--what", "calibration", "--json")
     assert json.loads(out)["every"]["pairs"] == 150
-    code, _, _ = run("teach", model, "violet", "--examples", table.parent / "test0.png", "--out", tmp_path / "t.lw")
+    code, _, _ = run("teach", model, "violet", table.parent / "test0.png", "--out", tmp_path / "t.lw")
     assert code == 0
     code, out, _ = run("evaluate", tmp_path / "t.lw", table, "--json")
     assert json.loads(out)["asked"] == 3

@@ -9,7 +9,7 @@ import pytest
 from tests.images.samples import png
 from tests.images.tar_shards import write_tar
 
-SMALL = ("--method", "softmax", "--encoder", "none", "--size", "8", "--epochs", "2", "--device", "cpu")
+SMALL = ("--method", "softmax", "--encoder", "none", "--size", "8", "--set", "epochs=2", "--device", "cpu")
 
 
 def call(run: Any, *words: object) -> dict[str, Any]:

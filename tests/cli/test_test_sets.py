@@ -166,13 +166,6 @@ def test_a_folder_of_pictures_alone_is_unknown_to_evaluate_as_to_report(run: Any
     assert json.loads(out)["measured_unknown"]["images"] == 3
 
 
-def test_known_pictures_that_outliers_are_told_from(run: Any, root: Path) -> None:
-    folder = root / "other birds" / "blob 1"
-    code, out, _ = run("outliers", root / "m.lw", folder, "--known", root / "my birds", "--json")
-    assert code == 0
-    assert json.loads(out)["figures"]["measured"]["images"] == 16
-
-
 def test_drawn_pictures_are_counted(run: Any, root: Path) -> None:
     words = (root / "m.lw", root / "other birds", "--device", "cpu")
     _, out, _ = run("attack", *words, "--images", 10, "--queries", 2)

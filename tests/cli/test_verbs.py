@@ -1,19 +1,24 @@
 """All verbs: the help, and wrong use."""
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from PIL import Image
 
 from labelwise import __version__, cli
 from labelwise.cli import verbs
+from labelwise.cli.data import VERBS as DATA_VERBS
+from labelwise.cli.options import Shared, shared
 from labelwise.cli.verbs import VERBS
 from labelwise.core.capabilities import LOCATE
 from labelwise.core.head import CAPABILITIES, Generates, LearnsFromExamples, Whitens
@@ -105,13 +110,39 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert __version__ == (f"{release}.dev0" if unreleased else release)
 
 
-def test_every_verb_that_reads_data_takes_a_root(run: Any) -> None:
-    every = (verb for some in VERBS.values() for verb in some)
-    verbs = [[verb.__name__] for verb in every if "root" in signature(verb).parameters]
-    reading = {"fit", "pretrain", "evaluate", "report", "calibrate", "imagine", "attack", "name", "analyse", "outliers"}
-    assert reading <= {name for (name,) in verbs}
-    for words in (*verbs, ["data", "check"], ["data", "split"], ["data", "encode"]):
-        assert "--data-root" in run(*words, "--help")[1]
+def test_options_of_every_verb_stand_before_it_or_after_it(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "twice").mkdir()
+    table = tmp_path / "birds.csv"
+    table.write_text("path,label\n0.png,a\n1.png,b\n2.png,a\n3.png,b\n")
+    for i in range(4):
+        Image.new("RGB", (16, 16), (60 * i, 0, 99)).save(tmp_path / "twice" / f"{i}.png")
+    before = run("--data-root", tmp_path / "twice", "--json", "data", "check", table)
+    after = run("data", "check", table, "--data-root", tmp_path / "twice", "--json")
+    both = run("--json", "data", "check", table, "--data-root", tmp_path / "twice")
+    assert before == after == both
+    assert (before[0], json.loads(before[1])["name"]) == (0, "birds")
+    assert run("data", "check", table, "--data-root", tmp_path / "nowhere")[0] == 1
+    assert run("data", "check", table, "--seed", "x")[0] == 2
+
+
+def test_options_of_one_command_do_not_reach_the_next(run: Any) -> None:
+    assert run("--json", "settings", "softmax")[1].startswith("{")
+    assert not run("settings", "softmax")[1].startswith("{")
+    assert shared() == Shared()
+
+
+def test_no_verb_declares_an_option_of_every_verb() -> None:
+    """So that each is one option, with one meaning."""
+    common = {each.name for each in fields(Shared)} - {"root"}
+    every = [*(verb for some in VERBS.values() for verb in some), *DATA_VERBS.values()]
+    assert not [(verb.__name__, name) for verb in every for name in common & set(signature(verb).parameters)]
+
+
+def test_quiet_leaves_results_and_warnings(run: Any, tmp_path: Path) -> None:
+    said, quiet = run("data", "list"), run("data", "list", "--quiet")
+    assert said[1] == quiet[1]
+    assert "labelwise data where" in said[2]
+    assert quiet[2] == ""
 
 
 def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +155,6 @@ def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pyt
         assert os.environ["OMP_WAIT_POLICY"] == used
 
 
-LONGER = {"retrieve", "evaluate", "report", "outliers", "serve"}  # verbs with longer help lines: to be shortened
-
-
 def test_help_lines_are_short() -> None:
     """So that each is one line of a terminal."""
     long: list[tuple[str, str]] = []
@@ -135,8 +163,7 @@ def test_help_lines_are_short() -> None:
         for name, inner in getattr(command, "commands", {}).items():
             look(inner, f"{words} {name}".strip())
         lines = [(command.help or "").partition("\n")[0].partition("  ")[0]]
-        if words not in LONGER:
-            lines += [getattr(each, "help", None) or "" for each in command.params]
+        lines += [getattr(each, "help", None) or "" for each in command.params]
         long.extend((words, line) for line in lines if words and len(line) >= 60)
 
     look(typer.main.get_command(verbs.app), "")

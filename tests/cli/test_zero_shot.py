@@ -20,7 +20,7 @@ COLOURS = {
     "magenta": (1, 0, 1), "white": (1, 1, 1), "black": (0, 0, 0),
 }  # fmt: skip
 UNSEEN = ("magenta", "black")
-QUICK = ["--device", "cpu", "--encoder", "none", "--size", 8, "--epochs", 2, "--set", "encoder.width=4"]
+QUICK = ["--device", "cpu", "--encoder", "none", "--size", 8, "--set", "epochs=2", "--set", "encoder.width=4"]
 
 
 def write_squares(root: Path, texts: bool, vectors: bool) -> Path:
@@ -118,11 +118,9 @@ def test_a_label_is_taught_by_sentences(run: Any, by_text: Path, squares: Path, 
     found = json.loads(run("classify", tmp_path / "o.lw", squares / "red", "--json", "--top", 9)[1])
     assert "orange" in [entry["label"] for entry in found["predictions"][0]["top"]]
     assert "orange" in lw.load(tmp_path / "o.lw").unseen
-    code, out, _ = run(
-        "teach", tmp_path / "o.lw", "pink", "--examples", squares / "magenta", "--out", tmp_path / "p.lw"
-    )
+    code, out, _ = run("teach", tmp_path / "o.lw", "pink", squares / "magenta", "--out", tmp_path / "p.lw")
     assert code == 0
-    assert "learnt from 4 pictures" in " ".join(out.split())
+    assert "learnt from 4 images" in " ".join(out.split())
 
 
 def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path) -> None:
@@ -140,7 +138,7 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "Give pictures (--examples), sentences (--text) or attributes (--vector); given: none."),
+        ([], 2, "Give images, sentences (--text) or attributes (--vector); given: none."),
         (["--text", "a", "--vector", "1"], 2, "given: --text, --vector."),
         (["--text", ""], 2, "described by a sentence or several; given ''"),
         (["--text", "qqzzx"], 1, 'No word vector for any word of: "qqzzx"'),
@@ -190,7 +188,7 @@ def test_a_file_that_holds_no_vector(tmp_path: Path, content: str, message: str)
 
 def test_evaluate_prints_the_zero_shot_protocol(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:
     code, out, err = run(
-        "evaluate", by_text, squares, *split_of(squares), "--json", "--curve", tmp_path / "new" / "curve.png"
+        "evaluate", by_text, squares, *split_of(squares), "--json", "--out", tmp_path / "new" / "curve.png"
     )
     assert code == 0, err
     document = json.loads(out)
@@ -214,11 +212,11 @@ def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, 
     assert code == 0
     assert "zero_shot" not in json.loads(out)
     code, _, err = run(
-        "evaluate", by_text, squares, *split_of(squares), "--split", "train", "--curve", tmp_path / "c.png"
+        "evaluate", by_text, squares, *split_of(squares), "--split", "train", "--out", tmp_path / "c.png"
     )
     assert code == 1
     assert "needs test images of labels with training images and of labels without" in " ".join(err.split())
-    code, _, err = run("evaluate", by_text, squares, *split_of(squares), "--curve", tmp_path / "c.txt")
+    code, _, err = run("evaluate", by_text, squares, *split_of(squares), "--out", tmp_path / "c.txt")
     assert code == 2
     assert "written as .png, .svg, .pdf" in err
     assert list(tmp_path.iterdir()) == []
@@ -244,7 +242,10 @@ def test_a_table_of_images_with_sentences_and_no_labels_trains_clarel(run: Any, 
     rows = [f"{squares / name / f'{i}.png'},a {name} square" for name in COLOURS for i in range(4)]
     table = squares / "sentences.csv"
     table.write_text("path,text\n" + "\n".join(rows))
-    quick = [option for option in QUICK if option not in ("--set", "encoder.width=4")]
+    quick = [option for option in QUICK if option not in ("--set", "encoder.width=4", "epochs=2")] + [
+        "--set",
+        "epochs=2",
+    ]
     code, out, err = run("fit", table, "--out", tmp_path / "s.lw", *quick)
     assert code == 0, err
     assert "clarel" in out + err

@@ -65,12 +65,12 @@ EPOCHS = 2  # of the short runs
 UNSTABLE = "resnet50"  # one channel through 50 layers: two threads in place of one end with quite other scores
 
 FITS = {
-    name: words if epochs is None else f"{words} --epochs {EPOCHS}"
+    name: words if epochs is None else f"{words} --set epochs={EPOCHS}"
     for name, (words, epochs) in KEPT.items()
     if name != UNSTABLE
 }
 MADE = {
-    "taught": "teach folders/indicator.lw 'green cross' --examples data/green-cross",
+    "taught": "teach folders/indicator.lw 'green cross' data/green-cross",
     "told": "teach folders/clarel.lw 'green square with a hat' --text 'a green square' --text 'this square is green'",
     "listed": "teach folders/eszsl.lw 'blue cross' --vector 0,0,1,0,0,1",
     "forgetful": "forget folders/taught.lw 'red disc'",
@@ -80,7 +80,7 @@ MADE = {
     "named": "name folders/zero_label.lw --answer '1=blue disc' --answer '0=red square'",
 }
 FOLDERS = {
-    **{name: words if epochs is None else f"{words} --epochs {epochs}" for name, (words, epochs) in KEPT.items()},
+    **{name: words if epochs is None else f"{words} --set epochs={epochs}" for name, (words, epochs) in KEPT.items()},
     **MADE,
 }
 OTHERS = ("served",)  # see ``make``: it has changes that its service keeps

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from rich.text import Text
 
+from labelwise.cli.options import Shared, with_shared
 from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.catalogue import load
@@ -69,11 +70,12 @@ def test_names_of_any_encoding_are_shown_in_any_other(encoding: str, monkeypatch
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     escape_unencodable()
-    show({"file": name}, Text(""), json=True)
+    with with_shared(Shared(json=True)):
+        show({"file": name}, Text(""))
     stream.flush()
     document = stream.buffer.getvalue().decode(encoding)
     assert json.loads(document) == {"file": name}
-    show({}, Text(name, no_wrap=True), json=False)
+    show({}, Text(name, no_wrap=True))
     stream.flush()
     table = stream.buffer.getvalue().decode(encoding)[len(document) :]
     assert table.startswith("caf\\xe9 \\xff.png ")

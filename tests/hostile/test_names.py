@@ -131,7 +131,7 @@ def test_verbs_that_train_and_look_inside_show_hostile_names(pictures: Path, tmp
     facts = replace(facts, name="[red]", labels=replace(facts.labels, names=(*names, HOSTILE[4])))
     lw.save(lw.fit(facts, STRUCTURE, lw.Run(device="cpu")), out / "named.lw")
     small = ("--size", 8, "--device", "cpu", "--seed", 1)
-    words = ("--method", "softmax", "--encoder", "none", "--epochs", 1, "--set", "encoder.width=4", *small)
+    words = ("--method", "softmax", "--encoder", "none", "--set", "epochs=1", "--set", "encoder.width=4", *small)
     verbs: dict[str, tuple[object, ...]] = {
         "fit": (table, "--out", out / "fit.lw", *words),
         "pretrain": (
@@ -148,7 +148,7 @@ def test_verbs_that_train_and_look_inside_show_hostile_names(pictures: Path, tmp
         "name": (out / "named.lw",),
         "explain": (model, one, names[0], "--not", names[1], "--out", out / "map.png"),
         "attack": (model, table, "--split", "all", "--images", 2),
-        "export": (model, "--onnx", out / "model.onnx"),
+        "export": (model, "--out", out / "model.onnx"),
         "serve": (model, "--bake", out / "baked.lw"),
     }
     shown = {"fit": [out.name], "rank": names[:1], "name": names, "explain": names[:2], "serve": ["baked.lw"]}

@@ -192,7 +192,7 @@ def test_shell_python_and_service_answer_alike(odd: tuple[Path, Path], tmp_path:
     assert np.array_equal(scores.raw, classifier.scores(square).raw)
     wanted = [probability for _, probability in scores.top(2)[0]]
     words = [word for each in (*WORDS, "encoder.width=4") for word in ("--set", each)]
-    method = ("--method", "softmax", "--encoder", "none", "--epochs", 1, "--size", 16)
+    method = ("--method", "softmax", "--encoder", "none", "--set", "epochs=1", "--size", 16)
     code, _, notes = run("fit", pictures, "--out", tmp_path / "shell.lw", *method, *words)
     assert code == 0, notes
     code, printed, _ = run("classify", tmp_path / "shell.lw", file, "--json")

@@ -122,7 +122,7 @@ def test_the_shell_goes_on_and_processes_find_the_same(photos: Path, tmp_path: P
     assert "other likeness" in " ".join(told.split())
     code, _, told = run("data", "duplicates", photos, "--out", tmp_path / "pairs.csv")
     assert code == 2
-    assert "ends with .parquet" in told
+    assert "must end with .parquet" in told
 
 
 def test_blocks_without_a_readable_picture(tmp_path: Path, run: Any) -> None:

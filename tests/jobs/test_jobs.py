@@ -185,8 +185,8 @@ def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
     again = json.loads(run(*words)[1])
     assert again["found_done"] == again["files"]
     for wrong, why in (
-        ([*words[:3], "--workers", "2"], "go with --out"),
-        ([*words[:4], tmp_path / "found.csv"], "ends with .parquet"),
+        ([*words[:3], "--workers", "2"], "goes with --out"),
+        ([*words[:4], tmp_path / "found.csv"], "or a folder of answers (.parquet)"),
         ([*words, "--csv", "x.csv"], "leave out --csv"),
     ):
         code, _, told = run(*wrong)
@@ -239,7 +239,7 @@ def test_ray_says_in_words_what_is_wrong(place: Path, tmp_path: Path, run: Any) 
     model = tmp_path / "m.lw"
     shutil.copytree(place / "m.lw", model)
     (model / "weights.safetensors").write_bytes(b"nothing")
-    words = ("classify", model, place / "pictures", "--out", tmp_path / "x.parquet", "--engine", "ray")
+    words = ("classify", model, place / "pictures", "--out", tmp_path / "x.parquet", "--workers", "ray:1")
     code, _, told = run(*words)
     assert code
     assert "its checksum differs" in " ".join(told.split())
@@ -269,12 +269,12 @@ def test_what_is_most_like_each_of_very_many(place: Path, tmp_path: Path, run: A
     code, _, told = run("retrieve", model, "--gallery", pictures, "--index", gallery)
     assert code == 0, told
     out = tmp_path / "near.parquet"
-    code, text, told = run("retrieve", model, pictures, "--gallery", gallery, "--out", out, "-k", "2", "--json")
+    code, text, told = run("retrieve", model, pictures, "--gallery", gallery, "--out", out, "--top", "2", "--json")
     assert code == 0, told
     assert json.loads(text)["unread"] == 1
     answers = {row["file"]: row for row in dataset.dataset(out).to_table().to_pylist()}
     one = pictures / "03.png"
-    plain = json.loads(run("retrieve", model, one, "--gallery", gallery, "-k", "2", "--json")[1])["queries"][0]
+    plain = json.loads(run("retrieve", model, one, "--gallery", gallery, "--top", "2", "--json")[1])["queries"][0]
     job = answers[str(one)]
     assert [match["file"] for match in job["matches"]] == [match["file"] for match in plain["matches"]]
     assert str(one) not in {match["file"] for match in job["matches"]}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from labelwise.cli.options import Shared
 from labelwise.cli.serve import serve
 from labelwise.server.middleware import OPEN, STATE
 from labelwise.server.running import GRACE
@@ -25,7 +26,7 @@ CONTAINER = POD["containers"][0]
 @pytest.mark.parametrize("words", [json.loads(re.findall(r"^CMD (.*)$", DOCKERFILE, re.M)[-1]), COMPOSE["services"]["one"]["command"], CONTAINER["args"]])  # fmt: skip
 def test_the_command_is_one(words: list[str]) -> None:
     assert words[:2] == ["serve", "/model"]
-    options = {name.replace("_", "-") for name in inspect.signature(serve).parameters}
+    options = {name.replace("_", "-") for name in (*inspect.signature(serve).parameters, *Shared.__dataclass_fields__)}
     assert {word.removeprefix("--") for word in words if word.startswith("--")} <= options
     variables = set(re.findall(r'envvar="(\w+)"', inspect.getsource(serve)))
     assert {"LABELWISE_STATE", "LABELWISE_TOKEN"} == variables

@@ -233,7 +233,7 @@ def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[st
 def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(400, 8)).astype("f4")
     np.savez(tmp_path / "data.npz", features=rows, labels=np.arange(400) % 4, classes=np.array(list("abcd")))
-    words = ("fit", "data.npz", "--out", "m.lw", "--method", "softmax", "--epochs", "100000", "--set", "batch=16")
+    words = ("fit", "data.npz", "--out", "m.lw", "--method", "softmax", "--set", "epochs=100000", "--set", "batch=16")
     plain = ("--set", "closed_form=false")  # else it ends as soon as training adds nothing
     command = labelwise((*words, *plain), tmp_path)
     log = tmp_path / "m.lw.run" / "log.jsonl"

@@ -52,8 +52,8 @@ def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
             "softmax",
             "--encoder",
             "none",
-            "--epochs",
-            "2",
+            "--set",
+            "epochs=2",
         ]
         more = ["--size", "48", "--set", "encoder.backbone=convnet", "--device", "cpu"]
         words = ["|".join(map(str, [*fit, *more])), f"--exact|classify|{model}|{picture}|--json"]

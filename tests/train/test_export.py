@@ -60,7 +60,7 @@ def test_a_taught_classifier_through_the_shell_has_labels_and_preparation_inside
     classifier = fit(blob_data, quick("softmax", epochs=2), Run(device="cpu"))
     taught = teach(classifier, "ölig", examples=px(blob_data.split("test"))[:5])
     save(taught, tmp_path / "m.lw")
-    words = ["export", str(tmp_path / "m.lw"), "--onnx", str(tmp_path / "m.onnx")]
+    words = ["export", str(tmp_path / "m.lw"), "--out", str(tmp_path / "m.onnx")]
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["labels"] == 5

@@ -1,4 +1,4 @@
-"""What classify writes beside what it prints: a table of answers, a sheet, and the pictures sorted into folders by them."""
+"""What classify writes besides what it prints: a table of answers, a page of thumbnails, images sorted into folders."""
 
 import csv
 import filecmp
@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,22 +46,15 @@ class Writing:
         float,
         Option(min=0, max=1, help="Less probable answers count as unsure."),
     ] = 0.5
-    sheet_file: Annotated[Path | None, Option("--sheet", help="A page (.html) of thumbnails, grouped by answer.")] = (
-        None
-    )
-
-    @property
-    def asked(self) -> bool:
-        """Whether anything is to be written or left out."""
-        return replace(self, min_probability=0.5) != Writing()
+    out: Annotated[Path | None, Option("--out", help="A page (.html) of thumbnails, or a .parquet folder.")] = None
 
     def check(self) -> None:
         """Raise an error where options contradict each other, or a place cannot be written: before anything is read."""
         if self.link and self.sort_into is None:
             raise UsageError("--link goes with --sort-into FOLDER.")
-        if self.sheet_file is not None and self.sheet_file.suffix.lower() not in (".html", ".htm"):
-            raise UsageError(f"A sheet is written as .html; given {self.sheet_file}.")
-        for target in filter(None, (self.csv_file, self.sheet_file, self.sort_into and self.sort_into / "unsure")):
+        if self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"--out takes a page (.html) or a folder of answers (.parquet); given {self.out}.")
+        for target in filter(None, (self.csv_file, self.out, self.sort_into and self.sort_into / "unsure")):
             check_writable(target)
 
     def unsorted(self, files: "Images") -> "Images":
@@ -71,7 +64,7 @@ class Writing:
         if self.sort_into is None:
             return files
         if not isinstance(files, FileImages):
-            raise UsageError("--sort-into copies picture files, and these lie in shards. Use --csv FILE.")
+            raise UsageError("--sort-into copies image files, and these lie in shards. Use --csv FILE.")
         own = self.sort_into.resolve()
         return files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
 
@@ -124,7 +117,7 @@ class Answers:
         self._only = read_only(writing.only, labels)
         self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), writing.link, Counter())
         self._sheet = None
-        if writing.sheet_file is not None:
+        if writing.out is not None:
             from labelwise.reporting.answer_sheet import Sheet
 
             self._sheet = Sheet()
@@ -143,7 +136,7 @@ class Answers:
         """Write the table and the sheet, and return all that was written."""
         from labelwise.support.files import write_atomically
 
-        table, sheet, folder = self.writing.csv_file, self.writing.sheet_file, self.writing.sort_into
+        table, sheet, folder = self.writing.csv_file, self.writing.out, self.writing.sort_into
         if table is not None:
             write_atomically(table, table_of(self.rows))
         if self._sheet and sheet is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from labelwise.cli.inputs import open_model, open_pictures
-from labelwise.cli.options import AsJson, Device, Image, Model
+from labelwise.cli.options import Image, Model
 from labelwise.cli.output import percent, show, styled
 from labelwise.support.errors import UsageError
 
@@ -16,8 +16,6 @@ def ask(
     image: Image,
     label: Annotated[str | None, Argument(help="The label to ask about.")] = None,
     text: Annotated[str | None, Option(help="A sentence to ask about instead of a label.")] = None,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Is it this label? Yes or no, with a probability."""
     from labelwise.tasks.ask import DRAFT, check_text
@@ -25,7 +23,7 @@ def ask(
 
     if (label is None) == (text is None):
         raise UsageError('Ask about a label, or about a sentence: --text "a small white bird". Give one of the two.')
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     if text is not None:
         classifier = check_text(classifier, text)
     name = label or DRAFT
@@ -35,4 +33,4 @@ def ask(
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
     about = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
     line = styled(f"Is it {label or text}? ", word, f" (probability of a yes: {percent(answer.probability)})")
-    show({"model": str(model), "file": str(image), **about}, line, json=json)
+    show({"model": str(model), "file": str(image), **about}, line)

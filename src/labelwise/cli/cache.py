@@ -1,16 +1,14 @@
-"""The verb cache: what is kept of pictures that were encoded."""
+"""The verb cache: the feature cache."""
 
 from typing import Annotated
 
 from typer import Option
 
-from labelwise.cli.options import AsJson
 from labelwise.cli.output import one_line, plain_table, show
 
 
 def cache(
     clear: Annotated[bool, Option("--clear", help="Remove everything in it.")] = False,
-    json: AsJson = False,
 ) -> None:
     """Show the feature cache, or clear it."""
     from labelwise.support.cache import Cache, is_on
@@ -20,7 +18,7 @@ def cache(
     if clear:
         kept.clear()
     now = kept.contents() if clear else before
-    table = plain_table("encoder", ">pictures", rows=[(name, str(count)) for name, count in now.encoders.items()])
+    table = plain_table("encoder", ">images", rows=[(name, str(count)) for name, count in now.encoders.items()])
     words = f"{now.file}: {now.megabytes:.1f} MB of at most {now.limit:.0f}"
     words += "" if is_on() else "; off, as LABELWISE_CACHE says"
     freed = [f"Removed {before.megabytes:.1f} MB."] if clear else []
@@ -30,4 +28,4 @@ def cache(
         "on": is_on(),
         "cleared_megabytes": before.megabytes if clear else 0.0,
     }
-    show(document, *freed, one_line(words), *([table] if now.encoders else []), json=json)
+    show(document, *freed, one_line(words), *([table] if now.encoders else []))

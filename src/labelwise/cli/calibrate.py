@@ -6,7 +6,7 @@ from typer import Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import Choice, Data, Model, Out, Overwrite, Root, ScoreBy, Splits
+from labelwise.cli.options import Choice, Data, Model, Out, ScoreBy, shared
 from labelwise.cli.output import calibration_line, one_line, show, styled
 from labelwise.support.errors import DataError
 
@@ -24,11 +24,8 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     out_folder: Out,
     known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95,
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
-    splits: Splits = None,
-    root: Root = None,
     false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None,
     by: ScoreBy = "similarity",
-    overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate on held-out images of your own."""
     import torch
@@ -38,9 +35,9 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 
-    check_free(out_folder, overwrite)
+    check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
-    part = _part(classifier, open_data_for(classifier, data, root, splits), split)
+    part = _part(classifier, open_data_for(classifier, data), split)
     targets = torch.from_numpy(align_targets(classifier, part.split, part.labels))
     scores = classifier.scores(part.split.images)
     calibrated = run(scores, targets, keep=known_rate)
@@ -49,10 +46,14 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
         import torch
 
         calibrated = fit_verifier(scores.of(calibrated), torch.from_numpy(part.split.targets), rule, by=by)
-    lw.save(calibrated, out_folder, overwrite=overwrite)
+    lw.save(calibrated, out_folder, overwrite=shared().overwrite)
     figures = calibrated.origin.summary["calibration"]
     about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
-    show(None, one_line(part.words), styled((str(out_folder), "bold"), about), json=False)
+    show(
+        {"model": str(out_folder), "calibration": figures, "measured": part.figures()},
+        one_line(part.words),
+        styled((str(out_folder), "bold"), about),
+    )
 
 
 def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":

@@ -11,8 +11,8 @@ from typer import Option
 
 from labelwise.cli.answers import Answer, Answers, Writing, answer
 from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
-from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
-from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
+from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_job
+from labelwise.cli.options import Model, Paths, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.progress import shown
@@ -24,36 +24,29 @@ if TYPE_CHECKING:
 SHOWN = 1_000  # rows of the table on the screen
 
 
-def classify(  # noqa: PLR0913 - the options of the verb
+def classify(
     model: Model,
     paths: Paths,
     *,
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3,
     writing: Writing,
-    job_out: JobOut = None,
-    engine: Engine,
-    json: AsJson = False,
-    strict: Strict = False,
-    device: Device = "auto",
 ) -> None:
     """What is it? Labels with probabilities, or unknown."""
     from labelwise.tasks.classify import classify as predictions
 
-    if job_out is not None:
-        if strict or writing.asked:
-            raise UsageError(
-                "--out writes all answers as Parquet; leave out --csv, --sort-into, --link, --only, --sheet, --strict."
-            )
-        run_job(make_job("classify", model, job_out, device, top), paths, engine, json=json)
+    if writing.out is not None and is_job(writing.out):
+        if writing != Writing(out=writing.out):
+            raise UsageError("A .parquet folder holds all answers; leave out --csv, --sort-into, --link and --only.")
+        run_job(make_job("classify", model, writing.out, top), paths)
         return
-    engine.refuse()
+    refuse_workers()
     writing.check()
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     answers = Answers(writing, classifier.labels.names)
     files = writing.unsorted(list_files(paths))
     several, skipped = classifier.calibration.multilabel, []
-    count = len(classifier.labels) if several and not json else top
-    pieces: Iterable[Any] = shown(read_pieces(classifier, files, strict=strict), -(-len(files) // PIECE), "Classifying")
+    count = len(classifier.labels) if several and not shared().json else top
+    pieces: Iterable[Any] = shown(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
     for images, names, unread in pieces:
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []
@@ -64,9 +57,9 @@ def classify(  # noqa: PLR0913 - the options of the verb
     if written:
         document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
     elif len(answers.rows) > SHOWN:
-        note(f"The first {SHOWN} of {len(answers.rows)} pictures are shown; --csv FILE writes all.")
+        note(f"The first {SHOWN} of {len(answers.rows)} images are shown; --csv FILE writes all.")
     lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
-    show(document, *lines, json=json)
+    show(document, *lines)
 
 
 def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:
@@ -84,7 +77,7 @@ def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
 
 def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
     """Return each picture with its best labels; where several may be true each that is, or that none is and the nearest."""
-    table = plain_table("picture", "label", "", ">probability")
+    table = plain_table("image", "label", "", ">probability")
     for each in answers:
         one = each.prediction
         count = max(len(one.labels), 1) if multilabel else len(one.top)
@@ -98,6 +91,6 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
 def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableType]:
     """Yield how many pictures have each answer, and what was written."""
     rows = ((word, str(count)) for word, count in Counter(one.word for one in answers).most_common())
-    yield plain_table("answer", ">pictures", rows=rows)
+    yield plain_table("answer", ">images", rows=rows)
     for place in written:
         yield styled((place, "bold"), " written")

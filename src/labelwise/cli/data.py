@@ -1,5 +1,6 @@
 """Verbs about data: list, check, split, shard, encode; plug-ins add others."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,51 +10,45 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import Engine, make_job, run_duplicates, run_job
-from labelwise.cli.options import AsJson, Device, EncoderName, Group, Paths, Root, Seed, Size, Splits, with_groups
-from labelwise.cli.output import note, one_line, out, plain_table, show, styled
+from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_duplicates, run_job
+from labelwise.cli.options import EncoderName, Group, Paths, Size, add_verb, shared
+from labelwise.cli.output import note, one_line, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.plugins import plugins
 
 app = typer.Typer(name="data", help="Find, check, split, shard and encode data.", no_args_is_help=True)
 for verb in (verb for plugin in plugins() for verb in plugin.DATA_VERBS):
-    app.command()(with_groups(verb))
+    add_verb(app, verb)
 
 Data = Annotated[str, Argument(help="A folder, table, pack, features, or the name of a set.")]
 
 
-@app.command("list")
-def list_(root: Root = None, json: AsJson = False) -> None:
+def list_sets() -> None:
     """List the sets that load by name, and which are here."""
     embedded = sorted(lw.data.EMBEDDED)
-    rows = [row for plugin in plugins() for row in plugin.rows(root)]
-    table = plain_table("name", "", ">classes", ">train", ">test", "found")
+    rows = [row for plugin in plugins() for row in plugin.rows(shared().root)]
+    table = plain_table("name", "", ">labels", ">train", ">test", "found")
     for name in embedded:
         table.add_row(name, "images", "", "", "", styled(("embedded", "green")))
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
         where = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
         table.add_row(row["name"], row["what"], *counts, where)
-    show({"embedded": embedded, "benchmarks": rows}, table, json=json)
-    if not json:
+    show({"embedded": embedded, "benchmarks": rows}, table)
+    if not shared().json:
         note("labelwise data where NAME says what to download, where to put it, and the licence.")
 
 
-@app.command()
-@with_groups
 def check(
     data: Data,
-    sheet: Annotated[Path | None, Option(help="A .png to write with some images of each label.")] = None,
-    splits: Splits = None,
+    sheet: Annotated[Path | None, Option("--out", help="A .png with some images of each label.")] = None,
     size: Size = None,
-    root: Root = None,
-    json: AsJson = False,
 ) -> None:
     """Check data: counts, unreadable files, duplicates, leaks."""
     from labelwise.images.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
     from labelwise.methods.registry import METHODS
 
-    dataset = _read(data, size, root, splits)
+    dataset = _read(data, size)
     about = inspect(dataset)
     needs = {
         name: method.needs
@@ -65,84 +60,69 @@ def check(
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")
     missing = {name: list(pieces) for name, pieces in missing_pieces(about, needs).items()}
-    show({**asdict(about), "methods": missing}, *map(one_line, lines(about, needs)), json=json)
+    show({**asdict(about), "methods": missing}, *map(one_line, lines(about, needs)))
 
 
-@app.command()
-@with_groups
-def split(  # noqa: PLR0913 - the options of the verb
+def split(
     data: Data,
     out_csv: Annotated[Path, Option("--out", help="The CSV to write: file, label, split.")],
     kind: Annotated[str, Option(help="stratified, grouped, domain or zero-shot.")] = "stratified",
     held_out: Annotated[str | None, Option(help="The domain to hold out, with --kind domain.")] = None,
-    seed: Seed = 0,
     group: Group = None,
-    root: Root = None,
 ) -> None:
     """Split data and save the split as a table for --splits."""
-    divided = lw.data.divide(_read(data, None, root), kind, held_out, seed, group)
+    divided = lw.data.divide(_read(data, None), kind, held_out, shared().seed, group)
     tell_groups(divided)
     lw.data.write_split(divided, out_csv)
     counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
-    out().print(styled((str(out_csv), "bold"), f": {counts}"))
+    sizes = {name: len(part) for name, part in divided.splits.items()}
+    show({"out": str(out_csv), "images": sizes}, styled((str(out_csv), "bold"), f": {counts}"))
 
 
-@app.command()
-@with_groups
 def shard(
     data: Data,
     out_folder: Annotated[str, Option("--out", help="The folder or address to write the tar files to.")],
     megabytes: Annotated[float, Option(help="Size of a shard, about.")] = 256,
-    seed: Seed = 0,
-    root: Root = None,
-    json: AsJson = False,
 ) -> None:
     """Write images as WebDataset shards, to stream them."""
     from labelwise.images.sharding import check_new, write_shards
     from labelwise.images.survey import readable
 
     check_new(out_folder)
-    dataset = readable(lw.data.load(data, root=root))
+    dataset = readable(lw.data.load(data, root=shared().root))
     tell_skipped(dataset.skipped)
-    shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=seed)
-    words = f": {shards.pictures} pictures in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
-    show({**asdict(shards), "folder": out_folder}, styled((out_folder, "bold"), words), json=json)
+    shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=shared().seed)
+    words = f": {shards.pictures} images in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
+    show({**asdict(shards), "folder": out_folder}, styled((out_folder, "bold"), words))
 
 
-@app.command()
-@with_groups
-def encode(  # noqa: PLR0913 - the options of the verb
+def encode(
     data: Data,
     out_npz: Annotated[Path, Option("--out", help="The .npz file to write, or a .parquet folder.")],
     *,
     encoder: EncoderName = "auto",
     size: Size = None,
-    root: Root = None,
-    engine: Engine,
-    device: Device = "auto",
 ) -> None:
     """Encode images once, for many experiments."""
     from labelwise.fitting.encoding import check_features_file, write_features
     from labelwise.images.sources.addresses import may_name_shards
 
-    if out_npz.suffix.lower() == ".parquet":
+    if is_job(out_npz):
         if not Path(encoder).is_dir() or size is not None or not (Path(data).is_dir() or may_name_shards(data)):
             raise UsageError(
-                "Embeddings are written as Parquet of a folder of pictures, or of shards, by a saved classifier: give --encoder birds.lw, "
-                "no --size."
+                "A .parquet folder takes a folder of images, or shards, and a saved classifier: --encoder birds.lw, without --size."
             )
-        run_job(make_job("encode", Path(encoder), out_npz, device), [Path(data)], engine, json=False)
+        run_job(make_job("encode", Path(encoder), out_npz), [Path(data)])
         return
-    engine.refuse()
+    refuse_workers()
     check_features_file(out_npz)
-    features = read_features(data, encoder, size, root, device)
+    features = read_features(data, encoder, size)
     write_features(features, out_npz)
     images = sum(len(part) for part in features.splits.values())
-    out().print(styled((str(out_npz), "bold"), f": {images} images, {features.features} numbers each"))
+    document = {"out": str(out_npz), "images": images, "features": features.features}
+    show(document, styled((str(out_npz), "bold"), f": {images} images, {features.features} features each"))
 
 
-@app.command()
-@with_groups
 def duplicates(
     paths: Paths,
     out_folder: Annotated[Path, Option("--out", help="The .parquet folder to write.")],
@@ -150,36 +130,46 @@ def duplicates(
     likeness: Annotated[
         float | None, Option(min=0.5, max=1.0, help="How alike two must look, up to 1; 0.97 by default.")
     ] = None,
-    engine: Engine,
-    json: AsJson = False,
 ) -> None:
     """Find near-duplicates among very many images."""
-    run_duplicates(paths, out_folder, likeness, engine, json=json)
+    run_duplicates(paths, out_folder, likeness)
 
 
-def _read(data: str, size: int | None, root: Path | None, splits: Path | None = None) -> "lw.data.Dataset":
+def _read(data: str, size: int | None) -> "lw.data.Dataset":
     """Return the data with pictures of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
     from labelwise.images.survey import readable
 
-    return readable(open_data(data, None, size=size, root=root, splits=splits))
+    return readable(open_data(data, None, size=size))
 
 
-def read_features(data: str, encoder: str, size: int | None, root: Path | None, device: str) -> "lw.data.Dataset":
+def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.fitting.encoding import encode_dataset, encode_with
     from labelwise.fitting.pretraining import read_encoder
     from labelwise.train.networks.encoder import Encoder
 
     if Path(encoder).is_dir():
-        classifier = open_model(Path(encoder), device)
+        classifier = open_model(Path(encoder))
         shape = classifier.shape
         if size is not None and (len(shape) != 3 or size != shape[1]):
             raise UsageError(
                 f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
             )
-        return encode_with(open_data_for(classifier, data, root), classifier)
+        return encode_with(open_data_for(classifier, data), classifier)
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
-    dataset = open_data(data, settings.side() or 224, size=size, root=root)
+    dataset = open_data(data, settings.side() or 224, size=size)
     asked = not dataset.features or encoder != "auto"  # features stay as they are, unless an encoder is named
-    return encode_dataset(dataset, settings, device) if asked else dataset
+    return encode_dataset(dataset, settings, shared().device) if asked else dataset
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "list": list_sets,
+    "check": check,
+    "split": split,
+    "shard": shard,
+    "encode": encode,
+    "duplicates": duplicates,
+}
+for word, command in VERBS.items():
+    add_verb(app, command, word)

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
-from labelwise.cli.options import AsJson, Data, Device, Model, Root, SplitName, Splits, Unknown
+from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
 from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.words import FIGURES
@@ -20,7 +20,7 @@ COUNTED = 12  # labels up to which the confusion matrix is shown as a table
 LISTED = 15  # confusions that are listed of more labels
 RULES = {"taught": "as teach does"}
 FOLDED = ("images", "groups", "accuracy", "balanced_accuracy", "ece", "unknown", "by_fold")
-FOLDS_HELP = "Cross-validate: refit its method so many times, measure each image once."
+FOLDS_HELP = "Cross-validate by refitting this many times."
 PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
 ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
 
@@ -31,29 +31,24 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     split: SplitName = None,
     unknown: Unknown = None,
     protocol: Annotated[list[str] | None, Option(help=PROTOCOL_HELP)] = None,
-    curve: Annotated[Path | None, Option(help="Draw seen over unseen accuracy to this file.")] = None,
+    curve: Annotated[Path | None, Option("--out", help="A plot of seen over unseen accuracy (.png, .svg).")] = None,
     folds: Annotated[int | None, Option(min=2, help=FOLDS_HELP)] = None,
-    splits: Splits = None,
-    root: Root = None,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Measure a classifier on images it was not trained on."""
     from labelwise.evaluation.evaluate import evaluate as run
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
         raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     if folds is not None:
         if split or unknown or curve or protocol:
             raise UsageError(
-                "--folds measures all labelled images, each once. Leave out --split, --unknown, --protocol and --curve."
+                "--folds measures all labelled images, each once. Leave out --split, --unknown, --protocol and --out."
             )
-        dataset = open_data_for(classifier, data, root, splits)
-        _show_folds(classifier, dataset, folds, (str(model), data, device), json=json)
+        _show_folds(classifier, open_data_for(classifier, data), folds, str(model), data)
         return
-    test_set = open_part(classifier, data, split, root, splits)
-    strange = None if unknown is None else open_unknown(classifier, unknown, root)
+    test_set = open_part(classifier, data, split)
+    strange = None if unknown is None else open_unknown(classifier, unknown)
     figures = run(classifier, test_set, unknown=strange, protocols=protocol or ())
     if curve is not None:
         _draw(figures, curve)
@@ -64,7 +59,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         if name in figures.left_out:
             note(f"{name}: {figures.left_out[name]}")
     document = {"model": str(model), **figures.as_json(), "data": data}
-    show(document, *_lines(figures, f"{data}, {test_set.name}"), json=json)
+    show(document, *_lines(figures, f"{data}, {test_set.name}"))
 
 
 def _lines(figures: "Figures", title: str) -> list[RenderableType]:
@@ -181,18 +176,17 @@ def _draw(figures: "Figures", curve: Path) -> None:
 
     result = figures.results.get("zero_shot")
     if result is None:
-        raise DataError(f"There is no curve to draw. {figures.left_out.get('zero_shot', '')} Leave --curve out.")
+        raise DataError(f"There is no curve to draw. {figures.left_out.get('zero_shot', '')} Leave out --out.")
     curve.parent.mkdir(parents=True, exist_ok=True)
     draw_curve(result).savefig(curve, dpi=120)
 
 
-def _show_folds(classifier: Any, data: Any, folds: int, words: tuple[str, str, str], *, json: bool) -> None:
-    """Show the figures of cross-validation; ``words`` are the classifier, the data and the device in the shell."""
+def _show_folds(classifier: Any, data: Any, folds: int, model: str, name: str) -> None:
+    """Show the figures of cross-validation of a model on data with this name."""
     from labelwise.evaluation.folds import evaluate_folds
     from labelwise.train.method import Run
 
-    model, name, device = words
-    result = evaluate_folds(classifier, data, folds, Run(device=device, progress=not json), note)
+    result = evaluate_folds(classifier, data, folds, Run(device=shared().device, progress=shared().progress), note)
     table = plain_table(f"{name}, {folds} folds", ">")
     for key in FOLDED:
         value = getattr(result, key)
@@ -207,4 +201,4 @@ def _show_folds(classifier: Any, data: Any, folds: int, words: tuple[str, str, s
     lines: list[RenderableType] = [table]
     if result.alone:
         lines.append(f"{result.alone} images could not be measured: no other image has their label.")
-    show({"model": model, "data": name, **asdict(result)}, *lines, json=json)
+    show({"model": model, "data": name, **asdict(result)}, *lines)

@@ -7,24 +7,22 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
-from labelwise.cli.options import AsJson, Device, Image, Model
+from labelwise.cli.options import Image, Model
 from labelwise.cli.output import percent, show
 from labelwise.support.errors import UsageError
 
 
-def explain(  # noqa: PLR0913 - the options of the verb
+def explain(
     model: Model,
     image: Image,
     label: Annotated[str | None, Argument(help="The label to explain; the best one if left out.")] = None,
     against: Annotated[str | None, Option("--not", help="Show what speaks for the label and not for this one.")] = None,
     out_png: Annotated[Path, Option("--out", help="The .png to write.")] = Path("explanation.png"),
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Why? A heat map of what speaks for a label."""
     from labelwise.images.sheets import titled
 
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     images, _, _ = open_pictures(classifier, [image], strict=True)
     why = lw.explain(classifier, images, label, against=against)
     if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
@@ -35,4 +33,4 @@ def explain(  # noqa: PLR0913 - the options of the verb
     if why.heat_against is not None:
         document |= {"against": why.against, "heat_against": why.heat_against.tolist()}
     line = f"{out_png}: {why.title} (probability of a yes: {percent(why.probability)})"
-    show(document, line, json=json)
+    show(document, line)

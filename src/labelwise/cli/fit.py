@@ -11,20 +11,7 @@ from typer import Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_groups, tell_skipped
-from labelwise.cli.options import (
-    AsJson,
-    Data,
-    Device,
-    Group,
-    Out,
-    Overwrite,
-    Root,
-    Seed,
-    Settings,
-    Size,
-    Splits,
-    Strict,
-)
+from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, shared
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
@@ -49,51 +36,43 @@ def fit(  # noqa: PLR0913 - the options of the verb
     set_: Settings = None,
     encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
     names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
-    splits: Splits = None,
     group: Group = None,
-    root: Root = None,
     prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None,
     costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
-    epochs: Annotated[int | None, Option(min=1, help="Passes through the images.")] = None,
     size: Size = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    resume: Annotated[bool, Option("--resume", help="Continue a run that was interrupted.")] = False,
-    overwrite: Overwrite = False,
-    strict: Strict = False,
-    json: AsJson = False,
+    resume: Resume = False,
 ) -> None:
     """Train and calibrate a classifier, and save it."""
-    words = list(set_ or [])
+    words, common = list(set_ or []), shared()
     from labelwise.core.store import check_free, check_savable, save
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.support.processes import is_main_process, is_restarted
 
-    check_free(out_folder, overwrite)
+    check_free(out_folder, common.overwrite)
     resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
     words += [f"{key}={value}" for key, value in (("prior", prior), ("costs", costs)) if value is not None]
     engine, accumulate = of_the_run(words)
-    options = _options(method if names is None else _method_of_names(method, splits), encoder, words, epochs)
-    with sole_verb(out_folder, folder, resume=resume), _processes(device):
+    options = _options(method if names is None else _method_of_names(method), encoder, words)
+    with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
         side = _side(options)
         if names is None:
-            dataset = open_data(data, side, size=size, root=root, splits=splits, strict=strict, group=group)
+            dataset = open_data(data, side, size=size, group=group)
         else:
-            dataset = unsorted_data(Path(data), _read_names(names), size, strict)
+            dataset = unsorted_data(Path(data), _read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
         run = lw.Run(
-            seed=seed,
-            device=device,
+            seed=common.seed,
+            device=common.device,
             engine=engine,
             accumulate=accumulate,
             folder=folder,
             resume=resume,
-            progress=not json,
+            progress=common.progress,
             tell=tell,
         )
         with weights_told(folder):
@@ -101,15 +80,15 @@ def fit(  # noqa: PLR0913 - the options of the verb
         if not is_main_process():
             return
         with weights_told(folder, trained=True):
-            save(classifier, out_folder, overwrite=overwrite, log=folder / "log.jsonl")
+            save(classifier, out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
-    again = [*_words("--splits", splits), *_words("--data-root", root)]
+    again = [*_words("--splits", common.splits), *_words("--data-root", common.root)]
     lines = [
         *outcome(classifier, out_folder, dataset.home),
         *next_steps(dataset, out_folder, None if names else [data, *again]),
     ]
-    show(document, *lines, json=json)
+    show(document, *lines)
 
 
 def _processes(device: str) -> AbstractContextManager[object]:
@@ -125,14 +104,11 @@ def _words(option: str, value: Path | None) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
-def _options(method: str, encoder: str, words: list[str], epochs: int | None) -> "FitOptions":
-    """Return what the words of the shell ask for; two that contradict each other are an error."""
+def _options(method: str, encoder: str, words: list[str]) -> "FitOptions":
+    """Return what the words of the shell ask for."""
     from labelwise.fitting.choice import FitOptions
 
-    settings = pairs_of(words)
-    if epochs is not None and settings.setdefault("epochs", str(epochs)) != str(epochs):
-        raise UsageError(f"--epochs {epochs} and --set epochs={settings['epochs']} differ. Keep one of them.")
-    return FitOptions(method=method, encoder=encoder, settings=settings)
+    return FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
 
 
 def _side(options: "FitOptions") -> int | None:
@@ -165,16 +141,16 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
     return data, decision.method
 
 
-def _method_of_names(method: str, splits: Path | None) -> str:
+def _method_of_names(method: str) -> str:
     """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
     from labelwise.methods.registry import method_class
 
     if method != "auto" and method_class(method)().uses_targets:
         raise UsageError(
-            f"Method {method} reads labels of pictures; with --names there are none. Use --method zero_label."
+            f"Method {method} needs labelled images, and --names says there are none. Use --method zero_label."
         )
-    if splits is not None:
-        raise UsageError("With --names there is no split: all pictures are used. Leave out --splits.")
+    if shared().splits is not None:
+        raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
     return "zero_label" if method == "auto" else method
 
 

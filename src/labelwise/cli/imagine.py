@@ -3,13 +3,13 @@
 import csv
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
-from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.options import Data, Model, SplitName, shared
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
 from labelwise.support.display import as_file_name, to_cell
 
@@ -20,24 +20,17 @@ if TYPE_CHECKING:
     from labelwise.evaluation.test_set import TestSet
     from labelwise.tasks.imagine import Imagined
 
-Projection = Literal["pca", "umap", "tsne"]
 SHOWN = 16  # pictures on a sheet
 LISTED = 3  # labels of neighbours in a row of the table
 
 
-def imagine(  # noqa: PLR0913 - the options of the verb
+def imagine(
     model: Model,
     data: Data,
     label: Annotated[list[str] | None, Option(help="A label, repeatable; by default all unseen ones.")] = None,
     count: Annotated[int, Option(min=2, help="How many features to generate for each label.")] = 50,
     out_folder: Annotated[Path | None, Option("--out", help="A folder for the images and the table.")] = None,
     split: SplitName = None,
-    projection: Annotated[Projection, Option(help="Projection to the plane; umap needs umap-learn.")] = "pca",
-    splits: Splits = None,
-    root: Root = None,
-    seed: Seed = 0,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """What would it look like? Features made from a description.
 
@@ -46,25 +39,25 @@ def imagine(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluation.imagined import draw_imagined
     from labelwise.tasks.imagine import imagine as run
 
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     every = classifier.labels.names
     names = list(dict.fromkeys(label or [name for name in every if name in classifier.unseen] or every))
     classifier.labels.select(names)
-    part = open_part(classifier, data, split, root, splits, labelled=False)
+    part = open_part(classifier, data, split, labelled=False)
     targets = _targets(classifier, part)
-    imagined = run(classifier, names, part.split.images, targets=targets, count=count, seed=seed)
-    rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, seed))
+    imagined = run(classifier, names, part.split.images, targets=targets, count=count, seed=shared().seed)
+    rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, shared().seed))
     files: list[str] = []
     if out_folder is not None:
         out_folder.mkdir(parents=True, exist_ok=True)
         files = [str(out_folder / "imagined.csv"), str(out_folder / "plane.png")]
         _write_table(Path(files[0]), rows)
-        draw_imagined(classifier, imagined, targets, projection).savefig(files[1], dpi=120)
+        draw_imagined(classifier, imagined, targets).savefig(files[1], dpi=120)
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
     written = (styled((file, "bold"), " written") for file in files)
-    show(document | {"labels": rows, "files": files}, one_line(part.words), table, *written, json=json)
+    show(document | {"labels": rows, "files": files}, one_line(part.words), table, *written)
 
 
 def _targets(classifier: "Classifier", part: "TestSet") -> "Tensor":
@@ -144,7 +137,7 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
 
     if len(part.split.shape or SHAPE) != 3:
         note(
-            f"These data are features, so there are no pictures to draw; {folder / 'imagined.csv'} lists the nearest rows."
+            f"These data are features, so there are no images to draw; {folder / 'imagined.csv'} lists the nearest rows."
         )
         return []
     pictures = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))

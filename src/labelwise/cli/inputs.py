@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import labelwise as lw
-from labelwise.cli.output import note
+from labelwise.cli.options import shared
+from labelwise.cli.output import note, warn
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -19,34 +20,28 @@ if TYPE_CHECKING:
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
 
 
-def open_model(model: Path, device: str = "cpu") -> "Classifier":
+def open_model(model: Path) -> "Classifier":
     """Return the classifier in a folder; on a GPU it encodes as the model that was trained does."""
     from labelwise.api import open_on
 
-    return open_on(model, device)
+    return open_on(model, shared().device)
 
 
-def open_data(  # noqa: PLR0913 - what may be said of data
-    data: str,
-    side: int | None,
-    *,
-    size: int | None = None,
-    root: Path | None = None,
-    splits: Path | None = None,
-    strict: bool = False,
-    group: "Grouping | None" = None,
+def open_data(
+    data: str, side: int | None, *, size: int | None = None, group: "Grouping | None" = None
 ) -> "lw.data.Dataset":
     """Return the data that a word names, divided as a table says where one is given.
 
     Packs and benchmarks are read at the side ``side`` (None: as they are), unless the user asks for another ``size``.
     """
-    dataset = lw.data.load(data, size=size, side=side, strict=strict, root=root, group=group)
+    options = shared()
+    dataset = lw.data.load(data, size=size, side=side, strict=options.strict, root=options.root, group=group)
     if size is not None and dataset.features:
         raise UsageError(
             f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.features} numbers for each image. '
             "Leave it out."
         )
-    return lw.data.apply_split(dataset, splits) if splits else dataset
+    return lw.data.apply_split(dataset, options.splits) if options.splits else dataset
 
 
 def tell_groups(dataset: "lw.data.Dataset") -> None:
@@ -58,41 +53,32 @@ def tell_groups(dataset: "lw.data.Dataset") -> None:
         note(words)
 
 
-def open_data_for(
-    classifier: "Classifier",
-    data: str,
-    root: Path | None = None,
-    splits: Path | None = None,
-    *,
-    strict: bool = False,
-) -> "lw.data.Dataset":
+def open_data_for(classifier: "Classifier", data: str) -> "lw.data.Dataset":
     """Return the same with pictures as the model of a classifier takes them."""
     side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
-    return open_data(data, side, root=root, splits=splits, strict=strict)
+    return open_data(data, side)
 
 
 def open_part(
     classifier: "Classifier",
     data: str,
     split: str | None = None,
-    root: Path | None = None,
-    splits: Path | None = None,
     *,
     labelled: bool = True,
 ) -> "TestSet":
     """Return the images of data that a classifier is measured on, see ``select_test_set``; those without a label where told."""
     from labelwise.evaluation.test_set import select_test_set
 
-    dataset = open_data_for(classifier, data, root, splits)
+    dataset = open_data_for(classifier, data)
     return select_test_set(classifier, dataset, split, unknown=not labelled)
 
 
-def open_unknown(classifier: "Classifier", unknown: str, root: Path | None) -> "TestSet":
+def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
     """Return images of none of the labels, of data or of a folder of pictures."""
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
-    return select_test_set(classifier, load_unlabelled(unknown, root), unknown=True)
+    return select_test_set(classifier, load_unlabelled(unknown, shared().root), unknown=True)
 
 
 def list_files(paths: Sequence[Path]) -> "Images":
@@ -114,7 +100,7 @@ def list_files(paths: Sequence[Path]) -> "Images":
             files += list_pictures(path) if path.is_dir() else [path]
     images = join([*parts, FileImages(files)] if files or not parts else parts)
     if not len(images):
-        raise DataError(f"No picture found in {listing(str(p) for p in paths)}.")
+        raise DataError(f"No image found in {listing(str(p) for p in paths)}.")
     return images
 
 
@@ -139,13 +125,13 @@ def read_pieces(
     from labelwise.images.skipped import check_read
 
     if len(classifier.shape) != 3:
-        raise UsageError("This model takes precomputed features, not pictures.")
+        raise UsageError("This model takes precomputed features, not images.")
     unread: list[Skipped] = []
     for start in range(0, len(files), piece):
         some = files.select(range(start, min(start + piece, len(files))))
         features = classifier.features(some)
         unread += features.skipped
-        check_read(unread, len(files), strict=strict)
+        check_read(unread, len(files), strict=strict or shared().strict)
         yield ImagesWithFeatures.readable(some, features), list(features.ids), [asdict(one) for one in features.skipped]
     tell_skipped(unread)
 
@@ -155,4 +141,4 @@ def tell_skipped(skipped: Sequence["Skipped"]) -> None:
     from labelwise.images.skipped import skipped_lines
 
     for line in skipped_lines(skipped):
-        note(f"Skipped {line}")
+        warn(f"Skipped {line}")

@@ -1,18 +1,19 @@
-"""What verbs share that ask about very many pictures: ``--out FOLDER.parquet --workers N --engine local|ray``."""
+"""Jobs: what verbs share that answer for very many images, ``--out FOLDER.parquet --workers 8`` (or ``ray:8``)."""
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.progress import Progress
 from typer import Option
 
 from labelwise.cli.inputs import list_files
+from labelwise.cli.options import Workers, shared
 from labelwise.cli.output import plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.writable import sole_writer
@@ -33,40 +34,39 @@ JobOut = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """What works on a job."""
-
-    workers: Annotated[int | None, Option(min=1, help="With --out: processes at a time.")] = None
-    engine: Annotated[Literal["local", "ray"] | None, Option(help="With --out: processes here, or Ray.")] = None
-
-    def refuse(self) -> None:
-        """Raise an error where it is given without a job."""
-        if self != Engine():
-            raise UsageError("--workers and --engine go with --out FOLDER.parquet.")
-
-    @contextmanager
-    def started(self) -> "Iterator[Callable[[Parts, Done], None]]":
-        """Yield what works on the blocks of a job."""
-        if self.engine == "ray":
-            from labelwise.jobs.on_ray import ray_started
-
-            with ray_started(self.workers or 1) as run:
-                yield run
-        else:
-            from labelwise.jobs.local import run_here
-
-            yield lambda job, done: run_here(job, self.workers or 1, done)
+def is_job(out: Path) -> bool:
+    """Return whether a name asks for a job: the folder of Parquet files that holds its answers."""
+    return out.suffix.lower() == ".parquet"
 
 
-def make_job(question: "Question", model: Path | None, out: Path, device: str, top: int = 3) -> "Job":
+def refuse_workers() -> None:
+    """Raise an error where processes were asked for, and there is no job."""
+    if shared().workers is not None:
+        raise UsageError("--workers goes with --out FOLDER.parquet.")
+
+
+@contextmanager
+def job_runner() -> "Iterator[Callable[[Parts, Done], None]]":
+    """Yield what works on the blocks of a job."""
+    workers = shared().workers or Workers()
+    if workers.ray:
+        from labelwise.jobs.on_ray import ray_started
+
+        with ray_started(workers.count or 1) as run:
+            yield run
+    else:
+        from labelwise.jobs.local import run_here
+
+        yield lambda job, done: run_here(job, workers.count or 1, done)
+
+
+def make_job(question: "Question", model: Path | None, out: Path, top: int = 3) -> "Job":
     """Return the job of a question, without its files."""
     from labelwise.jobs.job import Job
 
-    if out.suffix.lower() != ".parquet":
-        raise UsageError(
-            f"Answers about many pictures are written as Parquet: give --out a name that ends with .parquet; given {out}."
-        )
+    if not is_job(out):
+        raise UsageError(f"--out must end with .parquet; given {out}.")
+    device = "cpu" if model is None else shared().device
     if device not in ("auto", "cpu"):  # a wrong word, or a device that is not there, is told at once
         from labelwise.train.distribution import choose_device
 
@@ -75,36 +75,36 @@ def make_job(question: "Question", model: Path | None, out: Path, device: str, t
     return Job(question=question, model=folder, out=str(out.absolute()), top=top, device=device)
 
 
-def run_job(job: "Job", paths: Sequence[Path], engine: Engine, *, json: bool) -> None:
-    """Answer what is missing of a job about all pictures of files, folders and shards, and say what was written."""
-    with engine.started() as run:
+def run_job(job: "Job", paths: Sequence[Path]) -> None:
+    """Answer what is missing of a job about all images of files, folders and shards, and say what was written."""
+    with job_runner() as run:
         job = replace(job, images=_files(paths))
         with sole_writer(Path(job.out)):
             job.begin()
-            before = _run(job, run, "Pictures")
+            before = _run(job, run, "Images")
     document = _outcome(job) | {"found_done": before}
     known = f", {before} of them from before" if before else ""
-    lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} pictures in {document['files']} files{known}")]
+    lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} images in {document['files']} files{known}")]
     lines += _unread(document["unread"])
     if "answers" in document:
         rows = ((word, str(count)) for word, count in document["answers"].items())
-        lines.append(plain_table("answer", ">pictures", rows=rows))
-    show(document, *lines, json=json)
+        lines.append(plain_table("answer", ">images", rows=rows))
+    show(document, *lines)
 
 
-def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, engine: Engine, *, json: bool) -> None:
+def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> None:
     """Write the pairs of pictures that look alike, and say how many there are."""
     from labelwise.images.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
-    looks, likeness = make_job("looks", None, out, "cpu"), LIKENESS if likeness is None else likeness
-    with engine.started() as run:
+    looks, likeness = make_job("looks", None, out), LIKENESS if likeness is None else likeness
+    with job_runner() as run:
         looks = replace(looks, out=str(Path(looks.out) / LOOKS), images=_files(paths))
         job = Pairs(out=str(out.absolute()), looks=looks, likeness=likeness)
         with sole_writer(out.absolute()):
             job.begin()
             looks.begin()
-            _run(looks, run, "Pictures")
+            _run(looks, run, "Images")
             job.divide()
             before = _run(job, run, "Comparing")
     pairs = _columns(job, ["file", "other"])
@@ -113,8 +113,8 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None, eng
     unread = len(looks.files) - _columns(looks, ["reason"])["reason"].null_count
     document = {"written": job.out, "pictures": len(looks.files), "unread": unread, "pairs": pairs.num_rows}
     document |= {"alike": alike, "likeness": likeness, "files": len(job.sizes), "found_done": before}
-    words = f": {pairs.num_rows} pairs of {alike} pictures look alike, of {len(looks.files)}"
-    show(document, styled((job.out, "bold"), words), *_unread(unread), json=json)
+    words = f": {pairs.num_rows} pairs; {alike} of {len(looks.files)} images look like another one"
+    show(document, styled((job.out, "bold"), words), *_unread(unread))
 
 
 def _files(paths: Sequence[Path]) -> "Images":
@@ -158,6 +158,6 @@ def _outcome(job: "Job") -> dict[str, Any]:
 def _bar(what: str, total: int, before: int) -> "Iterator[Callable[[int], None]]":
     """Yield what takes how many pictures more are done, and shows it where a person looks."""
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
+    with Progress(console=console, disable=not (console.is_terminal and shared().progress)) as progress:
         task = progress.add_task(what, total=total, completed=before)
         yield lambda count: progress.advance(task, count)

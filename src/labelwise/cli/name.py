@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model, open_pictures
-from labelwise.cli.options import AsJson, Device, Model, Overwrite, Root, Strict
+from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, UsageError, listing
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DATA_HELP = "Images to show examples from."
 PAGE = "index.html"
+EXAMPLES = 8  # images shown of a cluster, in each of two rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,37 +62,27 @@ class Pictures:
         return files
 
 
-def name(  # noqa: PLR0913 - the options of the verb
+def name(
     model: Model,
     data: Annotated[str | None, Argument(help=DATA_HELP)] = None,
-    answer: Annotated[list[str] | None, Option(help='The name of a cluster, as "3=ship"; repeat it for more.')] = None,
-    answers_file: Annotated[
-        Path | None, Option(help="A CSV of such answers, with the columns cluster and label.")
-    ] = None,
-    answers: Annotated[int, Option(min=0, help="Ask for at most so many answers.")] = 0,
+    answer: Annotated[list[str] | None, Option(help="3=ship, or a CSV with columns cluster and label.")] = None,
+    answers: Annotated[int, Option("--ask", min=0, help="Ask for at most this many names.")] = 0,
     out_folder: Annotated[Path | None, Option("--out", help="The folder to write the classifier to.")] = None,
     report: Annotated[Path | None, Option(help="A folder for a page with images of each label.")] = None,
-    sheets: Annotated[Path | None, Option(help="A folder for a sheet of each cluster.")] = None,
-    examples: Annotated[int, Option(min=1, help="How many images to show of a cluster, in each of two rows.")] = 8,
-    overwrite: Overwrite = False,
-    root: Root = None,
-    strict: Strict = False,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Review the names that zero_label gave to clusters."""
     from labelwise.evaluation.naming import named_clusters
     from labelwise.fitting.naming import named_head
     from labelwise.reporting.naming_page import naming_page
 
-    _check_places(data, answers, out_folder, report, overwrite)
-    names = _names(answer or [], answers_file)
-    classifier = open_model(model, device)
+    _check_places(data, answers, out_folder, report)
+    names = _names(answer or [])
+    classifier = open_model(model)
     if classifier.labels.names != named_head(classifier).labels.names and (names or answers):
         note("Labels that were taught or forgotten after fitting are lost: naming starts from the fitted labels.")
     classifier = _answered(classifier, names)
-    pictures = None if data is None else _look(classifier, data, examples, root, strict)
-    folder = sheets or report or Path("clusters")
+    pictures = None if data is None else _look(classifier, data)
+    folder = report or Path("clusters")
     if answers:
         files = pictures.draw(named_clusters(classifier), folder) if pictures else {}
         classifier = _ask(classifier, pictures, files, answers)
@@ -104,7 +95,7 @@ def name(  # noqa: PLR0913 - the options of the verb
         (report / PAGE).write_text(visible(page, lines=True), encoding="utf-8")
         lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
-        lw.save(classifier, out_folder, overwrite=overwrite)
+        lw.save(classifier, out_folder, overwrite=shared().overwrite)
         lines.append(styled(f"Written: {out_folder}"))
     empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
@@ -113,20 +104,20 @@ def name(  # noqa: PLR0913 - the options of the verb
     ]
     known = classifier.origin.summary.get("answers", {})
     document = {"model": str(model), "clusters": rows, "answers": known, "out": out_folder and str(out_folder)}
-    show(document, *lines, json=json)
-    if json:
+    show(document, *lines)
+    if shared().json:
         return
     if names and out_folder is None:
         note("Nothing was saved: this is what these answers would give. Keep it with --out.")
     note("No name was checked against a label: look at the pictures before you rely on it.")
 
 
-def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None, overwrite: bool) -> None:
+def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None) -> None:
     """Raise an error where what is asked for could not be kept or shown: before anything is read."""
     from labelwise.core.store import check_free
 
     if target is not None:
-        check_free(target, overwrite)
+        check_free(target, shared().overwrite)
     elif answers:
         raise UsageError("Answers would be lost: say where to write the classifier, with --out.")
     if report is None:
@@ -135,13 +126,15 @@ def _check_places(data: str | None, answers: int, target: Path | None, report: P
         raise UsageError(
             "A report shows pictures; give the data they come from: labelwise name MODEL DATA --report FOLDER."
         )
-    if (report / PAGE).exists() and not overwrite:
+    if (report / PAGE).exists() and not shared().overwrite:
         raise UsageError(f"{report / PAGE} exists already. Choose another folder, or replace it with --overwrite.")
 
 
-def _names(words: list[str], file: Path | None) -> dict[int, str]:
-    """Return the answers that the shell and a table give, by cluster."""
-    rows = [(*word.partition("=")[::2], f'"{word}"') for word in words] + (_rows(file) if file else [])
+def _names(words: list[str]) -> dict[int, str]:
+    """Return the answers that the shell gives, one by one or as tables, by cluster."""
+    rows: list[tuple[str, ...]] = []
+    for word in words:
+        rows += _rows(Path(word)) if Path(word).suffix.lower() == ".csv" else [(*word.partition("=")[::2], f'"{word}"')]
     names: dict[int, str] = {}
     for cluster, label, where in ([cell.strip() for cell in row] for row in rows):
         if not cluster.isdecimal() or not label:
@@ -174,21 +167,21 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     return name_clusters(classifier, {**before, **new})
 
 
-def _look(classifier: "Classifier", data: str, count: int, root: Path | None, strict: bool) -> Pictures:
+def _look(classifier: "Classifier", data: str) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
     from labelwise.images.decode.listing import list_pictures
 
     path = Path(data)
     if len(classifier.shape) == 3 and path.is_dir() and list_pictures(path):
-        images, files, _ = open_pictures(classifier, [path], strict=strict)
+        images, files, _ = open_pictures(classifier, [path])
     else:
-        dataset = open_data_for(classifier, data, root, strict=strict)
+        dataset = open_data_for(classifier, data)
         where = "train" if "train" in dataset.splits else next(iter(dataset.splits))
         split = dataset.split(where)
         images = split.images
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
-    clusters = cluster_images(classifier, images, count)
+    clusters = cluster_images(classifier, images, EXAMPLES)
     rows = sorted({row for one in clusters for row in one.nearest + one.drawn}) if len(classifier.shape) == 3 else []
     shown = dict(zip(rows, images.read(rows, classifier.shape, classifier.encoder.fit), strict=True)) if rows else {}
     return Pictures(images=shown, files=files, clusters=clusters)

@@ -1,15 +1,21 @@
-"""The options that verbs share: the type of each, and what ``--help`` says of it."""
+"""The options that verbs share: the type of each, what ``--help`` says of it, and those that hold for every verb."""
 
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
+
+from labelwise.support.limits import VARIABLE
 
 DATA_HELP = "A folder, .csv table, .npz pack, or the name of a set."
 SPLIT_HELP = "Which images; by default test, or all not trained on."
@@ -20,14 +26,6 @@ Paths = Annotated[list[Path], Argument(help="Images, or folders of images.")]
 Image = Annotated[Path, Argument(help="One image.")]
 Name = Annotated[str, Argument(help="The label.")]
 
-Root = Annotated[
-    Path | None,
-    Option(
-        "--data-root",
-        help="The folder of benchmarks and of paths in tables.",
-    ),
-]
-Splits = Annotated[Path | None, Option(help="A table that assigns images to splits; see data split.")]
 Group = Annotated[
     Literal["column", "exif", "lookalike", "folder", "none"] | None,
     Option(help="What keeps images on one side of a split."),
@@ -36,11 +34,8 @@ Choice = Literal["train", "val", "test", "all"]
 SplitName = Annotated[Choice | None, Option("--split", help=SPLIT_HELP)]
 Unknown = Annotated[str | None, Option("--unknown", help="Out-of-distribution images to detect.")]
 Size = Annotated[int | None, Option(min=8, help="Side in pixels that images are resized to.")]
-Strict = Annotated[bool, Option("--strict", help="Fail on an unreadable image.")]
-
 Settings = Annotated[list[str] | None, Option("--set", help="A setting as key=value; see labelwise settings.")]
-Seed = Annotated[int, Option(help="Random seed.")]
-Device = Annotated[str, Option(help="auto, cpu or cuda.")]
+Resume = Annotated[bool, Option("--resume", help="Continue a run that was interrupted.")]
 EncoderName = Annotated[
     str,
     Option(help="auto, a backbone, weights of pretrain, or a classifier."),
@@ -49,10 +44,120 @@ ScoreBy = Annotated[
     Literal["similarity", "cosine", "sum", "whitened"],
     Option(help="How images are compared."),
 ]
-
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace a classifier that is already there.")]
-AsJson = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many processes work, and what starts them."""
+
+    count: int | None = None  # None where nothing was said
+    ray: bool = False
+
+    @classmethod
+    def parse(cls, words: str) -> "Workers":
+        """Return what ``8`` or ``ray:8`` says."""
+        engine, _, count = words.rpartition(":")
+        if engine not in ("", "ray") or not count.isdecimal() or int(count) < 1:
+            raise typer.BadParameter(f'a number of processes is expected, as 8 or ray:8; given "{words}"')
+        return cls(int(count), engine == "ray")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The options of every verb. They may stand before the verb or after it."""
+
+    json: Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")] = False
+    quiet: Annotated[bool, Option("--quiet", help="Print results and warnings only.")] = False
+    seed: Annotated[int, Option("--seed", help="Random seed.")] = 0
+    device: Annotated[str, Option("--device", help="auto, cpu or cuda.")] = "auto"
+    workers: Annotated[
+        Workers | None,
+        Option("--workers", parser=Workers.parse, metavar="N", help="Processes for large jobs; ray:N for Ray."),
+    ] = None
+    root: Annotated[
+        Path | None,
+        Option("--data-root", parser=Path, metavar="FOLDER", help="The folder of benchmarks and paths in tables."),
+    ] = None
+    splits: Annotated[
+        Path | None,
+        Option("--splits", parser=Path, metavar="CSV", help="A split that data split wrote."),
+    ] = None
+    strict: Annotated[bool, Option("--strict", help="Fail on an unreadable image.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace what --out names if it exists.")] = False
+    no_cache: Annotated[bool, Option("--no-cache", help="Neither read nor write the feature cache.")] = False
+    max_gb: Annotated[float | None, Option("--max-gb", help="Gigabytes of memory that a file may take.")] = None
+    exact: Annotated[bool, Option("--exact", help="Same bytes for any number of threads; slower.")] = False
+
+    @property
+    def progress(self) -> bool:
+        """Whether progress is shown."""
+        return not (self.json or self.quiet)
+
+
+_SHARED: ContextVar[Shared] = ContextVar("shared", default=Shared())  # noqa: B039 - it is frozen
+
+
+def shared() -> Shared:
+    """Return the options of every verb, as they were given."""
+    return _SHARED.get()
+
+
+@contextmanager
+def with_shared(options: Shared) -> Iterator[None]:
+    """Let these be the options of every verb while open."""
+    variables = {"LABELWISE_CACHE": "off"} if options.no_cache else {}
+    variables |= {} if options.max_gb is None else {VARIABLE: str(options.max_gb)}
+    token = _SHARED.set(options)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(environment(**variables))
+            if options.exact:
+                from labelwise.train.exactness import exact
+
+                stack.enter_context(exact())
+            yield
+    finally:
+        _SHARED.reset(token)
+
+
+class Verb(TyperCommand):
+    """A command that takes the options of every verb, too; its help names them in one line."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return its own parameters, and hidden ones of every verb."""
+        own = super().get_params(ctx)
+        names = {each.name for each in fields(Shared)}
+        inherited = [copy(each) for each in ctx.find_root().command.params if each.name in names]
+        for each in inherited:
+            each.hidden, each.expose_value, each.callback = True, False, _keep
+        return [*own, *inherited]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb with the options that were given before it and after it."""
+        root = ctx.find_root()
+        before = root.obj if isinstance(root.obj, Shared) else Shared()
+        with with_shared(replace(before, **ctx.meta.get(__name__, {}))):
+            return super().invoke(ctx)
+
+
+def _keep(ctx: Any, param: Any, value: Any) -> Any:
+    """Remember an option of every verb that stands after the verb."""
+    if ctx.get_parameter_source(param.name).name == "COMMANDLINE":
+        ctx.meta.setdefault(__name__, {})[param.name] = value
+    return value
+
+
+EPILOG = "Options of every verb (--json, --quiet, --seed, --device, ...): labelwise --help"
+
+
+def add_verb(
+    app: typer.Typer, verb: Callable[..., None], name: str | None = None, words: str = "", group: str = ""
+) -> None:
+    """Add a verb to an application; ``words`` follow its docstring in ``--help``."""
+    text = "\n\n".join(filter(None, (inspect.getdoc(verb), words)))
+    command = app.command(name, cls=Verb, help=text, epilog=EPILOG, rich_help_panel=group or None)
+    command(with_groups(verb))
 
 
 @contextmanager

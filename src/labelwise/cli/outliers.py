@@ -1,46 +1,42 @@
-"""The verb outliers: which pictures are none of the labels?"""
+"""The verb outliers: which images have none of the labels?"""
 
+import csv
+import io
 from dataclasses import asdict
 from math import isfinite
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 from rich.console import RenderableType
 from typer import Option
 
-from labelwise.cli.inputs import open_model, open_part, open_pictures
-from labelwise.cli.jobs import Engine, JobOut, make_job, run_job
-from labelwise.cli.options import AsJson, Device, Model, Paths, Root, Strict
-from labelwise.cli.output import bar, one_line, percent, plain_table, show, styled
+from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
+from labelwise.cli.options import Model, Paths
+from labelwise.cli.output import bar, plain_table, show, styled
+from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError
 from labelwise.support.words import FIGURES
 
+SHOWN = 24  # rows: a screen
 
-def outliers(  # noqa: PLR0913 - the options of the verb
-    model: Model,
-    paths: Paths,
-    *,
-    known: Annotated[str | None, Option(help="Data with test images of known labels, to measure against.")] = None,
-    root: Root = None,
-    job_out: JobOut = None,
-    engine: Engine,
-    json: AsJson = False,
-    strict: Strict = False,
-    device: Device = "auto",
-) -> None:
+CsvFile = Annotated[Path | None, Option("--csv", help="A table to write: file, score, unknown.")]
+
+
+def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobOut = None) -> None:
     """Which images have none of the labels? Sorted by score."""
-    from labelwise.evaluation.outliers import evaluate_outliers
+    from labelwise.support.files import write_atomically
     from labelwise.tasks.outliers import outliers as run
 
     if job_out is not None:
-        if known is not None or strict:
-            raise UsageError("--out writes all answers as Parquet; leave out --known and --strict.")
-        run_job(make_job("outliers", model, job_out, device), paths, engine, json=json)
+        if table is not None:
+            raise UsageError("A .parquet folder holds all answers; leave out --csv.")
+        run_job(make_job("outliers", model, job_out), paths)
         return
-    engine.refuse()
-    classifier = open_model(model, device)
-    images, names, skipped = open_pictures(classifier, paths, strict=strict)
-    scores = classifier.scores(images)
-    strangest = sorted(zip(names, run(scores), strict=True), key=lambda pair: -pair[1].score)
+    refuse_workers()
+    classifier = open_model(model)
+    images, names, skipped = open_pictures(classifier, paths)
+    ranked = sorted(zip(names, run(classifier.scores(images)), strict=True), key=lambda pair: -pair[1].score)
     limit = classifier.familiarity.limit
     cells = (
         (
@@ -49,16 +45,21 @@ def outliers(  # noqa: PLR0913 - the options of the verb
             f"{one.score:.4f}",
             styled(("unknown" if one.flagged else "", "yellow")),
         )
-        for name, one in strangest
+        for name, one in ranked[:SHOWN]
     )
-    lines: list[RenderableType] = [plain_table("picture", "", f">{FIGURES['strangeness']}", "", rows=cells)]
-    lines += [f"A full bar is unknown: a score above {limit:.4f}."] if isfinite(limit) else []
-    figures: dict[str, Any] = {}
-    if known is not None:
-        part = open_part(classifier, known, root=root)
-        result = evaluate_outliers(classifier.scores(part.split.images), scores)
-        figures = {"measured": part.figures(), **asdict(result)}
-        rows = ((FIGURES[f"unknown_{key}"], percent(share)) for key, share in asdict(result).items())
-        lines += ["", one_line(part.words), plain_table(f"beside known pictures of {known}", ">", rows=rows)]
-    outlying = [{"file": name, **asdict(one)} for name, one in strangest]
-    show({"model": str(model), "outliers": outlying, "figures": figures, "skipped": skipped}, *lines, json=json)
+    flagged = sum(one.flagged for _, one in ranked)
+    lines: list[RenderableType] = [plain_table("image", "", f">{FIGURES['strangeness']}", "", rows=cells)]
+    if len(ranked) > SHOWN:
+        lines.append(f"The first {SHOWN} of {len(ranked)} images. --csv FILE writes all of them.")
+    lines.append(
+        f"{flagged} of {len(ranked)} images are unknown"
+        + (f": their score is above {limit:.4f}." if isfinite(limit) else ".")
+    )
+    if table is not None:
+        text = io.StringIO(newline="")
+        rows = ((to_cell(name), f"{one.score:.6g}", "yes" if one.flagged else "no") for name, one in ranked)
+        csv.writer(text).writerows([("file", "score", "unknown"), *rows])
+        write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
+        lines.append(styled((str(table), "bold"), " written"))
+    found = [{"file": name, **asdict(one)} for name, one in ranked]
+    show({"model": str(model), "outliers": found, "skipped": skipped}, *lines)

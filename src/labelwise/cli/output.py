@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from labelwise.cli.options import shared
 from labelwise.support.display import as_json, visible
 from labelwise.support.errors import LabelwiseWarning
 
@@ -59,7 +60,13 @@ def out() -> Console:
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the result."""
+    """Tell the user something beside the result, unless --quiet."""
+    if not shared().quiet:
+        warn(text)
+
+
+def warn(text: str) -> None:
+    """Tell the user something that must not be missed."""
     Terminal(stderr=True).print(Text(visible(text, lines=True)))
 
 
@@ -79,7 +86,7 @@ def show_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, LabelwiseWarning):
-                note(f"Warning: {message}")
+                warn(f"Warning: {message}")
             else:
                 others(message, category, *place, **more)
 
@@ -87,9 +94,9 @@ def show_warnings() -> Iterator[None]:
         yield
 
 
-def show(document: Any, *lines: RenderableType, json: bool) -> None:
-    """Print a result: as one JSON document if asked for, or as tables and lines for people, those by ``one_line`` not folded."""
-    if json:
+def show(document: Any, *lines: RenderableType) -> None:
+    """Print a result: with --json as one document, else as tables and lines for people, those by ``one_line`` not folded."""
+    if shared().json:
         print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
     for line in lines:
@@ -138,4 +145,4 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
 def warn_leaked(share: float, advice: str = ".") -> None:
     """Say that a share of the measured images is no test, where there is one."""
     if share:
-        note(f"Warning: {percent(share)} of these images were used to train or calibrate this classifier{advice}")
+        warn(f"Warning: {percent(share)} of these images were used to train or calibrate this classifier{advice}")

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
-from labelwise.cli.options import AsJson, Device, Overwrite, Root, Seed, Settings, Size, Splits, Strict
+from labelwise.cli.options import Resume, Settings, Size, shared
 from labelwise.cli.output import note, percent, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
@@ -37,16 +37,9 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     out_file: Annotated[Path, Option("--out", help="The .safetensors file to write.")],
     kind: Annotated[str | None, Option(help="simclr; moco for small batches; patches in seconds.")] = None,
     set_: Settings = None,
-    splits: Splits = None,
-    root: Root = None,
     size: Size = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    probe: Annotated[bool, Option("--probe", help="Then measure how well nearest neighbours agree in label.")] = False,
-    resume: Annotated[Path | None, Option(help="The folder of an interrupted run, to continue it.")] = None,
-    overwrite: Overwrite = False,
-    strict: Strict = False,
-    json: AsJson = False,
+    probe: Annotated[bool, Option("--probe", help="Then measure how often neighbours share a label.")] = False,
+    resume: Resume = False,
 ) -> None:
     """Train an image encoder on images without labels."""
     from labelwise.evaluation.unlabelled import probe_neighbours
@@ -57,14 +50,13 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     words = list(set_ or [])
     engine, accumulate = of_the_run(words)
     method = _method(kind, words)
-    if isinstance(method, Patches) and (resume is not None or device == "cuda"):
+    if isinstance(method, Patches) and (resume or shared().device == "cuda"):
         raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
-    _check(out_file, overwrite, resume)
-    folder = resume or out_file.with_name(out_file.name + ".run")
-    again = f"the same command and --resume {folder}"
-    resumes = resume is not None or is_restarted()
+    folder = out_file.with_name(out_file.name + ".run")
+    _check(out_file, folder if resume else None)
+    resumes = resume or is_restarted()
     with sole_verb(out_file, folder, resume=resumes):
-        images, dataset = _read(data, method, (root, splits), size, strict)
+        images, dataset = _read(data, method, size)
         if probe and dataset is None:
             raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
         tests = dataset.split("test") if probe and dataset is not None else None
@@ -72,26 +64,26 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
         run = lw.Run(
-            seed=seed,
-            device=device,
+            seed=shared().seed,
+            device=shared().device,
             engine=engine,
             accumulate=accumulate,
             folder=folder,
             resume=resumes,
-            progress=not json,
+            progress=shared().progress,
         )
-        with weights_told(folder, again):
+        with weights_told(folder):
             encoder, settings, about = _train(images, method, run)
         if not is_main_process():
             return
-        with weights_told(folder, again, trained=True):
+        with weights_told(folder, trained=True):
             write_encoder(out_file, encoder, settings, about)
         if not isinstance(method, Patches):
             shutil.rmtree(folder)
     if tests is not None and dataset is not None:
         about["neighbours"] = probe_neighbours(encoder, dataset.split("train"), tests)
-    show({"weights": str(out_file), **about}, *_lines(out_file, about), json=json)
-    if not json:
+    show({"weights": str(out_file), **about}, *_lines(out_file, about))
+    if not shared().json:
         _tell_use(out_file)
 
 
@@ -107,24 +99,22 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
 
 
-def _check(file: Path, overwrite: bool, resume: Path | None) -> None:
+def _check(file: Path, resume: Path | None) -> None:
     """Raise an error where the file cannot be written, or there is nothing to continue."""
     from labelwise.train.sole_run import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
     check_writable(file)
-    if file.exists() and not overwrite:
+    if file.exists() and not shared().overwrite:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
     if resume is not None and not has_checkpoint(resume):
-        raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start anew.')
+        raise UsageError(f'There is no checkpoint in "{resume}" to continue from. Leave out --resume to start again.')
 
 
-def _read(
-    data: str, method: "Pretrain | Patches", where: tuple[Path | None, Path | None], size: int | None, strict: bool
-) -> tuple["Tensor", "lw.data.Dataset | None"]:
+def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
     from labelwise.images.decode.listing import list_pictures
@@ -137,14 +127,14 @@ def _read(
     from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
     from labelwise.train.pixels import readable_pixels
 
-    (root, splits), folder = where, plain_folder(Path(data))
+    folder, strict = plain_folder(Path(data)), shared().strict
     encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
     side = encoder.side(view) or view.side(DEFAULT_SIDE)
     dataset = None
-    if folder is not None and splits is None:
+    if folder is not None and shared().splits is None:
         images: Images = FileImages(list_pictures(folder), None if size is None else (3, size, size))
     else:
-        dataset = open_data(data, encoder.side(view), size=size, root=root, splits=splits, strict=strict)
+        dataset = open_data(data, encoder.side(view), size=size)
         dataset = readable(dataset, ("train",), (3, side, side))
         tell_skipped(dataset.skipped)
         images = dataset.split("train").images

@@ -9,7 +9,7 @@ from rich.text import Text
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_pictures
-from labelwise.cli.options import AsJson, Device, Model, Paths, Strict
+from labelwise.cli.options import Model, Paths
 from labelwise.cli.output import plain_table, show, styled
 
 DRAWN = 20  # more levels than this are too many to draw in a column
@@ -25,18 +25,15 @@ def rank(
             help="All labels from lowest to highest, separated by commas.",
         ),
     ] = None,
-    json: AsJson = False,
-    strict: Strict = False,
-    device: Device = "auto",
 ) -> None:
     """Where does each image stand among ordered labels?"""
     from labelwise.tasks.rank import level_columns
     from labelwise.tasks.rank import rank as run
 
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     levels = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
     names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
-    images, files, skipped = open_pictures(classifier, paths, strict=strict)
+    images, files, skipped = open_pictures(classifier, paths)
     pictures = run(classifier.scores(images), order=levels)
     rows = [{**asdict(one), "file": files[one.image]} for one in pictures]
     few = len(names) <= DRAWN
@@ -48,7 +45,7 @@ def rank(
         cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))
     line = styled(f"1 is {names[0]}, {len(names)} is {names[-1]}")
-    show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line, json=json)
+    show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line)
 
 
 def _columns(shares: list[float]) -> Text:

@@ -10,8 +10,8 @@ from rich.markup import escape
 from typer import Option
 
 from labelwise.cli.inputs import open_data
-from labelwise.cli.options import AsJson, Data, Model, Root, Seed, SplitName, Splits, Unknown
-from labelwise.cli.output import note, one_line, show, styled
+from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
+from labelwise.cli.output import one_line, show, styled, warn
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
 
@@ -19,58 +19,51 @@ if TYPE_CHECKING:
     from labelwise.reporting.case import Saved
 
 
-def report(  # noqa: PLR0913 - the options of the verb
+def report(
     model: Model,
     data: Data,
     out_html: Annotated[Path, Option("--out", help="The page to write.")] = Path("report.html"),
-    compare: Annotated[
-        list[Path] | None, Option(help="Another saved classifier to compare; repeat it for more.")
-    ] = None,
+    compare: Annotated[list[Path] | None, Option(help="Another classifier to compare with; repeatable.")] = None,
     unknown: Unknown = None,
     split: SplitName = None,
-    examples: Annotated[int, Option(min=1, max=40, help="Best and worst answers to show, of each.")] = 6,
-    splits: Splits = None,
-    root: Root = None,
-    seed: Seed = 0,
-    json: AsJson = False,
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled
     from labelwise.reporting.page import ReportSettings, make_report, open_saved
 
+    options = shared()
     if out_html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is written as .html; given {out_html}.")
     folders = [model, *(compare or [])]
-    with Console(stderr=True, quiet=json).status("report: reading classifiers and data") as status:
+    with Console(stderr=True, quiet=not options.progress).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder) for folder in folders], strict=True))
-        reader = cache(lambda _: open_data(data, None, root=root, splits=splits))
+        reader = cache(lambda _: open_data(data, None))
         dataset = reader(next(iter(saved.values())).classifier)
-        places = _options(data_root=root, splits=splits)
+        places = _options(data_root=options.root, splits=options.splits)
         words = [word for folder in folders[1:] for word in _options(compare=folder)]
-        words += _options(unknown=unknown, split=split, examples=None if examples == 6 else examples, seed=seed or None)
+        words += _options(unknown=unknown, split=split, seed=options.seed or None)
         again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words, *places])
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
-            unknown=None if unknown is None else lambda _: load_unlabelled(unknown, root),
+            unknown=None if unknown is None else lambda _: load_unlabelled(unknown, options.root),
             compare=dict(others),
             name=name,
-            examples=examples,
             commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
-            seed=seed,
+            seed=options.seed,
             tell=lambda text: status.update(escape(visible(text))),
         )
         page = make_report(first, reader, settings)
         page.write(out_html)
     figures = page.figures
     if figures["leaked"]:
-        note(figures["warnings"][0])
+        warn(figures["warnings"][0])
     lines = [one_line(figures["measured"]["words"])]
     if unknown is not None:
         lines.append(one_line(f"As unknown: {figures['measured_unknown']['words']}"))
     about = f": {page.title}, {figures['images']} images ({out_html.stat().st_size / 1000:,.0f} kB)"
     lines.append(styled((str(out_html), "bold"), about))
-    show({**figures, "out": str(out_html)}, *lines, json=json)
+    show({**figures, "out": str(out_html)}, *lines)
 
 
 def _names(models: list[Path]) -> list[str]:

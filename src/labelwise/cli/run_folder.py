@@ -26,7 +26,7 @@ def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
 
 
 @contextmanager
-def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> Iterator[None]:
+def weights_told(folder: Path, *, trained: bool = False) -> Iterator[None]:
     """Add to an error where the weights are kept and how to go on; while it trains, what training says itself is left as it is."""
     try:
         yield
@@ -35,7 +35,7 @@ def weights_told(folder: Path, again: str = AGAIN, *, trained: bool = False) -> 
 
         advice = ""
         if has_checkpoint(folder) or has_checkpoint(folder / "trial"):
-            advice = f" What was trained is kept in {folder}; mend this and continue with {again}."
+            advice = f" What was trained is kept in {folder}; mend this and continue with {AGAIN}."
         if isinstance(error, LabelwiseError) and trained:
             raise type(error)(f"{error}{advice}") from error
         if isinstance(error, OSError):

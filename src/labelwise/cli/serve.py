@@ -1,13 +1,13 @@
-"""The verbs serve, export and demo: a classifier put to use elsewhere, and a tour."""
+"""The verbs serve, export and demo: a service, an ONNX file, a tour."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
 from labelwise.cli.inputs import open_model
-from labelwise.cli.options import AsJson, Device, Model
+from labelwise.cli.options import Model, Workers, shared
 from labelwise.cli.output import note, show, styled
 from labelwise.support.errors import UsageError
 
@@ -22,14 +22,11 @@ def serve(  # noqa: PLR0913 - the options of the verb
         str | None,
         Option(
             envvar="LABELWISE_STATE",
-            help="Where taught labels are stored: a folder, or postgresql://...",
+            help="Store of taught labels: a folder or postgresql://...",
         ),
     ] = None,
-    gallery: Annotated[
-        Path | None, Option(help="Images for retrieve: a folder, photos.lance or an index file.")
-    ] = None,
+    gallery: Annotated[Path | None, Option(help="Images for retrieve: a folder or what --index wrote.")] = None,
     examples: Annotated[Path | None, Option(help="Images that the page offers to try.")] = None,
-    workers: Annotated[int, Option(help="Processes on the one port.")] = 1,
     rate: Annotated[float, Option(help="Requests a second per address; 0 is no limit.")] = 0.0,
     batch: Annotated[int, Option(help="Most images encoded together.")] = 16,
     batch_delay: Annotated[float, Option(help="Milliseconds an image waits for others at most.")] = 1.0,
@@ -41,13 +38,15 @@ def serve(  # noqa: PLR0913 - the options of the verb
     allow_host: Annotated[list[str] | None, Option(help="Host name it may be called by; repeatable.")] = None,
     allow_origin: Annotated[list[str] | None, Option(help="Web page that may use it: https://name.")] = None,
     log: Annotated[Literal["plain", "json"], Option(help="Format of the log on standard error.")] = "plain",
-    bake: Annotated[Path | None, Option(help="Write the classifier with all taught labels here instead.")] = None,
-    device: Device = "auto",
+    bake: Annotated[Path | None, Option(help="Write the classifier with its taught labels, and exit.")] = None,
 ) -> None:
     """Answer questions over HTTP, with a web page."""
-    options = {name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")}
+    options: dict[str, Any] = {
+        name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")
+    }
     from labelwise.server.settings import MEGABYTE, Service
 
+    options |= {"workers": (shared().workers or Workers()).count or 1, "device": shared().device}
     options |= {"max_body": int(max_body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
     options |= {"allow_hosts": tuple(allow_host or ()), "allow_origins": tuple(allow_origin or ())}
     service = Service(**options)
@@ -68,17 +67,15 @@ def serve(  # noqa: PLR0913 - the options of the verb
 
 def export(
     model: Model,
-    onnx: Annotated[Path, Option(help="The .onnx file to write.")],
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file that is already there.")] = False,
-    json: AsJson = False,
+    onnx: Annotated[Path, Option("--out", help="The .onnx file to write.")],
 ) -> None:
     """Export encoder and scores as one verified ONNX file."""
     from labelwise.fitting.export import export as write
 
-    exported = write(open_model(model), onnx, overwrite=overwrite)
+    exported = write(open_model(model), onnx, overwrite=shared().overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
     document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
-    show(document, styled((str(exported.file), "bold"), f": {size}"), json=json)
+    show(document, styled((str(exported.file), "bold"), f": {size}"))
 
 
 def demo(

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from rich.console import RenderableType
 from typer import Argument
 
-from labelwise.cli.options import AsJson
 from labelwise.cli.output import plain_table, show, styled
 from labelwise.support.settings import Setting, explain
 
@@ -15,12 +14,11 @@ PRETRAINING = ("simclr", "moco", "patches")
 
 def settings(
     method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant",
-    json: AsJson = False,
 ) -> None:
     """List the settings of a method, with defaults."""
     found = list(explain(_defaults(method)))
     document = {one.key: {"default": one.default, "help": one.words, "group": one.group} for one in found}
-    show(document, *_tables(found), json=json)
+    show(document, *_tables(found))
 
 
 def _defaults(name: str) -> Any:

@@ -1,26 +1,25 @@
-"""The verbs teach and forget: labels added and removed without training."""
+"""The verbs teach and forget: add and remove labels without training."""
 
 from pathlib import Path
 from typing import Annotated
 
+from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
-from labelwise.cli.options import Model, Name, Out, Overwrite
-from labelwise.cli.output import out, show, styled
+from labelwise.cli.options import Model, Name, Out, shared
+from labelwise.cli.output import show, styled
 from labelwise.support.errors import UsageError, listing
 
 
-def teach(  # noqa: PLR0913 - the options of the verb
+def teach(
     model: Model,
     name: Name,
     out_folder: Out,
-    examples: Annotated[list[Path] | None, Option(help="Images of it, or folders of images.")] = None,
-    more: Annotated[list[Path] | None, Argument(help="More examples.")] = None,
-    text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeat it for more.")] = None,
+    examples: Annotated[list[Path] | None, Argument(help="Images of it, or folders of images.")] = None,
+    text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeatable.")] = None,
     vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Add a label from a few examples or a description."""
     from labelwise.core.store import check_free
@@ -30,37 +29,39 @@ def teach(  # noqa: PLR0913 - the options of the verb
     from labelwise.tasks.teach import teach as run
 
     name = label_name(name)
-    pictures = [*(examples or []), *(more or [])]
-    sources = [word for word, it in (("--examples", pictures), ("--text", text), ("--vector", vector)) if it]
+    sources = [word for word, it in (("images", examples), ("--text", text), ("--vector", vector)) if it]
     if not sources or (text and vector):
         raise UsageError(
-            f"Give pictures (--examples), sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
+            f"Give images, sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
         )
-    check_free(out_folder, overwrite)
+    check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
     attributes = read_vector(vector, name) if vector else None
-    images, files, _ = open_pictures(classifier, pictures) if pictures else (None, [], None)
+    images, files, _ = open_pictures(classifier, examples) if examples else (None, [], None)
     classifier.labels.check_new(name)
     scores = None if images is None else classifier.scores(images)
     taught = run(classifier, name, examples=scores, texts=text, vector=attributes)
     told = [
-        ("1 picture" if len(files) == 1 else f"{len(files)} pictures", pictures),
+        ("1 image" if len(files) == 1 else f"{len(files)} images", examples),
         ("its description", text),
         ("its attributes", vector),
     ]
     source = " and ".join(word for word, it in told if it)
-    lw.save(taught, out_folder, overwrite=overwrite)
-    out().print(styled((str(out_folder), "bold"), f': "{name}" learnt from {source}; {len(taught.labels)} labels'))
+    lw.save(taught, out_folder, overwrite=shared().overwrite)
+    lines: list[RenderableType] = [
+        styled((str(out_folder), "bold"), f': "{name}" learnt from {source}; {len(taught.labels)} labels')
+    ]
     if scores is not None:
-        about = rehearse(classifier, name, scores, texts=text, vector=attributes)
-        show(None, about.words(name, files), json=False)
+        lines.append(rehearse(classifier, name, scores, texts=text, vector=attributes).words(name, files))
+    show({"model": str(out_folder), "label": name, "examples": files, "labels": list(taught.labels.names)}, *lines)
 
 
-def forget(model: Model, name: Name, out_folder: Out, overwrite: Overwrite = False) -> None:
+def forget(model: Model, name: Name, out_folder: Out) -> None:
     """Remove a label."""
     from labelwise.core.store import check_free
 
-    check_free(out_folder, overwrite)
+    check_free(out_folder, shared().overwrite)
     left = open_model(model).remove(name)
-    lw.save(left, out_folder, overwrite=overwrite)
-    out().print(styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(left.labels)} labels'))
+    lw.save(left, out_folder, overwrite=shared().overwrite)
+    line = styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(left.labels)} labels')
+    show({"model": str(out_folder), "label": name, "labels": list(left.labels.names)}, line)

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from inspect import getdoc
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
-from labelwise.cli.options import environment, with_groups
+from labelwise.cli.options import Shared, add_verb, with_groups
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -38,13 +37,12 @@ from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError, needs_torch
 from labelwise.support.interruption import stop_on_signals
-from labelwise.support.limits import VARIABLE
 from labelwise.support.plugins import plugins
 
 RESUME = {
     "reproduce": " Run the same command again, and it goes on.",
     "fit": " Training that had begun goes on with the same command and --resume.",
-    "pretrain": " Training that had begun goes on with the same command and --resume FOLDER, the .run folder beside --out.",
+    "pretrain": " Training that had begun goes on with the same command and --resume.",
 }
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
     "Make": (fit, teach, forget, calibrate, name, pretrain),
@@ -68,6 +66,11 @@ NEEDS = {
 
 class Verbs(TyperGroup):
     """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs in the order of ``--help``: data before more."""
+        last = [verb.__name__ for verb in VERBS["More"]]
+        return sorted(super().list_commands(ctx), key=last.__contains__)
 
     def invoke(self, ctx: Any) -> Any:
         """Return what the verb returns."""
@@ -101,30 +104,22 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=app.info.help)
 def common(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback acts
         bool, Option("--version", is_eager=True, callback=_show_version, help="Print versions and exit.")
     ] = False,
-    no_cache: Annotated[bool, Option("--no-cache", help="Neither read nor write the feature cache.")] = False,
-    max_gb: Annotated[float | None, Option(help="Gigabytes of memory that a file may take.")] = None,
-    exact: Annotated[bool, Option("--exact", help="Same bytes for any number of threads; slower.")] = False,
+    *,
+    shared: Shared,
 ) -> None:
-    """Apply the options that hold for every verb."""
-    variables = {"LABELWISE_CACHE": "off"} if no_cache else {}
-    variables |= {} if max_gb is None else {VARIABLE: str(max_gb)}
-    context.with_resource(environment(**variables))
-    if exact:
-        from labelwise.train.exactness import exact as exactly
-
-        context.with_resource(exactly())
+    """Keep the options of every verb for the verb that follows."""
+    context.obj = shared
 
 
+app.callback(help=app.info.help)(with_groups(common))
 for group, verbs in VERBS.items():
     for verb in verbs:
-        words = "\n\n".join(filter(None, (getdoc(verb), NEEDS.get(verb.__name__))))
-        app.command(help=words, rich_help_panel=group)(with_groups(verb))
+        add_verb(app, verb, words=NEEDS.get(verb.__name__, ""), group=group)
 app.add_typer(data_app, rich_help_panel="Data")
 
 

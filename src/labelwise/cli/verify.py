@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from labelwise.cli.inputs import open_model, open_pictures
-from labelwise.cli.options import AsJson, Device, Model
+from labelwise.cli.options import Model
 from labelwise.cli.output import percent, plain_table, show, styled
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.words import FIGURES
@@ -18,8 +18,6 @@ def verify(
     first: Annotated[Path | None, Argument(help="An image.")] = None,
     second: Annotated[Path | None, Argument(help="Another image.")] = None,
     pairs: Annotated[Path | None, Option(help="A .csv table with a pair of images in each row.")] = None,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Do two images show the same label, known or not?"""
     from labelwise.tasks.verify import verify as run
@@ -27,20 +25,20 @@ def verify(
     asked = _pairs(first, second, pairs)
     for file in (file for pair in asked for file in pair if file.is_dir()):
         raise UsageError(f"Two pictures make a pair, and {file} is a folder. Name its pictures in a table: --pairs.")
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     files = list(dict.fromkeys(file for pair in asked for file in pair))
     images, _, _ = open_pictures(classifier, files, strict=True)
     scores, row = classifier.scores(images), {file: i for i, file in enumerate(files)}
     answers = run(*(scores[[row[pair[side]] for pair in asked]] for side in (0, 1)))
     rows = []
-    table = plain_table("two pictures", "", f">{FIGURES['score']}", f">{FIGURES['same']}")
+    table = plain_table("two images", "", f">{FIGURES['score']}", f">{FIGURES['same']}")
     for (a, b), one in zip(asked, answers, strict=True):
         rows.append({"first": str(a), "second": str(b), **asdict(one)})
         answer = styled(("same", "green") if one.same else ("different", "yellow"))
         table.add_row(str(a), answer, f"{one.score:.4f}", percent(one.probability))
         table.add_row(str(b))
     rule = classifier.verifier
-    show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table, json=json)
+    show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table)
 
 
 def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[tuple[Path, Path]]:

@@ -22,7 +22,7 @@ def ray_started(workers: int) -> Iterator[Callable[[Parts, Done], None]]:
     try:
         ray = import_module("ray")
     except ImportError:
-        raise UsageError('--engine ray needs Ray: pip install "labelwise[ray]".') from None
+        raise UsageError('--workers ray:N needs Ray: pip install "labelwise[ray]".') from None
     mine = not ray.is_initialized()
     with ThreadPoolExecutor(1) as thread:  # Ray's processes end with the thread that started them: this one stays
         starting = thread.submit(_start, ray, workers) if mine else None

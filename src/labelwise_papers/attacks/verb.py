@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
-from labelwise.cli.options import AsJson, Data, Device, Model, Root, Seed, SplitName, Splits
+from labelwise.cli.options import Data, Model, SplitName, shared
 from labelwise.cli.output import bar, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import UsageError
 
@@ -29,11 +29,6 @@ def attack(  # noqa: PLR0913 - the options of the verb
     queries: Annotated[int, Option(min=1, help="Queries of the attack that sees only scores.")] = 1000,
     surrogate: Annotated[Path | None, Option(help="Another classifier of the same labels, to transfer from.")] = None,
     out_folder: Annotated[Path | None, Option("--out", help="A folder for fooled images.")] = None,
-    splits: Splits = None,
-    root: Root = None,
-    seed: Seed = 0,
-    json: AsJson = False,
-    device: Device = "auto",
 ) -> None:
     """Measure accuracy under attack, and whether to trust it.
 
@@ -45,26 +40,26 @@ def attack(  # noqa: PLR0913 - the options of the verb
     from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
     from labelwise_papers.attacks.square import Square
 
-    classifier = open_model(model, device)
+    classifier = open_model(model)
     scores_of(classifier)
-    part = open_part(classifier, data, split, root, splits).draw(images, seed)
+    part = open_part(classifier, data, split).draw(images, shared().seed)
     settings = RobustSettings(
         epsilon=radius,
         attacks=(*GRADIENTS, Square(queries=queries)),
         longer=longer,
-        surrogate=None if surrogate is None else open_model(surrogate, device),
-        seed=seed,
+        surrogate=None if surrogate is None else open_model(surrogate),
+        seed=shared().seed,
     )
     evaluation = part.evaluate(classifier)
     result = evaluate_robust(evaluation, settings)
     warn_leaked(result.leaked)
     about = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), **asdict(result)}
-    title = f"{data}, {part.name}: {result.images} pictures, each pixel moved by at most {epsilon} (epsilon)"
+    title = f"{data}, {part.name}: {result.images} images, each pixel moved by at most {epsilon} (epsilon)"
     lines = [one_line(part.words), *_lines(result, title)]
     if out_folder is not None:
         about["pictures"] = write_fooled(out_folder, evaluation, radius, WRITTEN)
-        lines.append(styled(f"{out_folder}: {len(about['pictures'])} pictures (clean, perturbed, difference)"))
-    show(about, *lines, json=json)
+        lines.append(styled(f"{out_folder}: {len(about['pictures'])} images (clean, perturbed, difference)"))
+    show(about, *lines)
 
 
 def parse_radius(words: str) -> float:
@@ -86,7 +81,7 @@ def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
     ]
     worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
     rows.append((styled(("all of them (robust accuracy)", "bold")), bar(result.worst), worst))
-    table = plain_table("pictures changed by (attack)", "", ">still right (accuracy)", title=title, rows=rows)
+    table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
     answers = {True: styled(("passed", "green")), False: styled(("failed", "bold red"))}
     checks = ((check.name, answers[check.passed], check.words) for check in result.checks)
     masked = styled(("The attacks may be too weak here (masked gradients): do not quote robust accuracy.", "bold red"))

@@ -58,7 +58,7 @@ def test_shards_of_a_store_from_end_to_end(bucket: str, photos: Path, tmp_path: 
     code, _, told = run("data", "shard", photos, "--out", there)
     assert code == 2
     assert "exists already" in told
-    fit = ("--out", model, "--method", "softmax", "--encoder", "none", "--epochs", "1", "--device", "cpu")
+    fit = ("--out", model, "--method", "softmax", "--encoder", "none", "--set", "epochs=1", "--device", "cpu")
     code, _, told = run("fit", there, *fit)
     assert code == 0, told
     code, text, told = run("evaluate", model, there, "--json")
