@@ -13,6 +13,7 @@ from labelwise.core import store
 from labelwise.core.arrays import Array
 from labelwise.images.as_images import Pictures, as_images
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.rows import as_labels, label_rows
 from labelwise.support.errors import DataError, UsageError
@@ -98,30 +99,30 @@ def fit(
             METHOD`` lists them.
     """
     from labelwise.fitting import fit as fitting
-    from labelwise.fitting.choice import FitOptions, decide
+    from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
 
     run = run or Run()
     run = run if seed is None else replace(run, seed=seed)
-    dataset = as_dataset(data, run.seed)
     if isinstance(method, Method):
         if settings:
             raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
-        return Classifier.of(fitting.fit(dataset, method, run))
+        return Classifier.of(fitting.fit(as_dataset(data, run.seed, frame_of(method)), method, run))
     encoder = settings.pop("encoder", "auto")
     if isinstance(encoder, Mapping):
         settings["encoder"], encoder = encoder, "auto"
     options = FitOptions(method=method or "auto", encoder=encoder, settings=_texts(settings))
+    dataset = as_dataset(data, run.seed, next_frame(options))
     return Classifier.of(fitting.fit(dataset, decide(dataset, options).method, run))
 
 
-def as_dataset(data: Any, seed: int = 0) -> Dataset:
+def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dataset:
     """Return data to fit: of a path or a name, of images and their labels, or as they are."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
         from labelwise.images.catalogue import load as load_data
 
-        return load_data(data, seed=seed)
+        return load_data(data, seed=seed, next_frame=next_frame)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
             f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. "

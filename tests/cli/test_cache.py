@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.registry import is_installed
 from labelwise.images import stored
-from labelwise.images.decode.decoding import decode as decode_file
 from labelwise.reporting import case
 from labelwise.support.cache import _CONNECTION
 from tests.cli.folders import write_folders
@@ -33,18 +32,18 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Return how many pictures the network encoded and how many files were decoded."""
     counts = {"encoded": 0, "decoded": 0}
-    encode, decode = OnnxEncoder.__call__, decode_file
+    encode, load = OnnxEncoder.__call__, ImageFile.ImageFile.load
 
     def encoding(self: OnnxEncoder, images: Any) -> Any:
         counts["encoded"] += len(images)
         return encode(self, images)
 
-    def decoding(path: Any, frame: Any) -> Any:
-        counts["decoded"] += 1
-        return decode(path, frame)
+    def loading(self: ImageFile.ImageFile) -> Any:
+        counts["decoded"] += bool(self.tile)
+        return load(self)
 
     monkeypatch.setattr(OnnxEncoder, "__call__", encoding)
-    monkeypatch.setattr(stored, "decode_safely", decoding)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", loading)
     return counts
 
 

@@ -37,7 +37,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a picture was decoded")
 
-    monkeypatch.setattr("labelwise.images.stored.decode_safely", refuse)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", refuse)
 
 
 def one_line(text: str) -> str:

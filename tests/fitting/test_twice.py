@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import ImageFile
 
 import labelwise as lw
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.images import stored
-from labelwise.images.split import lookalikes
+from labelwise.images.decode import decoding, workers
+from labelwise.images.decode.fingerprint import fingerprint
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import folder_of, write_pictures
 from tests.pixels_of import px
@@ -28,19 +30,20 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     encode = OnnxEncoder.__call__
     monkeypatch.setattr(OnnxEncoder, "__call__", encoded)
 
-    def decoded(contents: Any, *given: Any) -> Any:
-        done["decoded"] += len(contents)
-        return decode(contents, *given)
+    def decoded(self: ImageFile.ImageFile) -> Any:
+        done["decoded"] += bool(self.tile)
+        return load(self)
 
     def compared(image: Any) -> Any:
         done["compared"] += 1
         return fingerprint(image)
 
-    decode, fingerprint = stored.decode_all, lookalikes.fingerprint
+    load = ImageFile.ImageFile.load
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
     monkeypatch.setattr(stored, "FRESH", -1)  # a file just written counts as one written long ago
-    monkeypatch.setattr(stored, "decode_all", decoded)
-    monkeypatch.setattr(lookalikes, "fingerprint", compared)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
+    for module in (decoding, workers):
+        monkeypatch.setattr(module, "fingerprint", compared)
     return done
 
 

@@ -1,20 +1,24 @@
-"""Count which files are decoded, in this process."""
+"""Count what is decoded in this process, where Pillow does it."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
-
-from labelwise.images import stored
-from labelwise.images.decode.workers import decode_safely
+from PIL import ImageFile
 
 
-def count_decodes(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Return a list to which each file (or its content) is added when it is decoded."""
-    decoded: list[object] = []
+def count_decodes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which the digest of each file is added when its pixels are decoded."""
+    decoded: list[str] = []
+    load = ImageFile.ImageFile.load
 
-    def decoding(file: Any, frame: Any) -> Any:
-        decoded.append(file)
-        return decode_safely(file, frame)
+    def loading(self: ImageFile.ImageFile) -> Any:
+        if self.tile and self.fp is not None:  # else its pixels are there already
+            at = self.fp.tell()
+            self.fp.seek(0)
+            decoded.append(sha256(self.fp.read()).hexdigest())
+            self.fp.seek(at)
+        return load(self)
 
-    monkeypatch.setattr(stored, "decode_safely", decoding)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", loading)
     return decoded

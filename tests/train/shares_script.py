@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import ImageFile
 from safetensors.torch import save_file
 
 from labelwise.data import load
 from labelwise.fitting.fit import fit
-from labelwise.images import stored
-from labelwise.images.decode.decoding import Frame
-from labelwise.images.decode.workers import decode_safely
 from labelwise.methods import Discriminant, Encoder, Method, Softmax
 from labelwise.support.files import state_tensors, write_tensors
 from labelwise.support.processes import is_main_process
@@ -48,13 +46,13 @@ def frozen(out: Path) -> Encoder:
 @contextmanager
 def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> Iterator[None]:
     """While open, each picture that is decoded and each batch counts; after so many batches the process ends as if the machine had failed."""
-    before, made = decode_safely, ShuffledBatches.batch
+    load_pixels, made = ImageFile.ImageFile.load, ShuffledBatches.batch
     batches = f"{name} batches"
     counts |= {name: 0, batches: 0}
 
-    def decode(file: Any, frame: Frame) -> Any:
-        counts[name] += 1
-        return before(file, frame)
+    def decode(self: ImageFile.ImageFile) -> Any:
+        counts[name] += bool(self.tile)
+        return load_pixels(self)
 
     def batch(self: ShuffledBatches, *words: Any) -> Batch:
         counts[batches] += 1
@@ -62,12 +60,12 @@ def counted(counts: dict[str, int], name: str, most: float = float("inf")) -> It
             os.kill(os.getpid(), signal.SIGKILL)
         return made(self, *words)
 
-    setattr(stored, "decode_safely", decode)  # noqa: B010 - it is imported there, not made
+    setattr(ImageFile.ImageFile, "load", decode)  # noqa: B010
     setattr(ShuffledBatches, "batch", batch)  # noqa: B010
     try:
         yield
     finally:
-        setattr(stored, "decode_safely", before)  # noqa: B010
+        setattr(ImageFile.ImageFile, "load", load_pixels)  # noqa: B010
         setattr(ShuffledBatches, "batch", made)  # noqa: B010
 
 

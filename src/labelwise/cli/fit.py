@@ -46,6 +46,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     """Train and calibrate a classifier, and save it."""
     words, common = list(set_ or []), shared()
     from labelwise.core.store import check_free, check_savable, save
+    from labelwise.fitting.choice import next_frame
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.support.processes import is_main_process, is_restarted
 
@@ -59,7 +60,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
     with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
         side = _side(options)
         if names is None:
-            dataset = open_data(data, side, size=size, group=group)
+            frame = None if size else next_frame(options)
+            dataset = open_data(data, side, size=size, group=group, next_frame=frame)
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)

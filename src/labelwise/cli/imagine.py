@@ -131,9 +131,9 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
     """Draw a sheet for each label and return where; none without pictures."""
     import numpy as np
 
+    from labelwise.images.decode.fingerprint import SHAPE
     from labelwise.images.images import read_all
     from labelwise.images.sheets import draw_sheet
-    from labelwise.images.split.lookalikes import SHAPE
 
     if len(part.split.shape or SHAPE) != 3:
         note(

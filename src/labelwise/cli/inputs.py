@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.dataset import Skipped
+    from labelwise.images.decode.decoding import Frame
     from labelwise.images.images import Images
     from labelwise.images.split.grouping import Grouping
 
@@ -28,14 +29,27 @@ def open_model(model: Path) -> "Classifier":
 
 
 def open_data(
-    data: str, side: int | None, *, size: int | None = None, group: "Grouping | None" = None
+    data: str,
+    side: int | None,
+    *,
+    size: int | None = None,
+    group: "Grouping | None" = None,
+    next_frame: "Frame | None" = None,
 ) -> "lw.data.Dataset":
     """Return the data that a word names, divided as a table says where one is given.
 
     Packs and benchmarks are read at the side ``side`` (None: as they are), unless the user asks for another ``size``.
     """
     options = shared()
-    dataset = lw.data.load(data, size=size, side=side, strict=options.strict, root=options.root, group=group)
+    dataset = lw.data.load(
+        data,
+        size=size,
+        side=side,
+        strict=options.strict,
+        root=options.root,
+        group=group,
+        next_frame=next_frame,
+    )
     if size is not None and dataset.features:
         raise UsageError(
             f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.features} numbers for each image. '

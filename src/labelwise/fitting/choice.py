@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
 from labelwise.images.view import View
@@ -142,12 +143,26 @@ def check_options(options: FitOptions) -> tuple[Encoder, View]:
     return encoder, method.view
 
 
-def _possible_method(options: FitOptions) -> Method:
+def next_frame(options: FitOptions) -> Frame | None:
+    """Return how a person's own image files are going to be read, as far as options tell before data are; None is as usual."""
+    try:
+        return None if options == FitOptions() else frame_of(_possible_method(options, photos=True))
+    except UsageError:  # told where it matters
+        return None
+
+
+def frame_of(method: Method) -> Frame:
+    """Return how a method reads image files."""
+    side = side_for(encoder_of(method), method.view)
+    return Frame(side, side, 3, fit=method.view.fit)
+
+
+def _possible_method(options: FitOptions, *, photos: bool = False) -> Method:
     """Return the method that the options name, or of "auto" the first that takes the settings."""
     faults = []
     for name in METHODS if options.method == "auto" else (options.method,):
         try:
-            return make_method(replace(options, method=name))
+            return make_method(replace(options, method=name), photos=photos)
         except UsageError as error:
             faults.append(error)
     raise next((fault for fault in faults if "Did you mean" in str(fault)), faults[0])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.decoding import is_url
+from labelwise.images.decode.decoding import Frame, is_url
 from labelwise.images.decode.listing import holds_pictures, is_hidden
 from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
 from labelwise.images.images import at_side
@@ -45,6 +45,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     root: str | Path | None = None,
     max_gb: float | None = None,
     group: Grouping | None = None,
+    next_frame: Frame | None = None,
 ) -> Dataset:
     """Return the data set that a word names, with what a file beside it says about the labels.
 
@@ -62,11 +63,12 @@ def load(  # noqa: PLR0913 - what a source may be told
         max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
         group: what stays together where splits are made, see ``split.grouping``; None is a column of that name, else lookalikes
             of a person's own pictures, and nothing of other data.
+        next_frame: how image files are going to be read, so that one decode serves this pass and that; it changes nothing else.
     """
     if group is not None:
         check_grouping(group)
     with at_most(max_gb):
-        return _load(source, size, side, seed=seed, strict=strict, root=root, group=group)
+        return _load(source, size, side, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
 
 
 def _load(  # noqa: PLR0913 - what a source may be told
@@ -78,6 +80,7 @@ def _load(  # noqa: PLR0913 - what a source may be told
     strict: bool,
     root: str | Path | None,
     group: Grouping | None,
+    next_frame: Frame | None,
 ) -> Dataset:
     path, word = Path(source), str(source)
     if names_shards(source):
@@ -100,9 +103,9 @@ def _load(  # noqa: PLR0913 - what a source may be told
             f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
         )
     if path.suffix.lower() in TABLES and path.is_file():
-        return table(path, size=size, seed=seed, strict=strict, root=root, group=group)
+        return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
     if path.is_dir() and not plugin_for(path) and (holds_pictures(path) or not list_wavs(path)):
-        return folder(path, size=size, seed=seed, strict=strict, group=group)
+        return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
     return group_by(_read(path, size or side, seed), group, seed)
 
 

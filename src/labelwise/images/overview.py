@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.images.dataset import SPLITS, Dataset, Skipped, shape_words, skipped_lines
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.images import join, read_all
 from labelwise.images.sheets import draw_sheet
 from labelwise.images.split.grouping import group_words
 from labelwise.images.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
-from labelwise.images.split.lookalikes import SHAPE
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.support.files import write_atomically
 from labelwise.support.words import PIECES

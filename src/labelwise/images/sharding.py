@@ -18,11 +18,11 @@ from typing import Any
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.decode.listing import is_picture
 from labelwise.images.sources.addresses import address, is_remote, told, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
-from labelwise.images.split.lookalikes import SHAPE
 from labelwise.images.stored import StoredImages
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError

@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
+import PIL
 from PIL import Image
 
-from labelwise.images.decode.decoding import QUIET, File, Frame, UnreadableError, fitted, reason
-from labelwise.images.decode.workers import decode_safely
+from labelwise.images.decode.decoding import FINGERPRINTED, QUIET, File, Frame, UnreadableError, fitted, reason
+from labelwise.images.decode.fingerprint import SIDE, Print, fingerprint
+from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
-from labelwise.support.cache import DIGESTS, Cache, digest
+from labelwise.support.cache import DIGESTS, LOOKS, Cache, digest
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import memory, threads
 from labelwise.support.regular import open_regular
@@ -27,6 +29,8 @@ FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one belo
 MOST_THREADS = 8  # that decode
 FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
+TOGETHER = 256  # images whose fingerprints go to the cache at a time
+FORM = f"2 {PIL.__version__}".encode()  # of fingerprints in the cache; another one where they are made in another way
 
 Content = File | Image.Image
 T = TypeVar("T")
@@ -67,7 +71,7 @@ class _Decoded:
 class StoredImages(Selection):
     """Images in files of some kind, decoded each time they are read, unless ``remember`` was called."""
 
-    blocks: Array | None = None  # which images lie together ``[n]``, best read one after another
+    known_by_stamp: ClassVar[bool] = False  # whether digests are known without reading
 
     def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None, fit: Fit | None = None) -> None:
         super().__init__(object(), range(len(ids)))
@@ -92,8 +96,8 @@ class StoredImages(Selection):
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "cut") -> None:
         """Keep what is decoded at this shape from now on, where all of it fits in memory."""
-        Frame(shape[1], shape[2], shape[0])  # says what is wrong with the shape
         fit = self._fit or fit
+        frame_of(shape, fit)  # says what is wrong with the shape
         if fits_in_memory(len(self._every), shape) and not self._at(shape, fit):
             self._memory[:] = [_Decoded(len(self._every), shape, fit)]
 
@@ -113,17 +117,63 @@ class StoredImages(Selection):
         at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
         known = self._at(shape, fit)
         missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
-        contents = self.contents(missing) if missing else []
-        for row, content in zip(missing, contents, strict=True):
-            if isinstance(content, bytes) and row not in self._known:  # else its digest would read it again
-                self._known[row] = content_digest(content)
-        fresh = dict(zip(missing, decode_all(contents, shape, fit), strict=True))
+        fresh = dict(
+            zip(missing, self.decode_rows(missing, frame_of(shape, fit), decode) if missing else (), strict=True)
+        )
         for row, image in fresh.items():
             if not isinstance(image, Unreadable):
-                self._readable[row] = True
-                if known is not None:
-                    known.pixels[row], known.ready[row] = image, True
+                self._note(row, image, known)
         return [fresh[row] if row in fresh or known is None else known.pixels[row] for row in at]
+
+    def fingerprints(self) -> tuple[Array, dict[int, str]]:
+        """Return the fingerprints ``[n, a]``, zeros where there is none, and why rows cannot be read.
+
+        Those that the cache knows are not decoded. The others are decoded once, also for what was asked to be remembered.
+        """
+        prints, faults = np.zeros((len(self), SIDE * SIDE), np.float32), dict[int, str]()
+        keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp else []
+        cached = Cache().read(LOOKS, keys)
+        for i, key in enumerate(keys):
+            if key in cached:
+                prints[i] = np.frombuffer(cached[key], np.float32)
+        missing = [i for i in range(len(self)) if not keys or keys[i] not in cached]
+        for start in range(0, len(missing), TOGETHER):
+            some, fresh = missing[start : start + TOGETHER], dict[bytes, bytes]()
+            for i, one in zip(some, self._fingerprints_of(self.rows[some].tolist()), strict=True):
+                if isinstance(one, Unreadable):
+                    faults[i] = one.reason
+                    continue
+                prints[i] = one
+                fresh |= {keys[i]: one.tobytes()} if keys else {}
+            Cache().write(LOOKS, fresh)
+        return prints, faults
+
+    def _fingerprints_of(self, rows: list[int]) -> list[Print | Unreadable]:
+        """Return the fingerprints of some rows of all, which are decoded; their pixels are remembered where that was asked for."""
+        known = self._memory[0] if self._memory else None
+        frame = frame_of(known.shape, known.fit) if known else FINGERPRINTED
+        results: list[Print | Unreadable] = []
+        for row, one in zip(rows, self.decode_rows(rows, frame, decode_both), strict=True):
+            if not isinstance(one, Unreadable):
+                self._note(row, one[0], known)
+            results.append(one if isinstance(one, Unreadable) else one[1])
+        return results
+
+    def decode_rows(
+        self, rows: Sequence[int], frame: Frame, decode: Callable[[Content, Frame], T]
+    ) -> list[T | Unreadable]:
+        """Return what ``decode`` makes of some rows of all; the digests of contents in memory are known from then on."""
+        contents = self.contents(rows)
+        for row, content in zip(rows, contents, strict=True):
+            if isinstance(content, bytes) and row not in self._known:
+                self._known[row] = content_digest(content)
+        return decode_all(contents, frame, decode)
+
+    def _note(self, row: int, image: Array, known: _Decoded | None) -> None:
+        """Note that a row can be read, and remember what was decoded where that was asked for."""
+        self._readable[row] = True
+        if known is not None:
+            known.pixels[row], known.ready[row] = image, True
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         return [content_digest(each) for each in self.contents(rows)]
@@ -131,6 +181,8 @@ class StoredImages(Selection):
 
 class FileImages(StoredImages):
     """Image files on disk."""
+
+    known_by_stamp = True
 
     def __init__(
         self,
@@ -175,13 +227,17 @@ class Uploads(StoredImages):
         return [self._items[row] for row in rows]
 
 
-def decode(file: Content, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+def frame_of(shape: tuple[int, ...], fit: Fit) -> Frame:
+    """Return what images are made to fit, or raise an error that says what is wrong with the shape."""
+    return Frame(shape[1], shape[2], shape[0], fit=fit)
+
+
+def decode(file: Content, frame: Frame) -> Array:
     """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError``.
 
-    It is resized to cover the shape ``(c, h, w)`` and its centre is kept, unless ``fit`` says to stretch it. EXIF orientation is applied;
+    It is resized to cover the frame and its centre is kept, unless the frame says to stretch it. EXIF orientation is applied;
     transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
     """
-    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
     if not isinstance(file, Image.Image):
         return decode_safely(file, frame)
     try:
@@ -191,13 +247,19 @@ def decode(file: Content, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
         raise UnreadableError(reason(error, frame)) from None
 
 
-def decode_all(files: Sequence[Content], shape: tuple[int, ...], fit: Fit) -> list[Array | Unreadable]:
-    """Return the bytes of each file; several threads decode, unless images are so small that one is faster."""
-    Frame(shape[1], shape[2], shape[0], fit=fit)  # says what is wrong with the shape
+def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
+    """Return what ``decode`` does, and the fingerprint of the image."""
+    if not isinstance(file, Image.Image):
+        return decode_and_fingerprint(file, frame)
+    return decode(file, frame), fingerprint(decode(file, FINGERPRINTED))
 
-    def decoded(file: Content) -> Array | Unreadable:
+
+def decode_all(files: Sequence[Content], frame: Frame, decode: Callable[[Content, Frame], T]) -> list[T | Unreadable]:
+    """Return what ``decode`` makes of each file; several threads decode, unless images are so small that one is faster."""
+
+    def decoded(file: Content) -> T | Unreadable:
         try:
-            return decode(file, shape, fit)
+            return decode(file, frame)
         except UnreadableError as error:
             return Unreadable(str(error))
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.images import Images
 from labelwise.images.skipped import Skipped, check_read
-from labelwise.images.split.lookalikes import SHAPE, fingerprints
+from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.stored import StoredImages
 
 
@@ -46,6 +47,6 @@ def unreadable(images: Images, shape: tuple[int, ...] | None = None) -> dict[int
         return {}
     shape = images.shape or shape or SHAPE
     images.remember(shape)
-    _, faults = fingerprints(images.select(rows), shape)
+    _, faults = fingerprints(images.select(rows))
     images.note_readable([row for i, row in enumerate(rows.tolist()) if i not in faults])
     return {int(rows[i]): reason for i, reason in faults.items()}

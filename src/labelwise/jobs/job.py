@@ -105,8 +105,8 @@ def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any
 
 
 def _looks(images: "Images") -> list[dict[str, Any]]:
+    from labelwise.images.decode.fingerprint import fingerprint
     from labelwise.images.images import read_readable
-    from labelwise.images.split.lookalikes import fingerprint
 
     values, readable, skipped = read_readable(images, LOOK)
     rows = _named(images, skipped)

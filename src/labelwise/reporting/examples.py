@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
-from labelwise.images.split.lookalikes import SHAPE
 from labelwise.reporting.case import Case
 from labelwise.reporting.pages import Picture, percent, picture
 from labelwise.support.errors import UnsupportedError

@@ -129,7 +129,9 @@ def shown(address: str) -> str:
     try:
         parts = conninfo_to_dict(address)
     except ProgrammingError as error:
-        reason = re.sub(r'"[^"]{2,}"', '"..."', " ".join(str(error).split()))  # libpq quotes parts, a password among them
+        reason = re.sub(
+            r'"[^"]{2,}"', '"..."', " ".join(str(error).split())
+        )  # libpq quotes parts, a password among them
         raise UsageError(f"--state is no address of PostgreSQL: {reason}.") from None
     host = str(parts.get("host", "localhost"))
     return f"postgresql://{host if '/' not in host else quote(host, safe='')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"

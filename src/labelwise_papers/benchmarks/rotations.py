@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import read_all
-from labelwise.images.split.lookalikes import SHAPE
 from labelwise.support.errors import DataError
 
 

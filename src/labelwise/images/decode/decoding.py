@@ -5,6 +5,8 @@ import os
 import re
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from labelwise.images.decode.fingerprint import SHAPE, Print, fingerprint
 from labelwise.images.decode.headers import UnreadableError as UnreadableError
 from labelwise.images.decode.headers import read_header
 from labelwise.support.errors import UsageError
@@ -92,6 +95,7 @@ class _Quiet:
                 self._filters.__exit__(None, None, None)
 
 
+FINGERPRINTED = Frame(SHAPE[1], SHAPE[2], SHAPE[0])  # how the image is read that a fingerprint is made of
 # The one object of this module that changes: filters belong to the process, so all threads must share one count.
 QUIET = _Quiet()
 
@@ -149,12 +153,35 @@ def _check_kind(head: bytes) -> None:
 
 
 def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of a picture whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    """Return the bytes ``[c, h, w]`` of an image whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    with _drafted(stream, frame) as (image, extent):
+        return fitted(image, frame, extent)
+
+
+def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray[np.uint8], Print]:
+    """Return what ``decode_stream`` does, and the fingerprint of the image.
+
+    It is decoded once, unless it is a JPEG that is read in grey, or so large that it is decoded at another scale for the fingerprint.
+    """
+    with _drafted(stream, FINGERPRINTED) as (image, _):
+        wanted = image.mode, image.size
+    with _drafted(stream, frame) as (image, extent):
+        same = (image.mode, image.size) == wanted
+        pixels = fitted(image, frame, extent)
+        if same:
+            return pixels, fingerprint(fitted(image, FINGERPRINTED, extent))
+    return pixels, fingerprint(decode_stream(stream, FINGERPRINTED))
+
+
+@contextmanager
+def _drafted(stream: BinaryIO, frame: Frame) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
+    """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its true size then."""
     formats = [name for name in _FORMATS if name in Image.OPEN]
     with Image.open(stream, formats=formats) as image:
         _check_pixels(*image.size, frame)
-        drafted = image.draft("L" if frame.channels == 1 else None, (max(frame.height, frame.width),) * 2)
-        return fitted(image, frame, drafted[1][2:] if drafted else None)
+        side = max(frame.height, frame.width, *SHAPE[1:])
+        drafted = image.draft("L" if frame.channels == 1 else None, (side, side))
+        yield image, drafted[1][2:] if drafted else None
 
 
 def reason(error: Exception, frame: Frame) -> str:

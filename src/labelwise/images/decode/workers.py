@@ -30,15 +30,18 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.images.decode.decoding import (
+    FINGERPRINTED,
     QUIET,
     File,
     Frame,
     UnreadableError,
     check_header,
     decode_stream,
+    decode_with_fingerprint,
     opened,
     reason,
 )
+from labelwise.images.decode.fingerprint import Print, fingerprint
 
 Pixels = npt.NDArray[np.uint8]
 HERE = 1.0  # seconds: pictures that are likely to take less are decoded without a worker, but for a service's
@@ -170,6 +173,20 @@ def decode_safely(file: File, frame: Frame) -> Pixels:
     if isinstance(pixels, str):
         raise UnreadableError(pixels)
     return pixels
+
+
+def decode_and_fingerprint(file: File, frame: Frame) -> tuple[Pixels, Print]:
+    """Return what ``decode_safely`` does, and the fingerprint of the image; both of one decode unless a worker decodes."""
+    if frame != FINGERPRINTED:
+        try:
+            with opened(file) as stream:
+                seconds = check_header(stream, frame)
+                if seconds is not None and seconds < HERE:
+                    return decode_with_fingerprint(stream, frame)
+        except Exception as error:
+            raise UnreadableError(reason(error, frame)) from None
+    pixels = decode_safely(file, frame)
+    return pixels, fingerprint(pixels if frame == FINGERPRINTED else decode_safely(file, FINGERPRINTED))
 
 
 def work(connection: int, low: int) -> None:

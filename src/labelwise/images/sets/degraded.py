@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Array, read_all
-from labelwise.images.split.lookalikes import SHAPE
 from labelwise.support.errors import UsageError, listing, suggest
 
 UNTOUCHED = "untouched"

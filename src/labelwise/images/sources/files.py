@@ -7,24 +7,32 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.skipped import check_read
 from labelwise.images.sources.build import build, check_two_labels
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.grouping import group_columns
-from labelwise.images.split.lookalikes import SHAPE, Prints, fingerprints
+from labelwise.images.split.lookalikes import Prints, fingerprints
 from labelwise.images.stored import FileImages
 from labelwise.images.targets import label_words
 from labelwise.support.errors import DataError, listing
 
 
-def from_files(
-    source: Path, rows: Rows, homes: Mapping[str, str], *, size: int | None, seed: int, strict: bool
+def from_files(  # noqa: PLR0913 - what a source may be told
+    source: Path,
+    rows: Rows,
+    homes: Mapping[str, str],
+    *,
+    size: int | None,
+    seed: int,
+    strict: bool,
+    next_frame: Frame | None = None,
 ) -> Dataset:
     """Return the data set of a person's own image files, with what a file beside them says about the labels.
 
     ``source`` is the folder or the table that lists them, ``rows`` the images, and ``homes`` where those of each label should be.
-    Files are read at the side ``size``, or at the shape that whoever reads them asks for.
+    Files are read at the side ``size``, or at the shape that whoever reads them asks for; ``next_frame`` as in ``catalogue.load``.
     """
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem
@@ -32,7 +40,7 @@ def from_files(
         raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
     check_two_labels(name, rows)
     knowledge = find_knowledge(folder)
-    rows, prints = read_rows(rows, size, strict=strict)
+    rows, prints = read_rows(rows, size, strict=strict, next_frame=next_frame)
     rows = _grouped(rows.without_absent(), prints)
     absent = sorted(set(homes) - set(rows.names))
     if absent and (strict or len(rows.names) < 2):
@@ -45,10 +53,11 @@ def from_files(
     return replace(data, own_splits=bool(rows.splits), own_pictures=True)
 
 
-def read_rows(rows: Rows, size: int | None, *, strict: bool) -> tuple[Rows, Prints]:
+def read_rows(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame | None = None) -> tuple[Rows, Prints]:
     """Return the rows whose files can be read, with their images, and what these look like: one pass over all files."""
     images = FileImages(rows.files, None if size is None else (3, size, size))
-    images.remember(images.shape or SHAPE)
+    frame = next_frame or FINGERPRINTED
+    images.remember(images.shape or frame.shape, frame.fit)
     prints, faults = fingerprints(images)
     skipped = tuple(Skipped(file=rows.files[row], reason=reason) for row, reason in sorted(faults.items()))
     check_read(skipped, len(rows), strict=strict)

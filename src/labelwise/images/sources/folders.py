@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import Labels, unfit_name
@@ -26,6 +27,7 @@ def folder(
     seed: int = 0,
     strict: bool = False,
     group: Grouping | None = None,
+    next_frame: Frame | None = None,
 ) -> Dataset:
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
@@ -46,7 +48,8 @@ def folder(
     loose = [str(file) for file in found if file.is_file()]
     if strict and loose:
         raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
-    data = from_files(root, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
+    rows = replace(rows, by=group)
+    data = from_files(root, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
     outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
     return replace(data, skipped=(*data.skipped, *outside))
 

@@ -6,15 +6,15 @@ What stands beside each picture is read at once, the pictures when they are aske
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-
-from numpy.typing import ArrayLike
+from typing import TypeVar
 
 from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.images import Array, Unreadable
+from labelwise.images.images import Unreadable
 from labelwise.images.sources.addresses import (
     PARQUET,
     SPELLINGS,
@@ -38,11 +38,11 @@ from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.stored import Content, StoredImages
 from labelwise.images.survey import readable
 from labelwise.images.targets import label_words
-from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
 CLASSES = "classnames.txt"
+T = TypeVar("T")
 EMPTY = "there is no picture in this row, or it is too large."
 
 
@@ -97,9 +97,11 @@ class ShardImages(StoredImages):
         """Return the file of each, which is empty where there is none."""
         return list(self._contents.read(rows))
 
-    def read(self, rows: ArrayLike, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
-        """Return images of a shape; a row without a picture says so."""
-        images = super().read(rows, shape, fit)
+    def decode_rows(
+        self, rows: Sequence[int], frame: Frame, decode: Callable[[Content, Frame], T]
+    ) -> list[T | Unreadable]:
+        """Return what ``decode`` makes of some rows; a row without an image says so."""
+        images = super().decode_rows(rows, frame, decode)
         empty = [isinstance(one, Unreadable) and "(0 bytes)" in one.reason for one in images]
         return [Unreadable(EMPTY) if gone else one for one, gone in zip(images, empty, strict=True)]
 

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import unfit_name
 from labelwise.images.images import FeatureRows
@@ -53,6 +54,7 @@ def table(  # noqa: PLR0913 - what a source may be told
     outside: bool = False,
     root: str | Path | None = None,
     group: Grouping | None = None,
+    next_frame: Frame | None = None,
 ) -> Dataset:
     """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
@@ -72,7 +74,8 @@ def table(  # noqa: PLR0913 - what a source may be told
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
-    return from_files(file, replace(rows, by=group), homes, size=size, seed=seed, strict=strict)
+    rows = replace(rows, by=group)
+    return from_files(file, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
 
 
 def read_table(file: Path) -> Columns:

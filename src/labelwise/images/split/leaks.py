@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.decode.fingerprint import SHAPE, area
 from labelwise.images.images import join
-from labelwise.images.split.lookalikes import LIKENESS, SHAPE, Rows, alike, area, fingerprints
+from labelwise.images.split.lookalikes import LIKENESS, Rows, alike, fingerprints
 from labelwise.support.errors import DataError, UsageError, listing
 
 

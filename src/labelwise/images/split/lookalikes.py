@@ -1,26 +1,22 @@
 """Lookalikes: pictures that show the same once more (a copy resized, brightened, compressed again; frames of a burst).
 
-A picture's fingerprint is its grey thumbnail of 16 by 16 pixels, of mean zero and length one; two look alike where these
-correlate by ``LIKENESS``. Features are compared by their cosine around their mean. Of many pictures none is compared with all others: a tree over the
+Two images look alike where their fingerprints (``decode.fingerprint``) correlate by ``LIKENESS``. Features are compared by their cosine around their mean. Of many pictures none is compared with all others: a tree over the
 first principal directions, in which two are never farther apart than in all of them, names every pair that can be alike.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
-import PIL
 from numpy.typing import NDArray
 
+from labelwise.images.decode.fingerprint import SHAPE, SIDE, fingerprint
 from labelwise.images.images import FeatureRows, Images, Unreadable
-from labelwise.images.stored import FileImages
-from labelwise.images.view import Fit
-from labelwise.support.cache import LOOKS, Cache, digest
+from labelwise.images.stored import StoredImages
 from labelwise.support.processes import all_gather, current_group
 from labelwise.support.segments import connected_groups
 
 LIKENESS = 0.97
-SHAPE = (3, 224, 224)  # at which files are read to be compared, unless they are read at another shape anyhow
-_SIDE, _CHUNK = 16, 1024
+_CHUNK = 1024
 _TOGETHER = 256  # images read at a time
 _FEW = 4_096  # rows up to which all are compared with all
 _DIRECTIONS = (7, 16)
@@ -31,19 +27,17 @@ Places = NDArray[np.float64]
 Prints = NDArray[np.float32]
 
 
-def fingerprints(images: Images, shape: tuple[int, ...] = SHAPE) -> tuple[Prints, dict[int, str]]:
+def fingerprints(images: Images) -> tuple[Prints, dict[int, str]]:
     """Return what images or features are compared by ``[n, a]``, of length one, and why rows cannot be read.
 
-    Rows of a single grey, and those that cannot be read, are zeros. Files are read at ``shape``. Fingerprints of files are kept in the
-    cache, so that known files are not decoded. Several processes that share the work read a share each.
+    Rows of a single grey, and those that cannot be read, are zeros. Several processes that share the work read a share each.
     """
     if isinstance(images, FeatureRows):
         rows = images.values
         return unit_rows(rows - rows.mean(0) if len(rows) > 2 else rows), {}
-    shape = images.shape or shape
     mine = np.flatnonzero(np.arange(len(images)) % current_group().world == current_group().rank)
-    prints = np.zeros((len(images), _SIDE * _SIDE), np.float32)
-    prints[mine], faults = _read(images.select(mine), shape)
+    prints = np.zeros((len(images), SIDE * SIDE), np.float32)
+    prints[mine], faults = _read(images.select(mine))
     faults = {int(mine[row]): reason for row, reason in faults.items()}
     if current_group().world > 1:
         for rows, part, bad in all_gather((mine, prints[mine], faults)):
@@ -52,52 +46,19 @@ def fingerprints(images: Images, shape: tuple[int, ...] = SHAPE) -> tuple[Prints
     return prints, faults
 
 
-def _read(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> tuple[Prints, dict[int, str]]:
-    """Return the fingerprints of images, from the cache where it knows them, and why rows cannot be read."""
-    prints, faults = np.zeros((len(images), _SIDE * _SIDE), np.float32), dict[int, str]()
-    keys: list[bytes] = []
-    if isinstance(images, FileImages):  # of others, to know the digest is to read all
-        frame = repr((shape, fit, PIL.__version__)).encode()
-        keys = [digest(frame, each) for each in images.digests()]
-    known = Cache().read(LOOKS, keys) if keys else {}
-    for row, key in enumerate(keys):
-        if key in known:
-            prints[row] = np.frombuffer(known[key], np.float32)
-    missing = [row for row in range(len(images)) if not keys or keys[row] not in known]
-    for start in range(0, len(missing), _TOGETHER):
-        some = missing[start : start + _TOGETHER]
-        fresh: dict[bytes, bytes] = {}
-        for row, image in zip(some, images.read(some, shape, fit), strict=True):
+def _read(images: Images) -> tuple[Prints, dict[int, str]]:
+    """Return the fingerprints of images that are not features, and why rows cannot be read."""
+    if isinstance(images, StoredImages):
+        return images.fingerprints()
+    prints, faults = np.zeros((len(images), SIDE * SIDE), np.float32), dict[int, str]()
+    for start in range(0, len(images), _TOGETHER):
+        rows = range(start, min(start + _TOGETHER, len(images)))
+        for row, image in zip(rows, images.read(rows, images.shape or SHAPE), strict=True):
             if isinstance(image, Unreadable):
                 faults[row] = image.reason
             else:
                 prints[row] = fingerprint(image)
-                fresh |= {keys[row]: prints[row].tobytes()} if keys else {}
-        Cache().write(LOOKS, fresh)
     return prints, faults
-
-
-def fingerprint(image: NDArray[np.uint8]) -> Prints:
-    """Return the grey thumbnail of an image ``[c, h, w]``, of mean zero and length one ``[a]``; zeros for a single grey."""
-    grey = image.sum(0, dtype=np.int64) / np.float64(len(image))
-    flat = area(grey, _SIDE, _SIDE).ravel()
-    flat = flat - flat.mean()
-    size = float(np.sqrt((flat**2).sum()))
-    return np.asarray(flat / size if size > _SIDE else flat * 0, np.float32)  # a shade of grey on average
-
-
-def area(grey: Places, height: int, width: int) -> Places:
-    """Return an image ``[h, w]`` at another size: the mean of the pixels that each new one covers, as far as they touch it."""
-    sums = np.pad(grey.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
-    (top, bottom), (left, right) = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
-    boxes = sums[bottom][:, right] - sums[top][:, right] - sums[bottom][:, left] + sums[top][:, left]
-    return np.asarray(boxes / ((bottom - top)[:, None] * (right - left)))
-
-
-def _edges(size: int, count: int) -> tuple[Rows, Rows]:
-    """Return where each of ``count`` parts of a side begins and ends."""
-    at = np.arange(count)
-    return at * size // count, -(-(at + 1) * size // count)
 
 
 def unit_rows(rows: NDArray[np.float32]) -> Prints:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.split.lookalikes import area
+from labelwise.images.decode.fingerprint import area
 
 Array = npt.NDArray[Any]
 SIDE: Final = 32  # pictures are brought to so many pixels a side
