@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,13 +30,18 @@ def rows(counts: tuple[int, ...], seed: int = 0) -> tuple[NDArray[np.float32], N
     return (draws.normal(size=(len(targets), 6)) + 1.2 * np.eye(3, 6)[targets]).astype(np.float32), targets
 
 
-def fitted(counts: tuple[int, ...] = COUNTS, labels: Labels | None = None, **settings: str) -> Classifier:
+def fitted(counts: tuple[int, ...] = COUNTS, labels: Labels | None = None, **settings: Any) -> Classifier:
     x, targets = rows(counts)
     train = Split(images=x, targets=targets)
     labels = labels or Labels(names=NAMES)
     return fit(
         Dataset(name="tiles", labels=labels, splits={"train": train}, own_splits=False), Discriminant(**settings)
     )
+
+
+def prior_of(classifier: Classifier) -> NDArray[Any]:
+    assert classifier.calibration.prior is not None
+    return classifier.calibration.prior
 
 
 def right(classifier: Classifier, counts: tuple[int, ...]) -> float:
@@ -46,8 +52,7 @@ def right(classifier: Classifier, counts: tuple[int, ...]) -> float:
 def test_frequent_labels_are_answered_more_often_where_that_pays() -> None:
     data, equal = fitted(), fitted(prior="equal")
     assert equal.calibration.prior is None
-    assert data.calibration.prior is not None
-    assert data.calibration.prior.argmax() == 0
+    assert prior_of(data).argmax() == 0
     assert right(data, (1600, 200, 120)) > right(equal, (1600, 200, 120)) + 0.05
     assert right(data, (300, 300, 300)) < right(equal, (300, 300, 300))
 
@@ -80,7 +85,7 @@ def test_shares_of_a_user_take_the_place_of_those_of_the_data(tmp_path: Path) ->
     stated = fitted(prior=str(table))
     assert right(stated, (250, 500, 250)) > right(fitted(), (250, 500, 250)) + 0.05
     told = fitted(labels=Labels(names=NAMES, shares=np.array([0.25, 0.5, 0.25])))
-    np.testing.assert_allclose(told.calibration.prior, stated.calibration.prior, rtol=1e-5)
+    np.testing.assert_allclose(prior_of(told), prior_of(stated), rtol=1e-5)
 
 
 def test_a_label_that_must_not_be_missed_is_answered_more_often(tmp_path: Path) -> None:
@@ -115,21 +120,21 @@ def test_a_prior_is_saved_and_a_new_label_changes_no_other_score(tmp_path: Path)
     classifier = fitted()
     save(classifier, tmp_path / "tiles.lw")
     again = load(tmp_path / "tiles.lw")
-    np.testing.assert_array_equal(again.calibration.prior, classifier.calibration.prior)
+    np.testing.assert_array_equal(prior_of(again), prior_of(classifier))
     x = rows((20, 20, 20), seed=3)[0]
     taught = teach(again, "scratch", examples=again.scores_of(again.head.embed(x[:5] + 3)))
     before, after = (each.scores_of(each.head.embed(x)).log_odds for each in (classifier, taught))
     np.testing.assert_array_equal(after[:, :3], before)
     assert taught.calibration.offset[3] == pytest.approx(classifier.calibration.neutral()[1], rel=1e-5)
     chosen = taught.select(["scratch", "crack"])
-    np.testing.assert_array_equal(chosen.calibration.prior, [0, classifier.calibration.prior[1]])
+    np.testing.assert_array_equal(prior_of(chosen), [0, prior_of(classifier)[1]])
 
 
 def test_another_prior_takes_the_place_of_the_first() -> None:
     classifier = fitted()
     equal = classifier.calibration.with_prior(None)
     np.testing.assert_allclose(equal.offset, equal.offset.mean(), atol=1e-5)
-    again = equal.with_prior(classifier.calibration.prior)
+    again = equal.with_prior(prior_of(classifier))
     np.testing.assert_allclose(again.offset, classifier.calibration.offset, atol=1e-5)
 
 
@@ -139,7 +144,6 @@ def test_weights_count_in_the_prior() -> None:
     train = Split(images=x, targets=targets, weights=weights)
     data = Dataset(name="tiles", labels=Labels(names=NAMES), splits={"train": train}, own_splits=False)
     heavy = fit(data, Discriminant())
-    assert heavy.calibration.prior is not None
-    assert heavy.calibration.prior.argmax() == 0
+    assert prior_of(heavy).argmax() == 0
     light = fit(replace(data, splits={"train": replace(train, weights=())}), Discriminant())
     assert heavy.origin.summary["prior"]["ahead"]["fine"] > light.origin.summary["prior"]["ahead"]["fine"]

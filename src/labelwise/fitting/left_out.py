@@ -64,7 +64,7 @@ def _with_prior(classifier: Classifier, left: LeaveOneOut, train: "Split | Tenso
     values = np.full(len(classifier.labels), prior.values.mean())
     values[:trained] = prior.values
     calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
-    summary = {**classifier.origin.summary, "prior": prior.about(classifier.labels.names)}
+    summary = {**classifier.origin.summary, "prior": prior.about(classifier.labels.names[:trained])}
     return replace(classifier, calibration=calibration, origin=replace(classifier.origin, summary=summary))
 
 

@@ -52,7 +52,7 @@ def accuracy(classifier: Classifier, labels: int, rows: slice = slice(None)) -> 
 def test_what_leaving_out_says_is_true_and_told() -> None:
     classifier = fit(data_of(8, 20), Discriminant(), CPU)
     about = classifier.origin.summary["leave_one_out"]
-    assert set(about) == {"accuracy", "low", "high", "images", "confused", "suspicious"}
+    assert set(about) == {"accuracy", "low", "high", "images", "baseline", "confused", "suspicious"}
     assert about["images"] == 160
     assert about["low"] < about["accuracy"] < about["high"]
     assert about["low"] - 0.03 < accuracy(classifier, 8) < about["high"] + 0.03
@@ -172,7 +172,7 @@ def test_few_pictures_of_some_labels_are_fitted_as_if_taught(many: int, few: int
         Dataset(name="some", labels=Labels(names=names[:k]), splits=split)
         for k, split in zip((13, 10), splits, strict=True)
     )
-    fitted, taught = fit(whole, Discriminant(), CPU), fit(start, Discriminant(), CPU)
+    fitted, taught = fit(whole, Discriminant(prior="equal"), CPU), fit(start, Discriminant(), CPU)
     for label in range(10, 13):
         taught = lw.teach(taught, names[label], examples=images[keep & (targets == label)])
     for rows, near in ((slice(0, 10), 0.05), (slice(10, 13), 0.12)):
