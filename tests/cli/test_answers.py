@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from labelwise.cli.answers import Answer, Sorter, answer, folder_names, safe_name, table_of
+from labelwise.cli.answers import Answer, table_of
+from labelwise.cli.sorting import RECORD, Sorter, folder_names, safe_name
+from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.classify import Prediction
 
 
@@ -49,36 +51,98 @@ def test_no_cell_becomes_a_formula() -> None:
     assert rows[1] == ["'-1.jpg", "'@a", "'+b", "0.9000", "'=2+3", "0.0500", "-0.5000"]
 
 
-def test_nothing_is_overwritten_and_nothing_placed_twice(tmp_path: Path) -> None:
+@pytest.fixture
+def images(tmp_path: Path) -> dict[str, str]:
+    """Two images of one name."""
+    files = {}
     for folder, colour in (("one", "red"), ("two", "blue")):
         (tmp_path / folder).mkdir()
         Image.new("RGB", (4, 4), colour).save(tmp_path / folder / "x.png")
-    for link in (False, True):
-        root = tmp_path / f"sorted {link}"
-        sorter = Sorter(root, folder_names(["a"]), link, Counter())
-        (root / "a").mkdir(parents=True)
-        (root / "a" / "x.png").write_text("mine")
-        for _ in range(2):
-            for folder in ("one", "two"):
-                sorter.place(answer(str(tmp_path / folder / "x.png"), prediction("a"), 0.5))
+        files[folder] = str(tmp_path / folder / "x.png")
+    return files
+
+
+def sort(root: Path, *places: tuple[str, str], link: bool = False) -> None:
+    sorter = Sorter(root, folder_names(["a", "b"]), link=link)
+    for file, word in places:
+        sorter.place(file, word)
+    sorter.finish("m.lw")
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_files_of_others_stay_and_nothing_is_placed_twice(tmp_path: Path, images: dict[str, str], link: bool) -> None:
+    root = tmp_path / "sorted"
+    sort(root, (images["one"], "a"), link=link)
+    (root / "a" / "x.png").unlink()
+    (root / "a" / "x.png").write_text("mine")
+    for _ in range(2):
+        sort(root, (images["one"], "a"), (images["two"], "a"), link=link)
         assert (root / "a" / "x.png").read_text() == "mine"
         assert sorted(os.listdir(root / "a")) == ["x (2).png", "x (3).png", "x.png"]
-        assert (root / "a" / "x (3).png").read_bytes() == (tmp_path / "two" / "x.png").read_bytes()
+        assert (root / "a" / "x (3).png").read_bytes() == Path(images["two"]).read_bytes()
         assert (root / "a" / "x (2).png").is_symlink() is link
-    assert (tmp_path / "one" / "x.png").exists(), "nothing is moved"
+    assert Path(images["one"]).exists(), "nothing is moved"
 
 
-def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half(source: Path, target: Path) -> None:
-        target.write_text("half")
+@pytest.mark.parametrize("link", [False, True])
+def test_an_earlier_sort_is_renewed(tmp_path: Path, images: dict[str, str], link: bool) -> None:
+    root = tmp_path / "sorted"
+    sort(root, (images["one"], "a"), (images["two"], "a"), link=link)
+    sort(root, (images["one"], "b"), (images["two"], "a"), link=link)
+    assert sorted(str(one.relative_to(root)) for one in root.glob("*/*")) == ["a/x.png", "b/x.png"]
+    assert (root / "a" / "x.png").read_bytes() == Path(images["two"]).read_bytes()
+    assert json.loads((root / RECORD).read_text())["source"] == "answers"
+
+
+def test_a_folder_of_another_origin_is_refused(tmp_path: Path, images: dict[str, str]) -> None:
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for record in (None, "no JSON", '{"source": "groups"}'):
+        if record is not None:
+            (tmp_path / "photos" / RECORD).write_text(record)
+        with pytest.raises(UsageError, match="no earlier command like this one filled it"):
+            sort(tmp_path / "photos", (images["one"], "a"))
+    assert sorted(os.listdir(tmp_path / "photos")) == [RECORD, "a"]
+
+
+def test_a_forged_record_removes_nothing_outside(tmp_path: Path, images: dict[str, str]) -> None:
+    root = tmp_path / "sorted"
+    root.mkdir()
+    about = os.stat(images["one"])
+    state = [about.st_size, about.st_mtime_ns]
+    (root / "b").symlink_to(tmp_path / "one")
+    names = ["../one/x.png", images["one"], "b/x.png"]
+    (root / RECORD).write_text(json.dumps({"source": "answers", "placed": dict.fromkeys(names, state)}))
+    sort(root, (images["two"], "a"))
+    assert Path(images["one"]).exists()
+
+
+def test_no_planted_link_is_followed(tmp_path: Path, images: dict[str, str]) -> None:
+    root, victim = tmp_path / "sorted", tmp_path / "victim"
+    victim.write_text("precious")
+    sort(root, (images["one"], "a"))
+    for name in (f".{os.getpid()}.part", "x (2).png"):
+        (root / "a" / name).symlink_to(victim)
+    sort(root, (images["one"], "a"), (images["two"], "a"))
+    assert victim.read_text() == "precious"
+    assert (root / "a" / "x (2).png").is_symlink(), "it is not ours"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "b").symlink_to(outside)
+    with pytest.raises(DataError, match="is a link"):
+        sort(root, (images["one"], "b"))
+    assert os.listdir(outside) == []
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    tmp_path: Path, images: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(source: Path, target: str) -> None:
+        Path(target).write_text("half")
         raise KeyboardInterrupt
 
-    Image.new("RGB", (4, 4)).save(tmp_path / "x.png")
     monkeypatch.setattr("shutil.copy2", half)
     with pytest.raises(KeyboardInterrupt):
-        Sorter(tmp_path / "s", folder_names(["a"]), False, Counter()).place(
-            answer(str(tmp_path / "x.png"), prediction("a"), 0.5)
-        )
+        sort(tmp_path / "s", (images["one"], "a"))
     assert os.listdir(tmp_path / "s" / "a") == []
 
 

@@ -1,30 +1,23 @@
 """What classify writes besides what it prints: a table of answers, a page of thumbnails, images sorted into folders."""
 
 import csv
-import filecmp
 import io
-import os
-import re
-import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted, folder_names
 from labelwise.support.display import to_cell
-from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
     from labelwise.images.images import Images
     from labelwise.tasks.classify import Prediction
 
-UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
-LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
 COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
 
 
@@ -54,6 +47,8 @@ class Writing:
             raise UsageError("--link goes with --sort-into FOLDER.")
         if self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"--out takes a page (.html) or a folder of answers (.parquet); given {self.out}.")
+        if self.sort_into is not None:
+            check_sorted(self.sort_into)
         for target in filter(None, (self.csv_file, self.out, self.sort_into and self.sort_into / "unsure")):
             check_writable(target)
 
@@ -115,7 +110,7 @@ class Answers:
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
         self.writing, self.rows = writing, list[Answer]()
         self._only = read_only(writing.only, labels)
-        self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), writing.link, Counter())
+        self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), link=writing.link)
         self._sheet = None
         if writing.out is not None:
             from labelwise.reporting.answer_sheet import Sheet
@@ -128,7 +123,7 @@ class Answers:
             return
         self.rows.append(one)
         if self._sorter:
-            self._sorter.place(one)
+            self._sorter.place(one.file, one.word)
         if self._sheet:
             self._sheet.add(one.word, one.file, one.prediction, read())
 
@@ -137,6 +132,8 @@ class Answers:
         from labelwise.support.files import write_atomically
 
         table, sheet, folder = self.writing.csv_file, self.writing.out, self.writing.sort_into
+        if self._sorter:
+            self._sorter.finish(model)
         if table is not None:
             write_atomically(table, table_of(self.rows))
         if self._sheet and sheet is not None:
@@ -151,94 +148,3 @@ def table_of(answers: Iterable[Answer]) -> bytes:
     writer.writerow(COLUMNS)
     writer.writerows(one.cells() for one in answers)
     return text.getvalue().encode("utf-8", "surrogateescape")
-
-
-def folder_names(words: Iterable[str]) -> dict[str, str]:
-    """Return a name for the folder of each answer: safe on every system, and no two alike, whatever the case of letters."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for word in dict.fromkeys((UNKNOWN, UNSURE, NONE, *words)):
-        name = safe_name(word)
-        numbers = (f"{name} ({i})" for i in range(2, len(names) + 3))
-        names[word] = next(each for each in (name, *numbers) if each.casefold() not in taken)
-        taken.add(names[word].casefold())
-    return names
-
-
-def safe_name(word: str) -> str:
-    """Return a word as the name of a folder: without slashes, control characters and what other systems refuse."""
-    name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
-    name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
-    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
-    return f"_{name}" if reserved or not name else name
-
-
-def cut(name: str, most: int = LONGEST) -> str:
-    """Return a name of at most so many bytes, whole characters all."""
-    return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
-
-
-@dataclass(frozen=True)
-class Sorter:
-    """Puts pictures into folders by their answers: copies or links; never moves, never overwrites."""
-
-    root: Path
-    folders: dict[str, str]  # the name of the folder of each answer
-    link: bool
-    placed: Counter[str]  # how many went into each folder
-
-    def place(self, one: Answer) -> None:
-        """Put a picture into the folder of its answer; one that is there already, with the same content, stays."""
-        source, home = Path(one.file), self.root / self.folders[one.word]
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            for name in numbered(source.name):
-                if self._put(source, home / name):
-                    break
-        except OSError as error:
-            raise DataError(
-                f'Cannot put "{source}" into "{home}": {error.strerror}. What was placed before stays; mend this and start again: '
-                "nothing is placed twice."
-            ) from None
-        self.placed[one.word] += 1
-
-    def _put(self, source: Path, target: Path) -> bool:
-        """Return whether the picture is now at the target, whole: False where another file has that name."""
-        if os.path.lexists(target):
-            return target.exists() and (target.samefile(source) or filecmp.cmp(source, target, shallow=False))
-        if self.link:
-            with suppress(FileExistsError):
-                os.symlink(source.resolve(), target)
-                return True
-            return False
-        part = target.with_name(f".{os.getpid()}.part")
-        try:
-            shutil.copy2(source, part)
-            _name_unused(part, target)
-        except FileExistsError:
-            return False
-        finally:
-            part.unlink(missing_ok=True)
-        return True
-
-
-def _name_unused(part: Path, target: Path) -> None:
-    """Give a file its name, or raise ``FileExistsError``; a disk without hard links cannot do both at once."""
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        if os.path.lexists(target):
-            raise FileExistsError(target) from None
-        os.rename(part, target)
-
-
-def numbered(name: str) -> Iterable[str]:
-    """Yield a file name, and then the same with a number, as long as another has it."""
-    yield name
-    stem, ending = os.path.splitext(name)
-    number = 2
-    while True:
-        yield f"{cut(stem)} ({number}){ending}"
-        number += 1

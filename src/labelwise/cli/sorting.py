@@ -1,0 +1,177 @@
+"""Images sorted into a folder for each answer: copies or links, recorded in the folder, so that a later sort renews an earlier one.
+
+Nothing is moved, no file of anybody else is overwritten or removed, and no link is followed: whoever may write to the folder could
+plant one.
+"""
+
+import filecmp
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labelwise.support.errors import DataError, UsageError
+
+UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
+LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
+RECORD = ".labelwise.json"  # in a folder that this program filled: from what, and which files
+
+
+def check_sorted(root: Path, source: str = "answers") -> None:
+    """Raise an error unless a folder is new, empty, or was filled from the same source by an earlier command."""
+    if not root.is_dir() or not any(root.iterdir()) or read_record(root).get("source") == source:
+        return
+    raise UsageError(f'"{root}" exists, and no earlier command like this one filled it. Choose another folder.')
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """Return what is recorded in a folder that this program filled; nothing of any other."""
+    file = root / RECORD
+    try:
+        document = json.loads(file.read_text(encoding="utf-8")) if file.is_file() and not file.is_symlink() else {}
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+@dataclass
+class Sorter:
+    """Puts images into a folder for each answer; an earlier sort in the same folder is taken away first."""
+
+    root: Path
+    folders: Mapping[str, str]  # the name of the folder of each answer
+    link: bool = False
+    source: str = "answers"  # what the folders are made from
+    placed: dict[str, tuple[int, int]] = field(default_factory=dict)  # what lies where: size and time of change
+
+    def __post_init__(self) -> None:
+        """Take away what an earlier sort put here, if nobody changed it since."""
+        check_sorted(self.root, self.source)
+        earlier = read_record(self.root).get("placed", {})
+        for name, state in earlier.items() if isinstance(earlier, dict) else ():
+            place = self.root / name
+            if _is_below(self.root, name) and not place.parent.is_symlink() and _state(place) == tuple(state):
+                place.unlink()
+                with suppress(OSError):
+                    place.parent.rmdir()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._record({})
+
+    def place(self, file: str, word: str) -> None:
+        """Put an image into the folder of its answer; one that is there already, with the same content, stays."""
+        source, home = Path(file), self.root / self.folders[word]
+        try:
+            if home.is_symlink():
+                raise DataError(
+                    f'"{home}" is a link. Images are put into folders only; remove it, or choose another folder.'
+                )
+            home.mkdir(exist_ok=True)
+            target = next(home / name for name in numbered(source.name) if self._put(source, home / name))
+            state = _state(target)
+        except OSError as error:
+            self._record({})
+            raise DataError(
+                f'Cannot put "{source}" into "{home}": {error.strerror}. Run the command again when this is mended; the sort is renewed.'
+            ) from None
+        if state is not None:
+            self.placed[f"{home.name}/{target.name}"] = state
+
+    def finish(self, model: str) -> None:
+        """Record what was placed."""
+        self._record({"model": model})
+
+    def _record(self, about: Mapping[str, str]) -> None:
+        from labelwise.support.files import write_atomically
+
+        document = {"source": self.source, **about, "placed": self.placed}
+        write_atomically(self.root / RECORD, json.dumps(document, indent=0).encode("utf-8", "replace"))
+
+    def _put(self, source: Path, target: Path) -> bool:
+        """Return whether the image is now at the target, whole: False where something else has that name."""
+        if os.path.lexists(target):
+            if target.is_symlink() or not target.is_file():
+                return self.link and target.is_symlink() and os.readlink(target) == str(source.resolve())
+            return not self.link and filecmp.cmp(source, target, shallow=False)
+        if self.link:
+            with suppress(FileExistsError):
+                os.symlink(source.resolve(), target)
+                return True
+            return False
+        handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)  # a new file, never a link
+        os.close(handle)
+        try:
+            shutil.copy2(source, part)
+            _name_unused(Path(part), target)
+        except FileExistsError:
+            return False
+        finally:
+            Path(part).unlink(missing_ok=True)
+        return True
+
+
+def _is_below(root: Path, name: str) -> bool:
+    """Return whether a recorded name is that of a file in a folder of the root: records may be forged."""
+    parts = Path(name).parts
+    return len(parts) == 2 and ".." not in parts and not Path(name).is_absolute() and root.is_dir()
+
+
+def _state(file: Path) -> tuple[int, int] | None:
+    """Return the size of a file and when it was changed, of a link as such; None where there is none."""
+    try:
+        about = file.lstat()
+    except OSError:
+        return None
+    return about.st_size, about.st_mtime_ns
+
+
+def _name_unused(part: Path, target: Path) -> None:
+    """Give a file its name, or raise ``FileExistsError``; a disk without hard links cannot do both at once."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        if os.path.lexists(target):
+            raise FileExistsError(target) from None
+        os.rename(part, target)
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield a file name, and then the same with a number, as long as another has it."""
+    yield name
+    stem, ending = os.path.splitext(name)
+    number = 2
+    while True:
+        yield f"{cut(stem)} ({number}){ending}"
+        number += 1
+
+
+def folder_names(words: Iterable[str]) -> dict[str, str]:
+    """Return a name for the folder of each answer: safe on every system, and no two alike, whatever the case of letters."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for word in dict.fromkeys((UNKNOWN, UNSURE, NONE, *words)):
+        name = safe_name(word)
+        numbers = (f"{name} ({i})" for i in range(2, len(names) + 3))
+        names[word] = next(each for each in (name, *numbers) if each.casefold() not in taken)
+        taken.add(names[word].casefold())
+    return names
+
+
+def safe_name(word: str) -> str:
+    """Return a word as the name of a folder: without slashes, control characters and what other systems refuse."""
+    name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
+    name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
+    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
+    return f"_{name}" if reserved or not name else name
+
+
+def cut(name: str, most: int = LONGEST) -> str:
+    """Return a name of at most so many bytes, whole characters all."""
+    return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
