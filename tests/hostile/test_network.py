@@ -15,10 +15,10 @@ from tests.hostile.in_namespace import can_trace, connections, run_traced, writt
 COMMANDS = (
     ("fit", "photos", "--out", "b.lw", "--size", "32"),
     ("classify", "b.lw", "photos", "--out", "answers.parquet", "--workers", "2"),
-    ("teach", "b.lw", "fourth", "--examples", "photos/1/1.png", "--out", "taught.lw"),
+    ("teach", "b.lw", "fourth", "photos/1/1.png", "--out", "taught.lw"),
     ("serve", "b.lw"),
     ("fit", "photos", "--out", "s.lw", "--method", "softmax", "--encoder", "none", "--size", "16", "--set", "epochs=1"),
-    ("export", "s.lw", "--onnx", "s.onnx"),
+    ("export", "s.lw", "--out", "s.onnx"),
 )
 
 

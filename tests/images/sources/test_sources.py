@@ -8,7 +8,7 @@ import torch
 
 from labelwise.images.dataset import SPLITS
 from labelwise.images.sources.arrays import arrays
-from labelwise.images.sources.folders import folder
+from labelwise.images.sources.folders import ANSWER, NO_SUFFIX, folder
 from labelwise.images.split.divide import resplit
 from labelwise.images.split.make import Shares
 from labelwise.support.errors import DataError, LabelwiseError, UsageError
@@ -243,3 +243,17 @@ def test_a_described_label_needs_no_training_picture(tmp_path: Path) -> None:
     assert data.labels.names == ("a", "b", "okapi")
     assert set(data.split("test").targets.tolist()) == {0, 2}
     assert 2 not in data.split("train").targets.tolist()
+
+
+def test_files_without_a_suffix_and_folders_of_answers_are_reported(tmp_path: Path) -> None:
+    root = write(tmp_path / "birds", {"owl": 4, "wren": 4, "unknown": 2, "Unsure": 1})
+    (root / "owl" / "n9151jpg").write_bytes(png(7))
+    (root / "owl" / "README").write_text("Photos of owls")
+    data = folder(root, size=4)
+    assert data.labels.names == ("owl", "wren")
+    assert sum(sizes(data).values()) == 8
+    assert {(Path(each.file).name, each.reason) for each in data.skipped} == {
+        ("n9151jpg", NO_SUFFIX),
+        ("unknown", ANSWER),
+        ("Unsure", ANSWER),
+    }

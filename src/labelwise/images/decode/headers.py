@@ -12,7 +12,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import SEEK_CUR, SEEK_END
+from pathlib import Path
 from typing import BinaryIO
+
+from labelwise.support.regular import open_regular
 
 SCANS = 100  # of a JPEG. libjpeg writes 10 and mozjpeg up to 20; libtiff refuses above 100, too
 PARTS = 4_000  # segments and chunks. The largest: a depth map as XMP, 10 MB in 160 segments of 64 kB; 255 of a colour profile
@@ -96,6 +99,16 @@ def read_header(stream: BinaryIO) -> Header:
             break
     stream.seek(0)
     return header
+
+
+def is_image_file(file: Path) -> bool:
+    """Return whether the content of a file, whatever its name, begins as JPEG, PNG, WebP or GIF."""
+    try:
+        with open_regular(file) as stream:
+            start = stream.read(16)
+    except OSError:
+        return False
+    return any(start.startswith(magic) for magic, kind, _ in _FORMATS if kind != "BMP")  # "BM" may begin a text
 
 
 def _jpeg(stream: BinaryIO, header: Header) -> None:

@@ -1,23 +1,29 @@
 """A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
 
+import os
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Skipped
 from labelwise.images.decode.decoding import Frame
-from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
+from labelwise.images.decode.headers import is_image_file
+from labelwise.images.decode.listing import holds_pictures, is_hidden, is_picture, list_files, list_pictures
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.describe.labels import Labels, unfit_name
+from labelwise.images.describe.labels import RESERVED, Labels, unfit_name
 from labelwise.images.sources.build import build
 from labelwise.images.sources.files import from_files, read_rows
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.split.make import SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing
+
+NO_SUFFIX = "its name has no suffix. Rename it, for example to end with .jpg"
+ANSWER = "it holds answers that are no label. Rename the folder to use it as a label"
 
 
 def folder(
@@ -31,8 +37,9 @@ def folder(
 ) -> Dataset:
     """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
-    The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Pictures that
-    cannot be read, and labels without any readable picture, are left out and listed in ``skipped``, or an error where
+    The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Images that
+    cannot be read or have no suffix, labels without any readable image, and folders called ``unknown``, ``unsure`` or ``none`` are left
+    out and listed in ``skipped``, or an error where
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
     Each image is made to fit a square of the side ``size``. None leaves it to whoever reads them: ``fit`` reads them as its encoder
@@ -43,15 +50,34 @@ def folder(
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
     tops = split_folders(root) or {"": root}
-    rows, homes = labelled_files(tops, list_pictures)
+    nameless: list[Path] = []
+    rows, homes = labelled_files(tops, partial(_list_pictures, nameless=nameless))
     found = (file for top in tops.values() for file in sorted(top.iterdir()) if is_picture(file.name))
     loose = [str(file) for file in found if file.is_file()]
     if strict and loose:
-        raise DataError(f"Pictures lie outside the class folders: {listing(loose)}. Move or remove them.")
+        raise DataError(f"Images lie outside the class folders: {listing(loose)}. Move or remove them.")
     rows = replace(rows, by=group)
     data = from_files(root, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
-    outside = [Skipped(file=file, reason="it lies outside the class folders") for file in loose]
-    return replace(data, skipped=(*data.skipped, *outside))
+    reasons = {
+        "it lies outside the class folders": loose,
+        NO_SUFFIX: map(str, nameless),
+        ANSWER: (str(each) for top in tops.values() for each in answer_folders(top)),
+    }
+    return replace(
+        data, skipped=(*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
+    )
+
+
+def _list_pictures(home: Path, nameless: list[Path]) -> list[Path]:
+    """Return the image files below a folder, and add to ``nameless`` those whose name has no suffix."""
+    files = list_files(home, lambda name: is_picture(name) or not os.path.splitext(name)[1])
+    nameless += [file for file in files if not file.suffix and is_image_file(file)]
+    return [file for file in files if file.suffix]
+
+
+def answer_folders(home: Path) -> list[Path]:
+    """Return the folders that ``classify`` made for images without a label, such as ``unknown``."""
+    return [each for each in _subfolders(home) if each.name.casefold() in RESERVED and holds_pictures(each)]
 
 
 def labelled_files(
@@ -100,6 +126,8 @@ def class_folders(home: Path) -> dict[str, Path]:
     """Return the folder of each label."""
     folders: dict[str, Path] = {}
     for each in _subfolders(home):
+        if each.name.casefold() in RESERVED:
+            continue  # told by ``folder``
         if unfit := unfit_name(each.name):
             raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
         before = folders.setdefault(unicodedata.normalize("NFC", each.name), each)
