@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COUNTED = 12  # labels up to which the confusion matrix is shown as a table
 LISTED = 15  # confusions that are listed of more labels
+ABOUT_THRESHOLDS = "a label answered from a probability on; to keep one: calibrate --threshold LABEL=P"
 RULES = {"taught": "as teach does"}
 FOLDED = ("images", "groups", "accuracy", "balanced_accuracy", "ece", "unknown", "by_fold")
 FOLDS_HELP = "Cross-validate by refitting this many times."
@@ -69,6 +70,7 @@ def _lines(figures: "Figures", title: str) -> list[RenderableType]:
         lines.append(one_line(f"As unknown: {figures.unknown_set.words}"))
     if figures.accuracy is not None:
         lines += [plain_table(title, ">", rows=figures.rows()), "", *_labels(figures), *_confusions(figures)]
+        lines += _thresholds(figures)
     for name, render in RENDER.items():
         if figures.results.get(name):
             lines += ["", *render(figures.results[name])]
@@ -77,11 +79,20 @@ def _lines(figures: "Figures", title: str) -> list[RenderableType]:
 
 def _labels(figures: "Figures") -> list[RenderableType]:
     """Return the figures of each label, lowest recall first."""
-    rows, several = figures.label_rows(), "multilabel" in figures.results
-    heads = ("label", ">images", ">recall", ">precision")
-    last = f">{FIGURES['average_precision']}" if several else "mistaken for"
+    rows, (first, *heads) = figures.label_rows(), figures.label_heads
     left = len(figures.labels) - len(rows)
-    return [plain_table(*heads, last, rows=rows), *([f"and {left} labels more: --json"] if left else [])]
+    table = plain_table(first, *(head if head == "mistaken for" else f">{head}" for head in heads), rows=rows)
+    return [table, *([f"and {left} labels more: --json"] if left else [])]
+
+
+def _thresholds(figures: "Figures") -> list[RenderableType]:
+    """Return precision and recall at thresholds, of the labels of the lowest average precision."""
+    from labelwise.evaluation.figures import THRESHOLD_HEADS
+
+    rows, (first, *heads) = figures.threshold_rows(LISTED), THRESHOLD_HEADS
+    left = len(figures.operating) - LISTED
+    table = plain_table(first, *(f">{head}" for head in heads), title=ABOUT_THRESHOLDS, rows=rows)
+    return ["", table, *([f"and {left} labels more: --json"] if left > 0 else [])] if rows else []
 
 
 def _confusions(figures: "Figures") -> list[RenderableType]:

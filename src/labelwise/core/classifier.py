@@ -15,6 +15,7 @@ from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
+from labelwise.core.thresholds import check_thresholds
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features
@@ -104,6 +105,7 @@ class Classifier:
     calibration: Calibration  # how raw scores become probabilities
     familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
     verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # by label, where one was chosen; see ``thresholds``
     origin: Origin = field(default_factory=Origin)  # where it came from
 
     def __repr__(self) -> str:
@@ -178,10 +180,22 @@ class Classifier:
         """Return the classifier of these labels only, in this order; their scores stay the same."""
         rows = [self.labels.index(name) for name in names]
         labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
-        calibration, familiarity = self.calibration.select(rows), self.familiarity.select(rows)
         return replace(
-            self, labels=labels, label_embeddings=embeddings, calibration=calibration, familiarity=familiarity
+            self,
+            labels=labels,
+            label_embeddings=embeddings,
+            calibration=self.calibration.select(rows),
+            familiarity=self.familiarity.select(rows),
+            thresholds={name: value for name, value in self.thresholds.items() if name in names},
         )
+
+    def with_thresholds(self, thresholds: Mapping[str, float]) -> Self:
+        """Return the classifier that answers these labels from a probability on; see ``core.thresholds``. {} is none.
+
+        >>> classifier.with_thresholds({classifier.labels.names[0]: 0.8}).thresholds
+        {'blob 0': 0.8}
+        """
+        return replace(self, thresholds=check_thresholds(thresholds, self.labels))
 
     def remove(self, name: str) -> Self:
         """Return the classifier without one label; the other scores stay the same."""

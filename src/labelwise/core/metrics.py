@@ -30,6 +30,18 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
 
 
+def balanced_interval(recalls: ArrayLike, counts: ArrayLike) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of recalls ``[k]``, each of so many images, at least one ``[k]``.
+
+    Distances of the recalls to the ends of their Wilson intervals are added as squares: Zou, Huang and Zhang, "A note on confidence
+    interval estimation for a linear function of binomial proportions", Computational Statistics & Data Analysis 53 (2009).
+    """
+    shares = _row(recalls)
+    ends = np.array([wilson(share, n) for share, n in zip(shares.tolist(), np.asarray(counts).tolist(), strict=True)])
+    below, above = (np.sqrt(((shares - ends[:, i]) ** 2).sum()) / len(shares) for i in (0, 1))
+    return max(0.0, float(shares.mean() - below)), min(1.0, float(shares.mean() + above))
+
+
 def per_class_accuracy(predicted: ArrayLike, targets: ArrayLike) -> float:
     """Return the mean of the accuracies within each label that has a target."""
     answers, right = _rows(predicted, targets)

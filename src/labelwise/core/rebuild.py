@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from labelwise.core.classifier import Classifier, MethodRecord, Origin, Verifier
 from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.head import Array, Head
 from labelwise.core.head_files import Packed, labels_of, unpack
+from labelwise.core.thresholds import check_thresholds
 from labelwise.encoders.encoder import Encoder
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays
@@ -47,6 +48,7 @@ class Description:
     method: MethodRecord | None
     summary: dict[str, Any]
     unseen: tuple[str, ...]
+    thresholds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def classifier_of(
 ) -> Classifier:
     """Return the classifier of a description, the arrays that were saved with it, and its encoder."""
     check_finite(about, arrays)
-    described = from_plain(Description, {field.name: about[field.name] for field in fields(Description)})
+    described = from_plain(
+        Description, {each.name: about[each.name] for each in fields(Description) if each.name in about}
+    )
     labels = labels_of(about["labels"], under("labels", arrays))
     kind, settings = about["head"]["kind"], about["head"]["settings"]
     head = unpack(Packed(kind, settings, under("head", arrays)))
@@ -97,6 +101,7 @@ def classifier_of(
         ),
         familiarity=Familiarity(memory=arrays.get("memory"), rule=described.outlier_rule, width=width),
         verifier=described.verifier,
+        thresholds=check_thresholds(described.thresholds, labels),
         origin=Origin(
             method=described.method,
             summary=described.summary,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, top_columns
+from labelwise.core.thresholds import HALF, choose, threshold_row
 from labelwise.images.images import Images
 
 if TYPE_CHECKING:
@@ -56,8 +57,16 @@ class Scores:
 
     @cached_property
     def best(self) -> Array:
-        """The position of the label that fits best ``[n]``."""
-        return self._each(lambda part: part.log_odds.argmax(1))
+        """The position of the answer ``[n]``: the label that fits best, or as thresholds say."""
+        if not self.classifier.thresholds:
+            return self._each(lambda part: part.log_odds.argmax(1))
+        limits = threshold_row(self.classifier.thresholds, self.classifier.labels)
+        return self._each(lambda part: choose(part.reported, limits))
+
+    @cached_property
+    def agreed(self) -> Array:
+        """Which labels are answered yes ``[n, k]``, where several may be true."""
+        return np.asarray(self.yes >= threshold_row(self.classifier.thresholds, self.classifier.labels, HALF))
 
     @cached_property
     def probabilities(self) -> Array:
@@ -120,8 +129,12 @@ class Scores:
         return answer(self) if "log_odds" in vars(self) else np.concatenate([answer(part) for part in self.parts()])
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
-        """Return the best labels of each image and what is reported of them, best first."""
-        columns = top_columns(self.reported, min(max(1, count), self.reported.shape[1]))
+        """Return the best labels of each image and what is reported of them: the answer first, then others by probability."""
+        ranked = self.reported
+        if self.classifier.thresholds and not self.classifier.calibration.multilabel:
+            ranked = ranked.copy()
+            np.put_along_axis(ranked, self.best[:, None], np.inf, 1)
+        columns = top_columns(ranked, min(max(1, count), ranked.shape[1]))
         values = np.take_along_axis(self.reported, columns, 1)
         names = self.classifier.labels.names
         return [

@@ -130,6 +130,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         },
         "outlier_rule": to_plain(familiarity.rule),
         "verifier": to_plain(classifier.verifier),
+        "thresholds": dict(classifier.thresholds),
         "method": to_plain(origin.method),
         "summary": dict(origin.summary),
         "versions": {"labelwise": __version__} | {name: _version(name) for name in ("numpy", "onnxruntime", "pillow")},

@@ -9,27 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.core.metrics import confusion_matrix, wilson
-from labelwise.core.ranking import f1_scores
+from labelwise.core.metrics import balanced_interval, confusion_matrix, wilson
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.multilabel import MultilabelResult
+from labelwise.evaluation.label_figures import LabelFigures
+from labelwise.evaluation.operating import Operating, operating_points
 from labelwise.evaluation.test_set import TestSet
+from labelwise.images.targets import truth_table
 from labelwise.support.words import FIGURES
 
 LISTED = 40  # labels and confusions in a table, at most
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelFigures:
-    """Figures of one label."""
-
-    label: str
-    images: int  # test images of it
-    recall: float | None  # the share of its images with this answer; None without images
-    precision: float | None  # the share of these answers that is right; None without any
-    mistaken: tuple[str, int] | None = None  # the wrong answer that its images get most often, and how often
-    average_precision: float | None = None  # where several labels may be true
-    f1: float | None = None
+FEW = 6  # labels up to which all thresholds are listed
+LABEL_HEADS = ("label", "images", "recall", "95 %", "precision", "95 %", "average precision")
+THRESHOLD_HEADS = ("label", "threshold", "precision", "95 %", "recall", "95 %")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -52,6 +43,7 @@ class Figures:
     )  # counts [k, k]: row is the true label, column the answer; None with several labels
     results: Mapping[str, Any]  # the record of each protocol, see ``protocols.PROTOCOLS``
     left_out: Mapping[str, str]  # why other protocols do not apply
+    operating: tuple[Operating, ...] = ()  # precision and recall of each label at each threshold
     unknown_set: TestSet | None = None  # the images of none of the labels
 
     @property
@@ -75,6 +67,20 @@ class Figures:
     def balanced_accuracy(self) -> float | None:
         """The accuracy averaged over labels."""
         return self.results["closed"].balanced_accuracy if "closed" in self.results else None
+
+    @property
+    def balanced_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the balanced accuracy."""
+        if self.balanced_accuracy is None:
+            return None
+        seen = [(one.recall, one.images) for one in self.labels if one.recall is not None]
+        return balanced_interval(*map(list, zip(*seen, strict=True)))
+
+    @property
+    def mean_average_precision(self) -> float | None:
+        """The average precision, averaged over labels; None where none was ranked."""
+        each = [one.average_precision for one in self.operating]
+        return sum(each) / len(each) if each else None
 
     @property
     def calibration_error(self) -> float | None:
@@ -115,7 +121,9 @@ class Figures:
             return plain | {"images": self.images, "leaked": self.leaked}
         if self.baseline:
             plain["baseline"] = {"label": self.baseline[0], "accuracy": self.baseline[1]}
-        plain |= {"interval": to_json(self.interval), "labels": to_json(self.labels)}
+        plain |= {"interval": to_json(self.interval), "balanced_interval": to_json(self.balanced_interval)}
+        plain |= {"mean_average_precision": self.mean_average_precision}
+        plain |= {"labels": to_json(self.labels), "thresholds": to_json(self.operating)}
         return plain if self.confusion is None else plain | {"confusion": self.confusion_list()}
 
     def confusion_list(self) -> list[dict[str, Any]]:
@@ -144,90 +152,81 @@ class Figures:
         """Return the main figures, each in words and as text."""
         rows = [(FIGURES["images"], str(self.images))]
         if self.accuracy is not None and self.interval is not None:
-            low, high = self.interval
             key = "exact" if "multilabel" in self.results else "accuracy"
-            rows.append((FIGURES[key], f"{_percent(self.accuracy)} ({_percent(low)} to {_percent(high)})"))
+            rows.append((FIGURES[key], _ranged(self.accuracy, self.interval)))
         if self.baseline:
             rows.append((FIGURES["baseline"].format(label=self.baseline[0]), _percent(self.baseline[1])))
         for name, prefix in (("closed", ""), ("multilabel", ""), ("unknown", "unknown_")):
             values = vars(self.results[name]) if name in self.results else {}
             for key, value in values.items():
                 if key not in ("images", "accuracy", "exact", "average_precision"):
-                    rows.append((FIGURES[prefix + key], str(value) if isinstance(value, int) else _percent(value)))
+                    between = self.balanced_interval if key == "balanced_accuracy" else None
+                    rows.append(
+                        (FIGURES[prefix + key], str(value) if isinstance(value, int) else _ranged(value, between))
+                    )
+            if name == "closed" and self.mean_average_precision is not None:
+                rows.append((FIGURES["mean_label_precision"], _percent(self.mean_average_precision)))
         return rows
 
     def label_rows(self) -> list[tuple[str, ...]]:
-        """Return label, images, recall and precision, lowest recall first, at most ``LISTED``.
+        """Return label, images, recall and precision with their intervals, and average precision, lowest recall first.
 
-        Last comes the most frequent wrong answer, or the average precision where several labels may be true.
+        Last comes the most frequent wrong answer, where each image has one label. At most ``LISTED`` rows.
         """
-        several = "multilabel" in self.results
         order = sorted(self.labels, key=lambda one: (one.recall is None, one.recall))
         return [
             (
                 one.label,
                 str(one.images),
-                _percent(one.recall),
-                _percent(one.precision),
-                _percent(one.average_precision) if several else _mistaken(one),
+                *_with_interval(one.recall, one.recall_interval),
+                *_with_interval(one.precision, one.precision_interval),
+                _percent(one.average_precision),
+                *(() if "multilabel" in self.results else (_mistaken(one),)),
             )
             for one in order[:LISTED]
         ]
 
+    def threshold_rows(self, most: int = LISTED) -> list[tuple[str, ...]]:
+        """Return label, threshold, precision and recall: the classifier's own threshold of each label, and the best on these images.
+
+        Of few labels (``FEW``) come more thresholds between. At most so many labels are listed, the lowest average precision first.
+        """
+        rows: list[tuple[str, ...]] = []
+        for one in sorted(self.operating, key=lambda one: one.average_precision)[:most]:
+            named = {one.best.threshold: (one.best, " best")}
+            named |= {one.chosen.threshold: (one.chosen, " chosen")} if one.chosen else {}
+            more = one.points[1::2] if len(self.operating) <= FEW else ()
+            points = {point.threshold: (point, "") for point in more} | named
+            for place, threshold in enumerate(sorted(points)):
+                point, word = points[threshold]
+                shares = (
+                    *_with_interval(point.precision, point.precision_interval),
+                    *_with_interval(point.recall, point.recall_interval),
+                )
+                rows.append(("" if place else one.label, f"{threshold:.2f}{word}", *shares))
+        return rows
+
     def table(self) -> str:
         """Return the main figures and the figures of each label as text."""
-        last = "average precision" if "multilabel" in self.results else "mistaken for"
-        heads = ("label", "images", "recall", "precision", last)
-        labels = [_aligned([heads, *self.label_rows()])] if self.labels else []
-        return "\n\n".join([_aligned(self.rows()), *labels])
+        parts: list[Sequence[tuple[str, ...]]] = [
+            self.rows(),
+            [self.label_heads, *self.label_rows()],
+            [THRESHOLD_HEADS, *self.threshold_rows()],
+        ]
+        return "\n\n".join(_aligned(rows) for rows in parts if len(rows) > 1)
+
+    @property
+    def label_heads(self) -> tuple[str, ...]:
+        """The heads of ``label_rows``."""
+        return LABEL_HEADS if "multilabel" in self.results else (*LABEL_HEADS, "mistaken for")
 
 
-def label_figures(
-    evaluation: Evaluation, several: MultilabelResult | None, confusion: NDArray[np.int64] | None
-) -> tuple[LabelFigures, ...]:
-    """Return the figures of each label, from the record where several labels may be true, else from the confusion ``[k, k]``."""
-    if confusion is not None:
-        return _exclusive_figures(evaluation.classifier.labels.names, confusion)
-    assert several is not None
-    scores, truths = evaluation.asked()
-    yes = np.asarray(scores.yes) >= 0.5
-    f1 = f1_scores(yes, truths)[1].tolist()
-    return tuple(
-        LabelFigures(
-            label=name,
-            images=images,
-            recall=hits / images if images else None,
-            precision=hits / answers if answers else None,
-            average_precision=several.average_precision[name],
-            f1=f1[i] if images else None,
-        )
-        for i, (name, images, answers, hits) in enumerate(
-            zip(
-                scores.classifier.labels.names,
-                truths.sum(0).tolist(),
-                yes.sum(0).tolist(),
-                (yes & truths).sum(0).tolist(),
-                strict=True,
-            )
-        )
-    )
-
-
-def _exclusive_figures(names: tuple[str, ...], counts: NDArray[np.int64]) -> tuple[LabelFigures, ...]:
-    wrong = counts.copy()
-    np.fill_diagonal(wrong, 0)
-    images, answers, hits = counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist()
-    others, often = wrong.argmax(1).tolist(), wrong.max(1).tolist()
-    return tuple(
-        LabelFigures(
-            label=name,
-            images=images[i],
-            recall=hits[i] / images[i] if images[i] else None,
-            precision=hits[i] / answers[i] if answers[i] else None,
-            mistaken=(names[others[i]], often[i]) if often[i] else None,
-        )
-        for i, name in enumerate(names)
-    )
+def operating_of(evaluation: Evaluation) -> tuple[Operating, ...]:
+    """Return precision and recall of each label at each threshold."""
+    if evaluation.multilabel:
+        return operating_points(*evaluation.asked())
+    scores, targets = evaluation.labelled()
+    return operating_points(scores, truth_table(targets, len(evaluation.classifier.labels)))
 
 
 def confusion_of(evaluation: Evaluation) -> NDArray[np.int64]:
@@ -251,6 +250,18 @@ def to_json(value: Any) -> Any:
 
 def _mistaken(one: LabelFigures) -> str:
     return f"{one.mistaken[0]} ({one.mistaken[1]})" if one.mistaken else ""
+
+
+def _with_interval(share: float | None, interval: tuple[float, float]) -> tuple[str, str]:
+    return ("—", "") if share is None else (_percent(share), _span(interval))
+
+
+def _ranged(share: float, interval: tuple[float, float] | None) -> str:
+    return _percent(share) + ("" if interval is None else f" ({_percent(interval[0])} to {_percent(interval[1])})")
+
+
+def _span(interval: tuple[float, float]) -> str:
+    return "{:.0f} to {:.0f}".format(*(100 * end for end in interval))
 
 
 def _percent(share: float | None) -> str:

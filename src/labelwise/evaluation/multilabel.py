@@ -11,7 +11,7 @@ from labelwise.tasks.calibrate import calibration_errors
 
 @dataclass(frozen=True, kw_only=True)
 class MultilabelResult:
-    """Figures on test images of which several labels may be true. A yes is a probability of one half or more."""
+    """Figures on test images of which several labels may be true. A yes is a probability of one half or more, or of the label's threshold."""
 
     images: int  # how many were tested
     asked: int  # how many labels each was asked about: those that both the classifier and the data know
@@ -28,7 +28,7 @@ class MultilabelResult:
 def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
     """Return the figures of test images of which several labels may be true."""
     scores, truths = evaluation.asked()
-    yes, there = np.asarray(scores.yes) >= 0.5, np.asarray(truths.any(0))
+    yes, there = scores.agreed, np.asarray(truths.any(0))
     each = average_precisions(scores.log_odds, truths)
     micro, f1 = f1_scores(yes, truths)
     return MultilabelResult(

@@ -59,8 +59,7 @@ def answer_words(case: Case, row: int) -> str:
     scores = case.evaluation.scores
     if not case.evaluation.multilabel:
         return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
-    answers = zip(case.names, np.asarray(scores.yes[row]).tolist(), strict=True)
-    return ", ".join(name for name, p in answers if p >= 0.5) or "none"
+    return ", ".join(name for name, yes in zip(case.names, scores.agreed[row].tolist(), strict=True) if yes) or "none"
 
 
 def truth(case: Case, row: int) -> str:

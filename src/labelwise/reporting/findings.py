@@ -51,10 +51,11 @@ def answered(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
     """
     if not evaluation.multilabel:
         scores = evaluation.scores
-        return np.asarray(scores.best) == evaluation.targets, np.asarray(scores.probabilities).max(1)
+        best = np.asarray(scores.best)
+        return best == evaluation.targets, np.take_along_axis(scores.probabilities, best[:, None], 1)[:, 0]
     scores, truths = evaluation.asked()
     yes = np.asarray(scores.yes)
-    return ((yes >= 0.5) == truths).all(1), np.maximum(yes, 1 - yes).min(1)
+    return (scores.agreed == truths).all(1), np.maximum(yes, 1 - yes).min(1)
 
 
 def answer_errors(evaluation: Evaluation) -> Floats:

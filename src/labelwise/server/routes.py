@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
+from labelwise.core.thresholds import HALF
 from labelwise.images.describe.labels import label_name
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
@@ -98,7 +99,10 @@ class Routes:
             "change": change,
         }
         if several:
-            document["answers"] = [{"label": name, "yes": p >= 0.5, "probability": p} for name, p in prediction.top]
+            limits = scores.classifier.thresholds
+            document["answers"] = [
+                {"label": name, "yes": p >= limits.get(name, HALF), "probability": p} for name, p in prediction.top
+            ]
         return self._told(document, change)
 
     async def ask(self, request: Request, options: About) -> Response:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
+from labelwise.core.thresholds import HALF
 from labelwise.support.errors import LabelwiseError, UnsupportedError, listing
 from labelwise.tasks.teach import DRAFT as DRAFT
 from labelwise.tasks.teach import teach
@@ -21,7 +22,9 @@ class Answer:
 def ask(scores: Scores, label: str) -> list[Answer]:
     """Return one answer per image to "is it a ``label``?"."""
     column = scores.classifier.labels.index(label)
-    return [Answer(label, p >= 0.5, p) for p in scores.yes[:, column].tolist()]
+    several, limits = scores.classifier.calibration.multilabel, scores.classifier.thresholds
+    least = limits.get(label, HALF) if several else HALF  # a threshold is one of what answers report
+    return [Answer(label, p >= least, p) for p in scores.yes[:, column].tolist()]
 
 
 def reading(classifier: Classifier, text: str) -> Classifier:

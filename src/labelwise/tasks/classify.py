@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from labelwise.core.scores import NONE, UNKNOWN, Scores
+from labelwise.core.thresholds import HALF
 
 
 @dataclass(frozen=True)
@@ -12,14 +13,14 @@ class Prediction:
     # the best label, or unknown where no label fits well enough; none where several labels might be true, the
     # image is a familiar one, and the answer to each of them is no
     label: str
-    # the labels it has: the one above, or none; where several may be true, each that is answered yes (a
-    # probability of one half or more), the most probable first
+    # the labels it has: the one above, or none; where several may be true, each that is answered yes (from its
+    # threshold on, or one half), the most probable first
     labels: tuple[str, ...]
     # of the best label, given that one of the labels is right; where several may be true, of a yes to it
     probability: float
     confidence: float  # the probability of a yes to the best label; low where none fits
     outlier: float  # the outlier score; larger fits less
-    top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, best first
+    top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, the answer first
 
     def __repr__(self) -> str:
         best = ", ".join(f"{label} {100 * value:.1f} %" for label, value in self.top[:3])
@@ -40,9 +41,10 @@ def _predictions(scores: Scores, top: int) -> list[Prediction]:
     multilabel = scores.classifier.calibration.multilabel
     tops = scores.top(len(scores.classifier.labels) if multilabel else top)
     rows = zip(tops, scores.confidence.tolist(), scores.outlier_score.tolist(), scores.unknown.tolist(), strict=True)
+    limits = scores.classifier.thresholds
     predictions = []
     for best, confidence, outlier, unknown in rows:
-        yes = tuple(name for name, value in best if value >= 0.5) if multilabel else (best[0][0],)
+        yes = tuple(name for name, p in best if p >= limits.get(name, HALF)) if multilabel else (best[0][0],)
         labels = () if unknown else yes
         label = labels[0] if labels else UNKNOWN if unknown else NONE
         predictions.append(Prediction(label, labels, best[0][1], confidence, outlier, tuple(best[: max(1, top)])))

@@ -1,0 +1,105 @@
+"""Operating points: precision and recall of a label at each threshold, to choose one by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labelwise.core.metrics import wilson
+from labelwise.core.ranking import average_precision
+from labelwise.core.scores import Scores
+from labelwise.images.targets import Array
+
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+MOST_PAIRS = 2**26  # of an image and a label; more are not ranked
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What happens if a label is answered from a probability on."""
+
+    threshold: float
+    precision: float | None  # the share of these answers that is right; None without any
+    precision_interval: Interval  # 95 %, Wilson
+    recall: float  # the share of the label's images that is found
+    recall_interval: Interval
+    answers: int  # how many images get the label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operating:
+    """The operating points of one label; the answer is yes or no to this label alone."""
+
+    label: str
+    average_precision: float  # mean precision over its images, ranked by their probability; needs no threshold
+    points: tuple[Point, ...]  # one for each of ``THRESHOLDS``
+    best: Point  # where precision and recall are best together (F1), among all thresholds; chosen on these images
+    chosen: Point | None  # at the classifier's own threshold, where one was chosen
+
+
+def operating_points(scores: Scores, truths: Array) -> tuple[Operating, ...]:
+    """Return the operating points of each label that is true of some image; ``truths [n, k]`` says of which (bool).
+
+    None of very many images and labels.
+    """
+    if truths.size > MOST_PAIRS:
+        return ()
+    names, own = scores.classifier.labels.names, scores.classifier.thresholds
+    reported = np.asarray(scores.reported, np.float64)
+    return tuple(
+        _operating(name, reported[:, column], truths[:, column], own.get(name))
+        for column, name in enumerate(names)
+        if truths[:, column].any()
+    )
+
+
+def _operating(label: str, probabilities: Array, true: Array, own: float | None) -> Operating:
+    return Operating(
+        label=label,
+        average_precision=average_precision(probabilities, true),
+        points=tuple(point_at(each, probabilities, true) for each in THRESHOLDS),
+        best=point_at(best_threshold(probabilities, true), probabilities, true),
+        chosen=None if own is None else point_at(own, probabilities, true),
+    )
+
+
+def point_at(threshold: float, probabilities: Array, true: Array) -> Point:
+    """Return precision and recall ``[n]`` at a threshold."""
+    yes = probabilities >= threshold
+    answers, images, hits = int(yes.sum()), int(true.sum()), int((yes & true).sum())
+    recall = hits / images
+    return Point(
+        threshold=float(threshold),
+        precision=hits / answers if answers else None,
+        precision_interval=wilson(hits / answers if answers else 0.0, answers),
+        recall=recall,
+        recall_interval=wilson(recall, images),
+        answers=answers,
+    )
+
+
+def best_threshold(probabilities: Array, true: Array) -> float:
+    """Return the threshold of the largest F1, midway to the next smaller probability; the largest threshold of equal ones."""
+    order = np.argsort(-probabilities, kind="stable")
+    values, hits = probabilities[order], np.cumsum(true[order])
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of images with equal probabilities
+    f1 = 2 * hits[ends] / (ends + 1 + true.sum())
+    at = int(f1.argmax())
+    below = values[ends[at] + 1] if at + 1 < len(ends) else 0.0
+    return float((values[ends[at]] + below) / 2)
+
+
+def threshold_for(probabilities: Array, true: Array, *, precision: float) -> float | None:
+    """Return the smallest threshold from which on at least this share of answers is right ``[n]``; None where there is none.
+
+    Of equal recalls the larger threshold, midway between the probabilities of two images.
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    values, hits = probabilities[order], np.cumsum(true[order])
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))
+    found = np.where(hits[ends] >= precision * (ends + 1), hits[ends], 0)
+    if not found.any():
+        return None
+    end = ends[int(found.argmax())]
+    below = values[end + 1] if end + 1 < len(values) else 0.0
+    return float((values[end] + below) / 2)
