@@ -126,8 +126,8 @@ def test_a_weight_counts_as_copies(seed: int) -> None:
     again = np.repeat(np.arange(40), weights)
     weighted = LabelwiseClassifier().fit(x, y, sample_weight=weights)
     copied = LabelwiseClassifier().fit(x[again], y[again])
-    rows = [one.classifier_.label_embeddings for one in (weighted, copied)]
-    np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-4)
+    first, second = (one.classifier_.label_embeddings for one in (weighted, copied))
+    np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(weighted.predict_proba(x), copied.predict_proba(x), atol=0.03)  # calibration counts images
 
 
