@@ -88,6 +88,28 @@ def test_data_that_is_none_is_told_what_would_work() -> None:
         lw.fit((np.zeros((2, 8, 8, 3), np.uint8), ["a", "b", "c"]))
 
 
+def test_a_call_that_cannot_work_names_one_that_does(classifier: lw.Classifier, photos: Path) -> None:
+    with pytest.raises(UsageError, match=r'data\.split\("test"\)\.images'):
+        classifier.predict(lw.data.load(photos))
+    with pytest.raises(UsageError, match=r'teach\("owl", images\)'):
+        classifier.teach(files(photos), "owl")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="of one label only"):
+        lw.fit((files(photos), ["red"] * len(files(photos))))
+    with pytest.raises(UsageError, match=r"lw\.fit\(\(images, labels\)\)"):
+        lw.fit(files(photos), names(photos))  # type: ignore[arg-type]
+
+
+def test_features_are_cached_as_in_the_shell(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path))
+    lw.fit((files(photos), names(photos))).predict(photos)
+
+    def encode(*_: object) -> None:
+        raise AssertionError("an image was encoded again")
+
+    monkeypatch.setattr("labelwise.encoders.onnx.OnnxEncoder.__call__", encode)
+    lw.fit((files(photos), names(photos))).predict(photos)
+
+
 def test_a_classifier_has_the_verbs(classifier: lw.Classifier, photos: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     grey = [draw(rng, (120, 120, 120)) for _ in range(5)]
@@ -101,6 +123,10 @@ def test_a_classifier_has_the_verbs(classifier: lw.Classifier, photos: Path, tmp
     assert classifier.scores(file).raw.shape == (1, 3)
     assert classifier.explain(file).heat.ndim == 2
     assert len(classifier.verify(file, files(photos)[1])) == 1
+    (matches,) = classifier.retrieve(file, photos, k=3)
+    assert matches[0].file == str(file)
+    assert [Path(match.file).parent for match in matches] == [file.parent] * 3
+    assert len(classifier.outliers(photos)) == len(files(photos))
     taught.save(tmp_path / "colours.lw")
     again = lw.load(tmp_path / "colours.lw")
     assert isinstance(again, lw.Classifier)
@@ -114,3 +140,5 @@ def test_the_functions_say_the_same(classifier: lw.Classifier, photos: Path) -> 
     assert figures.confusion is not None
     assert figures.accuracy > 0.9
     assert figures.confusion.shape == (3, 3)
+    assert len(figures.labels) == 3
+    assert str(figures) == figures.table()

@@ -21,7 +21,7 @@ from labelwise.tasks import rank as rank_task
 from labelwise.tasks import retrieve as retrieve_task
 from labelwise.tasks import teach as teach_task
 from labelwise.tasks import verify as verify_task
-from labelwise.tasks.gallery import Gallery
+from labelwise.tasks.gallery import Gallery, make_gallery
 from labelwise.tasks.gallery_store import StoredGallery
 from labelwise.tasks.similarity import By
 
@@ -91,7 +91,7 @@ def fit_verification(
 def retrieve(  # noqa: PLR0913 - each may be chosen
     classifier: Classifier,
     query: Pictures,
-    gallery: Gallery | StoredGallery,
+    gallery: Gallery | StoredGallery | Pictures,
     k: int = 5,
     *,
     by: By = "similarity",
@@ -99,7 +99,10 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     approximate: bool | None = None,
     where: str | None = None,
 ) -> list[list[retrieve_task.Match]]:
-    """Return for each query the k pictures of a gallery that are most like it, best first; see ``tasks.retrieve``."""
+    """Return for each query the k images most like it, best first, of a gallery or of images; see ``tasks.retrieve``."""
+    if not isinstance(gallery, Gallery | StoredGallery):
+        images = classifier.images(gallery)
+        gallery = make_gallery(classifier, images, images.ids)
     return retrieve_task.retrieve(
         classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
     )
@@ -114,6 +117,8 @@ def teach(
     vector: teach_task.Vector | None = None,
 ) -> Classifier:
     """Return the classifier with one more label, from pictures, sentences or attributes; see ``tasks.teach``."""
+    if not isinstance(name, str):
+        raise UsageError(f'The name of a label is text; given {type(name).__name__}. Try teach("owl", images).')
     classifier.labels.check_new(label_name(name))
     scores = None if examples is None else classifier.scores(examples)
     return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)

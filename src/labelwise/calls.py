@@ -11,15 +11,25 @@ from labelwise import api
 from labelwise.core import classifier as core
 from labelwise.core import store
 from labelwise.core.arrays import Array
+from labelwise.fitting import fit as fitting
+from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
 from labelwise.images.as_images import Pictures, as_images
+from labelwise.images.catalogue import load as load_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.labels import Labels
+from labelwise.images.sources.build import check_two_labels
 from labelwise.images.sources.rows import as_labels, label_rows
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.ask import Answer
 from labelwise.tasks.classify import Prediction
 from labelwise.tasks.explain import Explanation
+from labelwise.tasks.gallery import Gallery
+from labelwise.tasks.gallery_store import StoredGallery
+from labelwise.tasks.outliers import Outlier
+from labelwise.tasks.retrieve import Match
+from labelwise.tasks.similarity import By
+from labelwise.tasks.teach import Texts, Vector
 from labelwise.tasks.verify import Verification
 from labelwise.train.method import Method, Run
 
@@ -49,21 +59,33 @@ class Classifier(core.Classifier):
         """Return what each image is: its label or "unknown"."""
         return api.classify(self, images, top=top)
 
-    def ask(self, images: Pictures, label: str) -> list[Answer]:
-        """Return for each image whether it is a ``label``."""
-        return api.ask(self, images, label)
+    def ask(self, images: Pictures, label: str | None = None, *, text: str | None = None) -> list[Answer]:
+        """Return for each image whether it is a ``label``, or whether a sentence is true of it."""
+        return api.ask(self, images, label, text=text)
 
-    def explain(self, image: Pictures, label: str | None = None) -> Explanation:
-        """Return the heat map of an image for a label, by default the most probable one."""
-        return api.explain(self, image, label)
+    def explain(self, image: Pictures, label: str | None = None, *, against: str | None = None) -> Explanation:
+        """Return the heat map of an image for a label, by default the most probable one, perhaps against another."""
+        return api.explain(self, image, label, against=against)
 
-    def verify(self, first: Pictures, second: Pictures) -> list[Verification]:
+    def outliers(self, images: Pictures) -> list[Outlier]:
+        """Return how little each image fits any label."""
+        return api.outliers(self, images)
+
+    def verify(self, first: Pictures, second: Pictures, *, by: By | None = None) -> list[Verification]:
         """Return for each pair whether both images show the same label."""
-        return api.verify(self, first, second)
+        return api.verify(self, first, second, by=by)
 
-    def teach(self, name: str, examples: Pictures) -> Self:
-        """Return the classifier with one more label, learned from example images."""
-        return type(self).of(api.teach(self, name, examples=examples))
+    def retrieve(
+        self, query: Pictures, gallery: Gallery | StoredGallery | Pictures, k: int = 5, *, by: By = "similarity"
+    ) -> list[list[Match]]:
+        """Return for each query the k images that are most like it, best first, of a gallery or of images."""
+        return api.retrieve(self, query, gallery, k, by=by)
+
+    def teach(
+        self, name: str, examples: Pictures | None = None, *, texts: Texts | None = None, vector: Vector | None = None
+    ) -> Self:
+        """Return the classifier with one more label, learned from example images, sentences or attributes."""
+        return type(self).of(api.teach(self, name, examples=examples, texts=texts, vector=vector))
 
     def forget(self, name: str) -> Self:
         """Return the classifier without one label."""
@@ -98,9 +120,6 @@ def fit(
         settings: of the method by name, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
             METHOD`` lists them.
     """
-    from labelwise.fitting import fit as fitting
-    from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
-
     run = run or Run()
     run = run if seed is None else replace(run, seed=seed)
     if isinstance(method, Method):
@@ -120,8 +139,6 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
-        from labelwise.images.catalogue import load as load_data
-
         return load_data(data, seed=seed, next_frame=next_frame)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
@@ -131,6 +148,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
     images, rows = as_images(data[0]), label_rows(as_labels(data[1]), None)
     if len(images) != len(rows.targets):
         raise DataError(f"There are {len(images)} images but {len(rows.targets)} labels; give one for each image.")
+    check_two_labels("images", rows)
     split = Split(images=images, targets=rows.targets)
     files = images.shape is None
     return Dataset(

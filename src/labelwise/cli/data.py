@@ -45,17 +45,12 @@ def check(
     size: Size = None,
 ) -> None:
     """Check data: counts, unreadable files, duplicates, leaks."""
-    from labelwise.images.overview import ENOUGH, ONE_LABEL, contact_sheet, inspect, lines, missing_pieces
-    from labelwise.methods.registry import METHODS
+    from labelwise.images.overview import contact_sheet, inspect, lines, missing_pieces
+    from labelwise.methods.registry import METHODS, needs_of
 
     dataset = _read(data, size)
     about = inspect(dataset)
-    needs = {
-        name: method.needs
-        + (() if method.multilabel else (ONE_LABEL,))
-        + ((ENOUGH,) if "targets" in method.needs and not (method.leaves_out or method.zero_shot) else ())
-        for name, method in METHODS.items()
-    }
+    needs = {name: needs_of(name) for name in METHODS}
     if sheet is not None:
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")

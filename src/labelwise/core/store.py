@@ -60,7 +60,9 @@ def check_free(path: Path, overwrite: bool) -> None:
     if path.exists() and not (path / ABOUT).exists():
         raise UsageError(f"{path} exists and is no saved classifier; choose another name.")
     if path.exists() and not overwrite:
-        raise UsageError(f"{path} already holds a classifier. Choose another name, or replace it with --overwrite.")
+        raise UsageError(
+            f"{path} already holds a classifier. Choose another name, or replace it with --overwrite (overwrite=True in Python)."
+        )
 
 
 def check_savable(method: object, labels: Labels, name: str) -> None:

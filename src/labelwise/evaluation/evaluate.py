@@ -42,7 +42,7 @@ def evaluate(
         seed: of random draws.
 
     >>> figures = lw.evaluate(classifier, data)
-    >>> print(figures.table())  # doctest: +ELLIPSIS
+    >>> print(figures)  # doctest: +ELLIPSIS
     images measured ...
     """
     test_set = data if isinstance(data, TestSet) else select_test_set(classifier, read_data(classifier, data), split)

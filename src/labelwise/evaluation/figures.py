@@ -101,6 +101,9 @@ class Figures:
         share = "" if self.accuracy is None else f", accuracy {_percent(self.accuracy)}"
         return f"<Figures: {self.images} images of {self.test_set.data}{share}; {', '.join(self.results)}>"
 
+    def __str__(self) -> str:
+        return self.table()
+
     def as_json(self) -> dict[str, Any]:
         """Return all figures as JSON can hold them."""
         plain: dict[str, Any] = {

@@ -5,7 +5,7 @@ from labelwise.fitting.choice import CLOSED, decide
 from labelwise.fitting.closed_form import fit_closed_form, takes
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
-from labelwise.methods.registry import METHODS
+from labelwise.methods.registry import METHODS, needs_of
 from labelwise.support.errors import UsageError, listing, needs_torch
 from labelwise.train.method import Method, Run
 
@@ -47,7 +47,7 @@ def _check_method(data: Dataset, method: Method) -> None:
             "Leave adversarial out, or give pictures."
         )
     if data.multilabel and not method.multilabel:
-        able = listing(name for name, kind in METHODS.items() if kind.multilabel)
+        able = listing(name for name in METHODS if "one_label" not in needs_of(name))
         raise UsageError(
             f'Several labels may be true of one image of "{data.name}", and method {method.name} takes one label for each. '
             f"Methods that can: {able}."

@@ -38,8 +38,9 @@ def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
     if isinstance(pictures, np.ndarray) and pictures.dtype.kind != "O" and not _are_paths(pictures):
         return _arrays(pictures, shape, last=True)
     if not isinstance(pictures, Iterable):
+        hint = ' Take the images of one split: data.split("test").images.' if hasattr(pictures, "splits") else ""
         raise UsageError(
-            f"A picture is a path, a PIL image, an array or a tensor; given {type(pictures).__name__}: {pictures!r:.80}."
+            f"An image is a path, bytes, a PIL image, an array or a tensor; given {type(pictures).__name__}: {pictures!r:.80}.{hint}"
         )
     items = list(pictures)
     if not items:

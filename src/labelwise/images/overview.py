@@ -4,6 +4,7 @@ import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from labelwise.support.words import PIECES
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
 DESCRIPTIONS, ONE_LABEL, ENOUGH = "descriptions", "one_label", "enough"
+TORCH = "torch"  # what methods need of the installation, not of data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ def _described(dataset: Dataset) -> bool:
 
 def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return what each method lacks of the pieces that it needs; "texts or image_texts" is met by either of the two."""
-    known = inspection.pieces
+    known = {**inspection.pieces, TORCH: find_spec("torch") is not None}
     for method, needed in needs.items():
         for piece in (piece for need in needed for piece in need.split(" or ")):
             if piece not in known:

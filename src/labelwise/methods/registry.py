@@ -47,6 +47,17 @@ METHODS = Methods()
 METHODS.data |= _places()  # type: ignore[arg-type]
 
 
+def needs_of(name: str) -> tuple[str, ...]:
+    """Return the pieces of data that a method trains on, as ``images.overview.inspect`` names them; "torch" where that is missing."""
+    try:
+        method = METHODS[name]
+    except UsageError:
+        return ("torch",)
+    own = () if method.multilabel else ("one_label",)
+    held_out = "targets" in method.needs and not (method.leaves_out or method.zero_shot)
+    return (*method.needs, *own, *(("enough",) if held_out else ()))
+
+
 def method_class(name: str) -> type[Method]:
     """Return the method of this name, or raise an error that lists them."""
     if name not in METHODS:

@@ -74,6 +74,7 @@ PIECES: Final[dict[str, str]] = {  # what data hold
     "descriptions": "descriptions (vectors or texts of every label)",
     "one_label": "images of one label each (here several may be true)",
     "enough": "more images, three of at least two labels, to hold some out",
+    "torch": 'torch (pip install "labelwise[train]")',
 }
 FACTS: Final[dict[str, str]] = {
     "data": "data",

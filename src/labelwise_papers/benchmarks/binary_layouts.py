@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from labelwise.support.errors import DataError
 from labelwise.support.limits import unpacked
@@ -102,7 +101,7 @@ def _joined(
             )
     return Records(
         names=names,
-        pictures=torch.from_numpy(np.concatenate([pictures for _, pictures, _ in parts])),
+        pictures=np.concatenate([pictures for _, pictures, _ in parts]),
         targets=np.concatenate([labels for *_, labels in parts]).astype(np.int64),
         splits=[split for split, pictures, _ in parts for _ in range(len(pictures))],
         other_names=other_names,
