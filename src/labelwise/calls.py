@@ -34,6 +34,9 @@ from labelwise.tasks.verify import Verification
 from labelwise.train.method import Method, Run
 
 
+WAYS = "Try lw.fit(folder) or lw.fit((images, labels))."
+
+
 class Classifier(core.Classifier):
     """A classifier with the verbs as methods; images are paths, folders, PIL images, arrays or the content of files.
 
@@ -126,6 +129,8 @@ def fit(
         if settings:
             raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
         return Classifier.of(fitting.fit(as_dataset(data, run.seed, frame_of(method)), method, run))
+    if not isinstance(method, str | None):
+        raise UsageError(f"A method is a name or a Method; given {type(method).__name__}. {WAYS}")
     encoder = settings.pop("encoder", "auto")
     if isinstance(encoder, Mapping):
         settings["encoder"], encoder = encoder, "auto"
@@ -142,8 +147,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         return load_data(data, seed=seed, next_frame=next_frame)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
-            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. "
-            "Try lw.fit(folder) or lw.fit((images, labels))."
+            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"
         )
     images, rows = as_images(data[0]), label_rows(as_labels(data[1]), None)
     if len(images) != len(rows.targets):
