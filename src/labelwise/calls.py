@@ -33,7 +33,6 @@ from labelwise.tasks.teach import Texts, Vector
 from labelwise.tasks.verify import Verification
 from labelwise.train.method import Method, Run
 
-
 WAYS = "Try lw.fit(folder) or lw.fit((images, labels))."
 
 
