@@ -128,7 +128,9 @@ def test_a_weight_counts_as_copies(seed: int) -> None:
     copied = LabelwiseClassifier().fit(x[again], y[again])
     first, second = (one.classifier_.label_embeddings for one in (weighted, copied))
     np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(weighted.predict_proba(x), copied.predict_proba(x), atol=0.03)  # calibration counts images
+    np.testing.assert_allclose(
+        weighted.predict_proba(x), copied.predict_proba(x), atol=0.03
+    )  # calibration counts images
 
 
 def test_labels_of_large_weight_are_answered_more_often(rows: Rows) -> None:

@@ -40,6 +40,26 @@ def test_calibrate_fits_the_threshold(run: Any, root: Path, tmp_path: Path) -> N
     assert json.loads(run("verify", path, a, b, "--json")[1])["rule"]["by"] == "whitened"
 
 
+def test_thresholds_are_chosen_and_kept(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    """A threshold needs no images; one of a precision is chosen on them, and ``evaluate`` measures with both."""
+    code, out, err = run("calibrate", model, "--out", tmp_path / "t.lw", "--threshold", "blob 1=0.999")
+    assert code == 0, err
+    assert '"blob 1" is answered from 99.9 % on' in " ".join(out.split())
+    test = [json.loads(run("evaluate", m, pictures, "--json")[1]) for m in (model, tmp_path / "t.lw")]
+    plain, strict = (next(one for one in each["labels"] if one["label"] == "blob 1") for each in test)
+    assert strict["recall"] <= plain["recall"]
+    words = ("--threshold", "blob 0=0.4", "--precision", "blob 2=0.8", "--json")
+    code, out, err = run("calibrate", tmp_path / "t.lw", pictures, "--out", tmp_path / "p.lw", *words)
+    assert code == 0, err
+    chosen = json.loads(out)["thresholds"]
+    assert (chosen["blob 1"], chosen["blob 0"]) == (0.999, 0.4)
+    assert 0 < chosen["blob 2"] < 1
+    assert lw.load(tmp_path / "p.lw").thresholds == chosen
+    for wrong in (("--threshold", "0.4"), ("--threshold", "no blob=0.4"), ("--precision", "blob 0=0.5")):
+        assert run("calibrate", model, "--out", tmp_path / "x.lw", *wrong)[0] == 2
+    assert not (tmp_path / "x.lw").exists()
+
+
 def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path) -> None:
     """A folder that names no splits is not cut, but for images that the classifier was trained on; what counts is said."""
     new = write_folders(tmp_path, DATA) / "test"

@@ -7,8 +7,15 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 import labelwise as lw
 from labelwise.core.store import load, save
 from labelwise.core.thresholds import choose
-from labelwise.evaluation.operating import THRESHOLDS, best_threshold, operating_points, point_at, threshold_for
-from labelwise.images.targets import truth_table
+from labelwise.evaluation.evaluation import Evaluation
+from labelwise.evaluation.operating import (
+    THRESHOLDS,
+    best_threshold,
+    operating_points,
+    point_at,
+    threshold_for,
+    thresholds_for,
+)
 from labelwise.support.errors import UsageError
 from labelwise.tasks.classify import classify
 from tests.changed import changed
@@ -95,7 +102,9 @@ def test_yes_to_each_label_follows_thresholds() -> None:
 
 def test_labels_without_images_have_no_points() -> None:
     classifier, test = trained("softmax"), DATA.split("test")
-    rows = np.flatnonzero(np.asarray(test.targets) != 2)
-    truths = truth_table(np.asarray(test.targets)[rows], 4)
-    each = operating_points(classifier.scores(test.images.select(rows)), truths)
-    assert [one.label for one in each] == [NAMES[0], NAMES[1], NAMES[3]]
+    some = Evaluation.of(classifier, test)[np.flatnonzero(np.asarray(test.targets) != 2)]
+    assert [one.label for one in operating_points(some)] == [NAMES[0], NAMES[1], NAMES[3]]
+    wanted = thresholds_for(some, {NAMES[0]: 0.9})
+    point = point_at(wanted[NAMES[0]], some.scores.probabilities[:, 0], np.asarray(some.split.targets) == 0)
+    assert point.precision is not None
+    assert point.precision >= 0.9

@@ -1,59 +1,88 @@
 """The verb calibrate: probabilities and thresholds from images of one's own."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from rich.console import RenderableType
+from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import Choice, Data, Model, Out, ScoreBy, shared
-from labelwise.cli.output import calibration_line, one_line, show, styled
-from labelwise.support.errors import DataError
+from labelwise.cli.options import DATA_HELP, Choice, Model, Out, ScoreBy, shared
+from labelwise.cli.output import calibration_line, one_line, percent, show, styled
+from labelwise.support.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
 
 SPLIT_HELP = "Which images; by default val, or all not trained on."
+THRESHOLD_HELP = "LABEL=P: the answer from this probability on."
+PRECISION_HELP = "LABEL=P: choose a threshold with this precision."
 ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
 
 def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    data: Data,
+    data: Annotated[str | None, Argument(help=f"{DATA_HELP} Not needed for --threshold alone.")] = None,
+    *,
     out_folder: Out,
     known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95,
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None,
     by: ScoreBy = "similarity",
+    threshold: Annotated[list[str] | None, Option(help=THRESHOLD_HELP)] = None,
+    precision: Annotated[list[str] | None, Option(help=PRECISION_HELP)] = None,
 ) -> None:
-    """Recalibrate on held-out images of your own."""
-    import torch
-
+    """Recalibrate on held-out images of your own, or choose thresholds."""
     from labelwise.core.store import check_free
-    from labelwise.evaluation.evaluation import align_targets
+    from labelwise.evaluation.evaluation import Evaluation
+    from labelwise.evaluation.operating import thresholds_for
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 
     check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
-    part = _part(classifier, open_data_for(classifier, data), split)
-    targets = torch.from_numpy(align_targets(classifier, part.split, part.labels))
-    scores = classifier.scores(part.split.images)
-    calibrated = run(scores, targets, keep=known_rate)
-    if false_accepts is not None or by != "similarity" or (not part.split.multilabel and can_verify(targets)):
-        rule: Rule = "eer" if false_accepts is None else false_accepts
-        import torch
+    chosen = {**classifier.thresholds, **_by_label(threshold)}
+    document: dict[str, Any] = {"model": str(out_folder)}
+    lines: list[RenderableType] = []
+    if data is None:
+        if not chosen or precision:
+            raise UsageError("Give images to calibrate on; only --threshold LABEL=P needs none.")
+        classifier = classifier.with_thresholds(chosen)
+        about = ""
+    else:
+        part = _part(classifier, open_data_for(classifier, data), split)
+        evaluation = Evaluation.of(classifier, part.split, part.labels)
+        scores = evaluation.scores
+        classifier = run(scores, evaluation.targets, keep=known_rate)
+        if false_accepts is not None or by != "similarity" or can_verify(part.split.targets):
+            rule: Rule = "eer" if false_accepts is None else false_accepts
+            classifier = fit_verifier(scores.of(classifier), part.split.targets, rule, by=by)
+        if precision:
+            chosen |= thresholds_for(replace(evaluation, scores=scores.of(classifier)), _by_label(precision))
+        classifier = classifier.with_thresholds(chosen)
+        figures = classifier.origin.summary["calibration"]
+        about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
+        document |= {"calibration": figures, "measured": part.figures()}
+        lines.append(one_line(part.words))
+    lw.save(classifier, out_folder, overwrite=shared().overwrite)
+    lines += [one_line(f'"{name}" is answered from {percent(value)} on.') for name, value in chosen.items()]
+    show({**document, "thresholds": chosen}, *lines, styled((str(out_folder), "bold"), about))
 
-        calibrated = fit_verifier(scores.of(calibrated), torch.from_numpy(part.split.targets), rule, by=by)
-    lw.save(calibrated, out_folder, overwrite=shared().overwrite)
-    figures = calibrated.origin.summary["calibration"]
-    about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
-    show(
-        {"model": str(out_folder), "calibration": figures, "measured": part.figures()},
-        one_line(part.words),
-        styled((str(out_folder), "bold"), about),
-    )
+
+def _by_label(words: list[str] | None) -> dict[str, float]:
+    """Return the number of each label from words such as ``crack=0.8``."""
+    numbers = {}
+    for word in words or ():
+        name, _, number = word.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            raise UsageError(
+                f'A label and a number with = between them are needed, as in crack=0.8; given "{word}".'
+            ) from None
+    return numbers
 
 
 def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":

@@ -9,8 +9,9 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.figures import Figures, confusion_of, operating_of
+from labelwise.evaluation.figures import Figures, confusion_of
 from labelwise.evaluation.label_figures import label_figures
+from labelwise.evaluation.operating import operating_points
 from labelwise.evaluation.protocols import all_new, run_protocols
 from labelwise.evaluation.test_set import TestSet, select_test_set
 from labelwise.images.catalogue import load, load_unlabelled
@@ -67,7 +68,7 @@ def measure(
     records, left_out = run_protocols(evaluation, protocols, options)
     new = all_new(evaluation)
     confusion = None if new or evaluation.multilabel else confusion_of(evaluation)
-    operating = () if new else operating_of(evaluation)
+    operating = () if new else operating_points(evaluation)
     return Figures(
         test_set=test_set,
         label_names=evaluation.classifier.labels.names,

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from labelwise.core.metrics import balanced_interval, confusion_matrix, wilson
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.label_figures import LabelFigures
-from labelwise.evaluation.operating import Operating, operating_points
+from labelwise.evaluation.operating import Operating
 from labelwise.evaluation.test_set import TestSet
-from labelwise.images.targets import truth_table
 from labelwise.support.words import FIGURES
 
 LISTED = 40  # labels and confusions in a table, at most
@@ -222,14 +221,6 @@ class Figures:
     def label_heads(self) -> tuple[str, ...]:
         """The heads of ``label_rows``."""
         return LABEL_HEADS if "multilabel" in self.results else (*LABEL_HEADS, "mistaken for")
-
-
-def operating_of(evaluation: Evaluation) -> tuple[Operating, ...]:
-    """Return precision and recall of each label at each threshold."""
-    if evaluation.multilabel:
-        return operating_points(*evaluation.asked())
-    scores, targets = evaluation.labelled()
-    return operating_points(scores, truth_table(targets, len(evaluation.classifier.labels)))
 
 
 def confusion_of(evaluation: Evaluation) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Operating points: precision and recall of a label at each threshold, to choose one by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,9 @@ import numpy as np
 from labelwise.core.metrics import wilson
 from labelwise.core.ranking import average_precision
 from labelwise.core.scores import Scores
-from labelwise.images.targets import Array
+from labelwise.evaluation.evaluation import Evaluation
+from labelwise.images.targets import Array, truth_table
+from labelwise.support.errors import DataError
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MOST_PAIRS = 2**26  # of an image and a label; more are not ranked
@@ -37,11 +40,9 @@ class Operating:
     chosen: Point | None  # at the classifier's own threshold, where one was chosen
 
 
-def operating_points(scores: Scores, truths: Array) -> tuple[Operating, ...]:
-    """Return the operating points of each label that is true of some image; ``truths [n, k]`` says of which (bool).
-
-    None of very many images and labels.
-    """
+def operating_points(evaluation: Evaluation) -> tuple[Operating, ...]:
+    """Return the operating points of each label that is true of some image; none of very many images and labels."""
+    scores, truths = truths_of(evaluation)
     if truths.size > MOST_PAIRS:
         return ()
     names, own = scores.classifier.labels.names, scores.classifier.thresholds
@@ -61,6 +62,29 @@ def _operating(label: str, probabilities: Array, true: Array, own: float | None)
         best=point_at(best_threshold(probabilities, true), probabilities, true),
         chosen=None if own is None else point_at(own, probabilities, true),
     )
+
+
+def thresholds_for(evaluation: Evaluation, precisions: Mapping[str, float]) -> dict[str, float]:
+    """Return the smallest threshold of each label from which on at least this share of its answers is right."""
+    scores, truths = truths_of(evaluation)
+    thresholds = {}
+    for name, precision in precisions.items():
+        column = scores.classifier.labels.index(name)
+        found = threshold_for(
+            np.asarray(scores.reported[:, column], np.float64), truths[:, column], precision=precision
+        )
+        if found is None:
+            raise DataError(f'No threshold gives "{name}" a precision of {precision:g} on these images. Ask for less.')
+        thresholds[name] = found
+    return thresholds
+
+
+def truths_of(evaluation: Evaluation) -> tuple[Scores, Array]:
+    """Return the scores of labelled images, and which labels are true of each ``[n, k]`` (bool)."""
+    if evaluation.multilabel:
+        return evaluation.asked()
+    scores, targets = evaluation.labelled()
+    return scores, truth_table(targets, len(evaluation.classifier.labels))
 
 
 def point_at(threshold: float, probabilities: Array, true: Array) -> Point:
