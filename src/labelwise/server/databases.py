@@ -10,15 +10,15 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
-from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.schema import CreateSchema
 
 from labelwise.support.errors import UsageError
 from labelwise.support.files import sync_folder
 
 SCHEMA = "labelwise"
-WRITE = "labelwise_write"  # the option of a connection that writes
-BUSY = 2.0  # seconds that SQLite waits for another writer before it reports a lock
+FILES = "files"  # of a connection, in its record
+WRITE = "labelwise_write"  # the option of a connection that writes: seconds for which it waits for other writers
+BUSY = 2.0  # seconds that SQLite waits at a time before it reports a lock
 CONNECT = 3  # seconds within which a server must accept a connection
 LIMIT = (
     10  # seconds after which a server ends a statement, a wait for a lock, and a transaction of a client that is gone
@@ -50,21 +50,25 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, record: Any) -> None:
-        record.info["file"] = _identity(file)
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-
-    @event.listens_for(engine, "checkout")
-    def check(_: sqlite3.Connection, record: Any, __: object) -> None:
-        if record.info["file"] != _identity(file):
-            raise DisconnectionError("the file was replaced")  # SQLAlchemy opens the new one
+            connection.execute("SELECT name FROM sqlite_master").fetchall()  # opens the log, too
+        record.info[FILES] = _files(file)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(WRITE) else "BEGIN")
+        patience = connection.get_execution_options().get(WRITE)
+        wait = BUSY if patience is None else min(BUSY, max(patience, 0.0))
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * wait:.0f}")
+        connection.exec_driver_sql("BEGIN" if patience is None else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def is_in_place(connection: Connection, file: Path | None) -> bool:
+    """Return whether the files that a connection has open are those of their names: none was removed or replaced."""
+    return file is None or connection.info[FILES] == _files(file)
 
 
 def postgres_engine(address: str, *, read_only: bool) -> Engine:
@@ -107,6 +111,12 @@ def postgres_engine(address: str, *, read_only: bool) -> Engine:
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.commit()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if (patience := connection.get_execution_options().get(WRITE)) is not None:
+            wait = f"{max(1.0, 1000 * min(patience, LIMIT)):.0f}ms"
+            connection.exec_driver_sql("SELECT set_config('lock_timeout', %s, true)", (wait,))
 
     return engine
 
@@ -161,9 +171,14 @@ def create_private_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _identity(file: Path) -> tuple[int, int]:
-    """Return what tells a file from another one of its name; nothing where there is none."""
-    with suppress(FileNotFoundError):
-        status = os.stat(file)
-        return status.st_dev, status.st_ino
-    return 0, 0
+def _files(file: Path) -> list[tuple[int, int]]:
+    """Return what tells a database and its log from other files of these names; nothing for one that is not there."""
+    known = list[tuple[int, int]]()
+    for one in (file, file.with_name(f"{file.name}-wal")):
+        try:
+            status = os.stat(one)
+        except (FileNotFoundError, NotADirectoryError):
+            known.append((0, 0))
+        else:
+            known.append((status.st_dev, status.st_ino))
+    return known

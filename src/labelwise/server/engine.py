@@ -7,13 +7,14 @@ from typing import TypeVar
 
 from labelwise.api import open_on
 from labelwise.core.description import shape_of
+from labelwise.core.scores import Scores
 from labelwise.images.decode.decoding import QUIET, Frame
 from labelwise.server import store
-from labelwise.server.batcher import Answer, Batcher
+from labelwise.server.batcher import Batcher
 from labelwise.server.capabilities import CHANGES, capabilities, card, check_takes_images
 from labelwise.server.errors import LATER, HTTPError
 from labelwise.server.gallery import open_examples, open_gallery
-from labelwise.server.live import Follower, LiveClassifier, Snapshot
+from labelwise.server.live import Follower, LiveClassifier, Seen, Snapshot
 from labelwise.server.metrics import Metrics
 from labelwise.server.settings import Service
 
@@ -63,15 +64,11 @@ class Engine:
         """Return the current classifier, with all changes that were acknowledged."""
         return await self.follower.snapshot()
 
-    @property
-    def away(self) -> float:
-        """For how many seconds the store of changes has not answered; 0 where it does."""
-        return self.follower.away
-
-    async def scores(self, images: Sequence[bytes]) -> Answer:
-        """Return the scores of images by the current classifier, and the change that it belongs to."""
-        await self.snapshot()
-        return await self.batcher.scores(images)
+    async def scores(self, images: Sequence[bytes]) -> tuple[Scores, Seen]:
+        """Return the scores of images by the current classifier, and what it has seen of the changes."""
+        away = (await self.snapshot()).away
+        scores, change = await self.batcher.scores(images)
+        return scores, Seen(change, away)
 
     async def in_thread(self, task: Callable[[], T]) -> T:
         """Return the result of a task that takes longer than a moment; requests are read meanwhile."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from labelwise.core.classifier import Classifier
-from labelwise.images.describe.labels import normal_name
 from labelwise.support.errors import UsageError
 
 STATUSES = {
@@ -35,9 +34,7 @@ class HTTPError(Exception):
 
 def known_label(classifier: Classifier, label: str) -> str:
     """Return the name of a label as the classifier spells it; refuse one that is not there, with the known ones."""
-    label = label if label in classifier.labels.names else normal_name(label)
     try:
-        classifier.labels.index(label)
+        return classifier.labels.names[classifier.labels.index(label)]
     except UsageError as error:
         raise HTTPError(404, str(error)) from None
-    return label

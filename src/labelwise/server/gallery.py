@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from labelwise.images.decode.listing import list_pictures
 from labelwise.images.decode.workers import crew
 from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError
+from labelwise.support.regular import open_regular, read_regular
 from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored
@@ -26,9 +28,21 @@ from labelwise.tasks.similarity import By
 
 SIDE = 192  # of a gallery image
 LARGEST = 1_000_000  # bytes of an example
+LARGEST_IN_GALLERY = 100_000_000  # bytes of an image that is shown small
 MOST_EXAMPLES = 12
+MISSING = HTTPError(404, "There is no such image.")
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
 Files = dict[str, Path]  # by the ids that clients know
+Stamp = tuple[int, int, int, int]  # what tells a file from what replaces it
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image to try, as it was when the service started."""
+
+    name: str
+    media_type: str
+    content: bytes
 
 
 @dataclass(frozen=True)
@@ -38,15 +52,19 @@ class ServedGallery:
     gallery: Gallery
     files: Files
     folder: Path | None  # which names are shortened by; None where images may lie anywhere
+    stamps: dict[str, Stamp | None]  # of the files by id; None where there is none
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
         """Return the most similar images: name, id and similarity of each."""
         (matches,) = retrieve(scores, self.gallery, count)
         return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
 
-    def find(self, id: str) -> Path | None:
-        """Return the file of an id; None where there is none."""
-        return self.files.get(id)
+    def image(self, id: str, pixels: int) -> bytes:
+        """Return the image of an id as a small JPEG; refuse a file that is another one than when the service started."""
+        stamp = self.stamps.get(id)
+        if stamp is None:
+            raise MISSING
+        return small_image(self.files[id], pixels, stamp)
 
 
 @dataclass(frozen=True)
@@ -66,12 +84,13 @@ class ServedStore:
             if one.file in rows  # one may have been removed just now
         ]
 
-    def find(self, id: str) -> Path | None:
-        """Return the file of an id; None where there is none."""
-        if not re.fullmatch(r"[0-9a-f]{32}", id):
-            return None
-        files = map(Path, self.gallery.with_checksum(int(id[:8], 16)))
-        return next((file for file in files if _id(file) == id[8:]), None)
+    def image(self, id: str, pixels: int) -> bytes:
+        """Return the image of an id as a small JPEG."""
+        rows = self.gallery.with_checksum(int(id[:8], 16)) if re.fullmatch(r"[0-9a-f]{32}", id) else ()
+        for file in map(Path, rows):
+            if _id(file) == id[8:]:
+                return small_image(file, pixels)
+        raise MISSING
 
 
 def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | ServedStore:
@@ -84,7 +103,8 @@ def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | Served
     by_id = {_id(file): file for file in map(Path, gallery.files)}
     gallery = replace(gallery, files=tuple(by_id))
     gallery.check(classifier)  # once, and not when the first image is searched
-    return ServedGallery(gallery, by_id, source if source.is_dir() else None)
+    stamps = {id: _stamp_of(file) for id, file in by_id.items()}
+    return ServedGallery(gallery, by_id, source if source.is_dir() else None, stamps)
 
 
 def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
@@ -103,25 +123,44 @@ def _short(file: Path, folder: Path | None) -> str:
     return str(file.relative_to(folder)) if folder else os.path.join(*file.parts[-2:])
 
 
-def open_examples(folder: Path) -> Files:
-    """Return the first images of a folder that a browser can show."""
-    files = list_pictures(folder) if folder.is_dir() else []
-    small = [
-        file for file in files if file.suffix.lower() in TYPES and file.is_file() and file.stat().st_size <= LARGEST
-    ]
-    if not small:
+def open_examples(folder: Path) -> dict[str, Example]:
+    """Return the first images of a folder that a browser can show, by the ids that clients know."""
+    examples = dict[str, Example]()
+    for file in list_pictures(folder) if folder.is_dir() else ():
+        kind = TYPES.get(file.suffix.lower())
+        if kind is not None and len(examples) < MOST_EXAMPLES:
+            with suppress(OSError):  # larger, or no file
+                examples[_id(file)] = Example(file.stem, kind, read_regular(file, LARGEST))
+    if not examples:
         raise DataError(f"No image to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
-    return {_id(file): file for file in small[:MOST_EXAMPLES]}
+    return examples
 
 
 def _id(file: Path) -> str:
     return blake2b(os.fsencode(file.absolute()), digest_size=12).hexdigest()
 
 
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _stamp_of(file: Path) -> Stamp | None:
+    with suppress(OSError):
+        return _stamp(os.stat(file))
+    return None
+
+
 @lru_cache(maxsize=512)
-def small_image(file: Path, pixels: int) -> bytes:
-    """Return an image as a small JPEG."""
-    (array,) = crew().decode([file], Frame(SIDE, SIDE, 3, pixels), low=True)
+def small_image(file: Path, pixels: int, stamp: Stamp | None = None) -> bytes:
+    """Return an image as a small JPEG; refuse another file than the one that had this stamp."""
+    try:
+        with open_regular(file.absolute(), LARGEST_IN_GALLERY) as stream:
+            if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
+                raise HTTPError(404, "The image was replaced since the service started.")
+            content = stream.read()
+    except OSError:
+        raise HTTPError(404, "The image is not there any more.") from None
+    (array,) = crew().decode([content], Frame(SIDE, SIDE, 3, pixels), low=True)
     if isinstance(array, str):
         raise HTTPError(404, f"The image cannot be read any more: {array}")
     stream = io.BytesIO()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labelwise.core.classifier import Classifier
@@ -44,6 +44,14 @@ def open_store(model: Path, state: str | None = None, *, read_only: bool = False
     return Store(place, digest_of(model), read_only=read_only)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What an answer has seen: the last change, and for how many seconds there may have been others."""
+
+    change: int
+    away: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A classifier, and the state of the changes that it follows from."""
@@ -51,11 +59,17 @@ class Snapshot:
     classifier: Classifier
     state: State
     position: Position
+    away: float = 0.0  # for how many seconds the store had not answered when it was asked for
 
     @property
     def change(self) -> int:
         """The number of the last change."""
         return self.position.number
+
+    @property
+    def seen(self) -> Seen:
+        """What an answer from it has seen."""
+        return Seen(self.change, self.away)
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,12 @@ class LiveClassifier:
             news, own = self.store.change(before.position, lambda news: step(after(news)))
         except UnavailableError as error:
             raise HTTPError(503, str(error), LATER) from error
+        except StoreError as error:
+            LOG.error("a change was refused: %s", error)
+            text = (
+                "The store of changes is damaged or belongs to another model; nothing was changed. The log says more."
+            )
+            raise HTTPError(503, text, LATER) from error
         labels = after(news, own.number).count(self.base)
         committed = Committed(own.number, labels, str(own.about["label"]), str(own.about.get("undone", "")))
         try:
@@ -196,7 +216,7 @@ class Follower:
             done, _ = await asyncio.wait([look], timeout=WAIT if self._lost is None else WAIT_AWAY)
             if not done:
                 self._note(f"no answer within {WAIT:g} s")
-        return self.live.snapshot
+        return replace(self.live.snapshot, away=self.away)
 
     async def _repeat(self) -> None:
         while True:

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -36,6 +37,7 @@ HEADERS = [
     (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
     (b"cache-control", b"no-cache"),
 ]
+HOST = re.compile(r"(\[(?P<address>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)\]|(?P<name>[\w.-]+))(:(?P<port>\d{0,5}))?", re.ASCII)
 ADDRESSES = 10_000  # whose rates are remembered
 OPEN = ("/", "/health", "/ready")  # these ask for no token
 STATE = ("/health", "/ready", "/metrics")  # answered however busy the service is
@@ -153,10 +155,11 @@ class Guard:
         """Refuse who may not ask, before a byte of the body is read."""
         service, path, method = self.service, scope["path"], scope["method"]
         state = path in STATE
-        host = _name(headers.get("host", ""))
-        if self._names is not None and host not in self._names:
+        host = headers.get("host", "")
+        if self._names is not None and _name(host) not in self._names:
+            name = _name(host) or "NAME"
             raise HTTPError(
-                403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {host}.'
+                403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {name}.'
             )
         if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
@@ -267,7 +270,6 @@ def rate_limit_key(address: str) -> str:
 
 
 def _name(host: str) -> str:
-    """Return a host without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    """Return a host without its port; nothing where it is not written as one."""
+    match = HOST.fullmatch(host)
+    return (match["address"] or match["name"]).lower() if match and int(match["port"] or 0) < 65536 else ""

@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source
 from labelwise.server.engine import Engine
 from labelwise.server.errors import HTTPError, known_label
-from labelwise.server.gallery import TYPES, small_image
-from labelwise.server.live import Committed
+from labelwise.server.gallery import MISSING
+from labelwise.server.live import Committed, Seen
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
@@ -40,15 +39,14 @@ class Routes:
         """Return whether the process answers; a store that is away delays it by a second at most."""
         now = await self.engine.snapshot()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
-        return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.change)
+        return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.seen)
 
     async def ready(self, _: Request, __: Nothing) -> Response:
         """Return that it answers questions, and whether it takes changes."""
-        now, away = await self.engine.snapshot(), self.engine.away
-        changes = "refused" if self.engine.service.read_only else "away" if away else "taken"
-        return self._told(
-            {"status": "ready", "changes": changes, "away": round(away, 1), "change": now.change}, now.change
-        )
+        now = await self.engine.snapshot()
+        changes = "refused" if self.engine.service.read_only else "away" if now.away else "taken"
+        document = {"status": "ready", "changes": changes, "away": round(now.away, 1), "change": now.change}
+        return self._told(document, now.seen)
 
     async def card(self, _: Request, __: Nothing) -> Response:
         """Return what the model is and can."""
@@ -56,9 +54,8 @@ class Routes:
         now = served.classifier
         labels, unseen = len(now.labels), len(now.unseen)
         counts = {"labels": labels, "described": unseen, "seen": labels - unseen}
-        files = self.engine.examples.items()
-        examples = [{"name": file.stem, "image": f"/examples/{id}"} for id, file in files]
-        return self._told({**self.engine.card, **counts, "examples": examples}, served.change)
+        examples = [{"name": one.name, "image": f"/examples/{id}"} for id, one in self.engine.examples.items()]
+        return self._told({**self.engine.card, **counts, "examples": examples}, served.seen)
 
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
@@ -70,7 +67,7 @@ class Routes:
                 rows[one.name]["examples"] = one.examples
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
         document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
-        return self._told(document, now.change)
+        return self._told(document, now.seen)
 
     async def metrics(self, _: Request, __: Nothing) -> Response:
         """Return counts and times."""
@@ -79,14 +76,14 @@ class Routes:
             "labelwise_queue_length": self.engine.batcher.length,
             "labelwise_labels": len(now.classifier.labels),
             "labelwise_changes": now.change,
-            "labelwise_store_away_seconds": self.engine.away,
+            "labelwise_store_away_seconds": now.away,
         }
-        about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **self._headers(now.change)}
+        about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **_headers(now.seen)}
         return Response(self.engine.metrics.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: Top) -> Response:
         """Return what an image shows."""
-        scores, change = await self._scores(request)
+        scores, seen = await self._scores(request)
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
         (prediction,) = classify(scores, top=len(scores.classifier.labels) if several else options.top)
         document: dict[str, Any] = {
@@ -96,25 +93,25 @@ class Routes:
             "top": [{"label": name, "probability": value} for name, value in prediction.top[: options.top]],
             "outlier": None if rule is None else _outlier(scores),
             "multilabel": several,
-            "change": change,
+            "change": seen.change,
         }
         if several:
             limits = scores.classifier.thresholds
             document["answers"] = [
                 {"label": name, "yes": p >= limits.get(name, HALF), "probability": p} for name, p in prediction.top
             ]
-        return self._told(document, change)
+        return self._told(document, seen)
 
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
         if (options.label is None) == (options.text is None):
             raise HTTPError(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
-        scores, label, change = await self._scores_about(request, options)
+        scores, label, seen = await self._scores_about(request, options)
         assert label is not None
         task = partial(ask, scores, label)
         (answer,) = task() if options.text is None else await self.engine.in_thread(task)
         about = {"text": options.text} if options.label is None else {"label": label}
-        return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": change}, change)
+        return self._told({**about, "yes": answer.yes, "probability": answer.probability, "change": seen.change}, seen)
 
     async def explain(self, request: Request, options: AboutWhy) -> Response:
         """Return a heat map."""
@@ -122,7 +119,7 @@ class Routes:
         if options.label is not None and text is not None:
             raise HTTPError(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.engine.check("explain")
-        scores, label, change = await self._scores_about(request, options)
+        scores, label, seen = await self._scores_about(request, options)
         against = None if options.against is None else known_label(scores.classifier, options.against)
         why = await self.engine.in_thread(lambda: explain(scores, label, against))
         height, width = why.heat.shape
@@ -130,34 +127,34 @@ class Routes:
         about |= {"probability": why.probability, "heat": _rounded(why.heat)}
         if why.heat_against is not None:
             about |= {"against": why.against, "heat_against": _rounded(why.heat_against)}
-        return self._told({**about, "height": height, "width": width, "change": change}, change)
+        return self._told({**about, "height": height, "width": width, "change": seen.change}, seen)
 
     async def outliers(self, request: Request, _: Nothing) -> Response:
         """Return an outlier score."""
         self.engine.check("outliers")
-        scores, change = await self._scores(request)
-        return self._told(_outlier(scores), change)
+        scores, seen = await self._scores(request)
+        return self._told(_outlier(scores), seen)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
         """Return whether two images show the same."""
         self.engine.check("verify")
         images = await read_form(request, self.engine.service, {"a": 1, "b": 1})
-        scores, change = await self.engine.scores(images)
+        scores, seen = await self.engine.scores(images)
         (pair,) = await self.engine.in_thread(lambda: verify(scores[:1], scores[1:]))
         rule = scores.classifier.verifier
         assert rule is not None
         document = {"same": pair.same, "similarity": pair.score, "probability": pair.probability}
-        return self._told({**document, "threshold": rule.threshold}, change)
+        return self._told({**document, "threshold": rule.threshold}, seen)
 
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar images of the gallery."""
         self.engine.check("retrieve")
-        scores, change = await self._scores(request)
+        scores, seen = await self._scores(request)
         gallery = self.engine.gallery
         assert gallery is not None
         near = await self.engine.in_thread(lambda: gallery.near(scores, options.top))
         rows = [{"file": name, "similarity": score, "image": f"/gallery/{id}"} for name, id, score in near]
-        return self._told({"matches": rows}, change)
+        return self._told({"matches": rows}, seen)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
         """Add a label; answered, as all changes are, when it is on disk."""
@@ -208,51 +205,44 @@ class Routes:
         """Return an image of the gallery as a small JPEG."""
         if self.engine.gallery is None:
             raise HTTPError(404, "There is no gallery: the service was started without --gallery.")
-        file = _found(await asyncio.to_thread(self.engine.gallery.find, id))
-        content = await asyncio.to_thread(small_image, file.absolute(), self.engine.service.pixels)
+        content = await asyncio.to_thread(self.engine.gallery.image, id, self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_image(self, id: str) -> Response:
         """Return an image to try, as it is."""
-        file = _found(self.engine.examples.get(id))
-        try:
-            return Response(file.read_bytes(), media_type=TYPES[file.suffix.lower()])
-        except OSError:
-            raise HTTPError(404, "The image is not there any more.") from None
+        example = self.engine.examples.get(id)
+        if example is None:
+            raise MISSING
+        return Response(example.content, media_type=example.media_type)
 
-    def _headers(self, change: int) -> dict[str, str]:
-        """Return what says which change an answer has seen, and for how many seconds there may have been others."""
-        stale = {"Labelwise-Stale": f"{self.engine.away:.1f}"} if self.engine.away else {}
-        return {"Labelwise-Change": str(change), **stale}
-
-    def _told(self, document: dict[str, Any], change: int) -> Response:
-        return reply(document, headers=self._headers(change))
+    def _told(self, document: dict[str, Any], seen: Seen) -> Response:
+        return reply(document, headers=_headers(seen))
 
     def _changed(self, done: Committed, **about: Any) -> Response:
-        return self._told({**about, "labels": done.labels, "change": done.change}, done.change)
+        return self._told({**about, "labels": done.labels, "change": done.change}, Seen(done.change))
 
-    async def _scores(self, request: Request) -> tuple[Scores, int]:
+    async def _scores(self, request: Request) -> tuple[Scores, Seen]:
         return await self.engine.scores([await read_image(request, self.engine.service)])
 
-    async def _scores_about(self, request: Request, options: About) -> tuple[Scores, str | None, int]:
+    async def _scores_about(self, request: Request, options: About) -> tuple[Scores, str | None, Seen]:
         """Return the scores of an image, the label among them that is asked about, and the change they belong to."""
         text, label = options.text, options.label
         if text is not None:
             self.engine.check("ask_text")
-        scores, change = await self._scores(request)
+        scores, seen = await self._scores(request)
         if text is not None:
-            return await self.engine.in_thread(lambda: with_text(scores, text)), DRAFT, change
-        return scores, None if label is None else known_label(scores.classifier, label), change
+            return await self.engine.in_thread(lambda: with_text(scores, text)), DRAFT, seen
+        return scores, None if label is None else known_label(scores.classifier, label), seen
+
+
+def _headers(seen: Seen) -> dict[str, str]:
+    """Return what says which change an answer has seen, and for how many seconds there may have been others."""
+    stale = {"Labelwise-Stale": f"{seen.away:.1f}"} if seen.away else {}
+    return {"Labelwise-Change": str(seen.change), **stale}
 
 
 def _rounded(heat: NDArray[np.float32]) -> list[list[float]]:
     return [[round(value, 4) for value in line] for line in heat.tolist()]
-
-
-def _found(file: Path | None) -> Path:
-    if file is None:
-        raise HTTPError(404, "There is no such image.")
-    return file
 
 
 def _outlier(scores: Scores) -> dict[str, Any]:

@@ -262,9 +262,11 @@ class _Plain(logging.Formatter):
 
 
 def _log(service: Service) -> None:
-    """Send the log to standard error."""
+    """Send the log to standard error, and in the same form what other packages and Python itself warn of."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines() if service.log == "json" else _Plain("%(asctime)s %(levelname)s %(message)s"))
     LOG.handlers[:] = [handler]
+    logging.getLogger().handlers[:] = [handler]
+    logging.captureWarnings(True)
     LOG.propagate = False
     LOG.setLevel(logging.INFO)

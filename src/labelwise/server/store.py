@@ -40,7 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import exc as database_errors
 
-from labelwise.server.databases import WRITE, lock_creation, postgres_engine, shown, sqlite_engine
+from labelwise.server.databases import WRITE, is_in_place, lock_creation, postgres_engine, shown, sqlite_engine
 from labelwise.server.settings import is_address
 from labelwise.support.errors import StoreError
 
@@ -125,7 +125,7 @@ class Store:
         """Return what is new to a reader; None where nothing is."""
         if self.read_only and self.file is not None and not self.file.exists():
             return None if known == Position() else News(Position(), whole=True)
-        with self._errors_in_words(), self._engine.connect() as connection, connection.begin():
+        with self._transaction() as connection:
             head = self._head(connection)
             return None if head == known else self._news(connection, head, known)
 
@@ -141,18 +141,16 @@ class Store:
         nonce, committing = secrets.token_hex(8), False
         for pause in _pauses():
             try:
-                with self._errors_in_words():
-                    connection = self._engine.connect()
-                    with connection.execution_options(**{WRITE: True}), connection.begin():
-                        news = self._news(connection, self._head(connection), known)
-                        for one in news.records:
-                            if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
-                                return news, one
-                        committing, record = False, step(news)
-                        news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
-                        if time.monotonic() > end:
-                            raise UnavailableError(f"{self.name} did not answer in time")
-                        committing = True
+                with self._transaction(end - time.monotonic()) as connection:
+                    news = self._news(connection, self._head(connection), known)
+                    for one in news.records:
+                        if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
+                            return news, one
+                    committing, record = False, step(news)
+                    news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
+                    if time.monotonic() > end:
+                        raise UnavailableError(f"{self.name} did not answer in time")
+                    committing = True
                 return news, news.records[-1]
             except UnavailableError as error:
                 if time.monotonic() + pause > end:
@@ -188,28 +186,52 @@ class Store:
         """Create the tables where there are none; check that they belong to the model."""
         if self.read_only and self.file is not None:
             return
-        with self._errors_in_words():
-            if not self.read_only:
-                connection = self._engine.connect()
-                with connection.execution_options(**{WRITE: True}), connection.begin():
-                    lock_creation(connection)
-                    tables = set(inspect(connection).get_table_names())
-                    if HEAD.name not in tables:
-                        if CHANGES.name in tables or (tables and self.file is not None):
-                            raise self.damage(f"its table {HEAD.name} is missing")
-                        TABLES.create_all(connection)
-                        first = Position(secrets.token_hex(16))
-                        values = {"id": first.id, "format": FORMAT, "model": self.model, "number": 0}
-                        connection.execute(insert(HEAD).values(**values, digest=_first_digest(first.id, self.model)))
-            with self._engine.connect() as connection, connection.begin():
-                if not inspect(connection).has_table(HEAD.name):
-                    raise StoreError(f"{self.name} holds no history yet. Start a service without --read-only first.")
+        with self._transaction() as connection:
+            if inspect(connection).has_table(HEAD.name):
                 self._head(connection)
+                return
+        if self.read_only:
+            raise StoreError(f"{self.name} holds no history yet. Start a service without --read-only first.")
+        with self._transaction(PATIENCE) as connection:
+            lock_creation(connection)
+            tables = set(inspect(connection).get_table_names())
+            if HEAD.name not in tables:
+                if CHANGES.name in tables or (tables and self.file is not None):
+                    raise self.damage(f"its table {HEAD.name} is missing")
+                TABLES.create_all(connection)
+                first = Position(secrets.token_hex(16))
+                values = {"id": first.id, "format": FORMAT, "model": self.model, "number": 0}
+                connection.execute(insert(HEAD).values(**values, digest=_first_digest(first.id, self.model)))
+            self._head(connection)
+
+    @contextmanager
+    def _transaction(self, patience: float | None = None) -> Iterator[Connection]:
+        """Yield a connection that reads, or one that writes and waits so many seconds for others; commit at the end.
+
+        A file that was removed or replaced meanwhile is an error: nobody would ever read what was written to it.
+        """
+        with self._errors_in_words(), self._connection() as connection:
+            if patience is not None:
+                connection.execution_options(**{WRITE: patience})
+            with connection.begin():
+                yield connection
+            if not is_in_place(connection, self.file):
+                raise UnavailableError(f"{self.name} was removed or replaced while it was used")
+
+    def _connection(self) -> Connection:
+        """Return a connection to the database that is there now."""
+        connection = self._engine.connect()
+        if is_in_place(connection, self.file):
+            return connection
+        connection.invalidate()
+        connection.close()
+        self._engine.dispose()  # the others have the old files open, too
+        return self._engine.connect()
 
     def _head(self, connection: Connection) -> Position:
         """Return where the history ends; a writer locks it."""
         query = select(HEAD)
-        if connection.get_execution_options().get(WRITE):
+        if WRITE in connection.get_execution_options():
             query = query.with_for_update()
         rows = connection.execute(query).all()
         if len(rows) != 1:

@@ -107,7 +107,7 @@ def turn(lock: Path) -> Iterator[None]:
 def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
     """Return the open lock, which nobody else has."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.describe.knowledge_files import label_name, read_labels
-from labelwise.images.describe.labels import Labels
+from labelwise.images.describe.knowledge_files import read_labels
+from labelwise.images.describe.labels import Labels, normal_name
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
 MOST_IMAGES = 100  # whose sentences describe one label
@@ -150,8 +150,8 @@ def require(labels: Labels, piece: str, where: str) -> None:
 
 def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:
     """Return the knowledge with these labels first, in this order, then its others."""
-    own = [label_name(name) for name in names]
-    known = {label_name(name): name for name in knowledge.labels.names}
+    own = [normal_name(name) for name in names]
+    known = {normal_name(name): name for name in knowledge.labels.names}
     wanted = set(own)
     others = [name for name in known if name not in wanted]
     missing = [name for name in own if name not in known]

@@ -4,7 +4,6 @@ import json
 import math
 import re
 import tomllib
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.images.describe.labels import Array, Labels, unfit_name
+from labelwise.images.describe.labels import Array, Labels, normal_name, unfit_name
 from labelwise.images.sources.csv_files import headed
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import check_size
@@ -67,7 +66,7 @@ def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[d
     attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
     known: dict[str, _Row] = {}
     for number, row in table:
-        where, name = f'Row {number} of "{file}"', label_name(row[key[0]])
+        where, name = f'Row {number} of "{file}"', normal_name(row[key[0]])
         if not name:
             raise DataError(f'{where}, column "{key[0]}": it is empty. Fill it or remove the row.')
         if name in known:
@@ -104,9 +103,9 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
         if not isinstance(entry, dict):
             raise DataError(f"{where} must be a table with some of: {listing(_KEYS)}. Given: {_short(entry)}.")
         _check_keys(entry, _KEYS, where)
-        if label_name(name) in known:
+        if normal_name(name) in known:
             raise DataError(f"{where} comes twice, in different Unicode spellings. Keep one.")
-        known[label_name(name)] = _Row(
+        known[normal_name(name)] = _Row(
             where=where,
             texts=[*([entry["text"]] if "text" in entry else []), *entry.get("texts", [])],
             vector=entry.get("vector", []),
@@ -217,10 +216,10 @@ def _shares(file: Path, rows: Sequence[_Row]) -> Array:
 
 def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
     first, *others = columns
-    names = [label_name(column) for column in others]
+    names = [normal_name(column) for column in others]
     lines: dict[str, list[float]] = {}
     for number, row in table:
-        name, where = label_name(row[first]), f'Row {number} of "{file}"'
+        name, where = normal_name(row[first]), f'Row {number} of "{file}"'
         if name not in names or name in lines:
             wrong = "comes twice. Keep one." if name in lines else f"is not in the first row.{suggest(name, names)}"
             raise DataError(f'{where}: label "{name}" {wrong}')
@@ -233,7 +232,7 @@ def _similarity(file: Path, columns: Sequence[str], table: Fields) -> Labels:
 
 def _ordered(file: Path) -> Labels:
     """Return the labels of a file with one label a line, from the lowest to the highest."""
-    names = [label_name(line) for line in _read_text(file).splitlines() if line.strip()]
+    names = [normal_name(line) for line in _read_text(file).splitlines() if line.strip()]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice or not names:
         raise DataError(f'"{file}" must name each label once, one a line; named twice: {listing(twice) or "none"}.')
@@ -262,8 +261,3 @@ def _finite_number(cell: object, where: str, column: str) -> float:
             f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell!s:.60}".{near}'
         )
     return value
-
-
-def label_name(name: str) -> str:
-    """Return the name of a label without spaces around it, in one Unicode spelling."""
-    return unicodedata.normalize("NFC", name.strip())

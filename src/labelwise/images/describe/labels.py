@@ -23,7 +23,7 @@ FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothin
 
 
 def normal_name(name: str) -> str:
-    """Return a name in the spelling that labels have: composed characters (NFC), no spaces around it."""
+    """Return a name in the one spelling that labels have: composed characters (NFC), no spaces around it."""
     return unicodedata.normalize("NFC", name).strip()
 
 
@@ -64,7 +64,8 @@ class Labels:
     similarity: Any = None  # how alike two labels are, [k, k], larger is more alike
 
     def __post_init__(self) -> None:
-        names = self.names
+        names = tuple(normal_name(name) if isinstance(name, str) else name for name in self.names)
+        object.__setattr__(self, "names", names)
         for what in ("vectors", "shares", "similarity"):
             if getattr(self, what) is not None:
                 object.__setattr__(self, what, np.asarray(getattr(self, what)))
@@ -104,7 +105,8 @@ class Labels:
         return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(known) if known else ''}>"
 
     def index(self, name: str) -> int:
-        """Return the position of a label, or raise an error that lists the known ones."""
+        """Return the position of a label in any spelling, or raise an error that lists the known ones."""
+        name = name if name in self._positions else normal_name(name)
         if name not in self._positions:
             raise UsageError(
                 f'No label "{name}".{suggest(name, self.names)} Known labels: {listing(self.names)}. Add it with "teach".'

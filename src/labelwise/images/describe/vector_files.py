@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from labelwise.images.describe.knowledge_files import label_name, read_labels
+from labelwise.images.describe.knowledge_files import read_labels
+from labelwise.images.describe.labels import normal_name
 from labelwise.images.sources.csv_files import records
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
@@ -30,13 +31,13 @@ def read_vector(word: str, name: str) -> list[float]:
 
 def _row_of_label(file: str, name: str) -> list[float]:
     labels, _ = read_labels(Path(file))
-    if label_name(name) not in labels.names:
+    if normal_name(name) not in labels.names:
         raise DataError(
             f'"{file}" has no row for "{name}".{suggest(name, labels.names)} Rows: {listing(labels.names)}.'
         )
     if labels.vectors is None:
         raise DataError(f'"{file}" has no attribute columns, so it gives no vector of "{name}".')
-    return [float(x) for x in labels.vectors[labels.index(label_name(name))]]
+    return [float(x) for x in labels.vectors[labels.index(normal_name(name))]]
 
 
 def _number(field: str, where: str) -> float:

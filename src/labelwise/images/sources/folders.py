@@ -1,7 +1,6 @@
 """A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
 
 import os
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.headers import is_image_file
 from labelwise.images.decode.listing import holds_pictures, is_hidden, is_picture, list_files, list_pictures
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.describe.labels import RESERVED, Labels, unfit_name
+from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
 from labelwise.images.sources.build import build
 from labelwise.images.sources.files import from_files, read_rows
 from labelwise.images.sources.rows import Rows, named_rows
@@ -77,7 +76,9 @@ def _list_pictures(home: Path, nameless: list[Path]) -> list[Path]:
 
 def answer_folders(home: Path) -> list[Path]:
     """Return the folders that ``classify`` made for images without a label, such as ``unknown``."""
-    return [each for each in _subfolders(home) if each.name.casefold() in RESERVED and holds_pictures(each)]
+    return [
+        each for each in _subfolders(home) if normal_name(each.name).casefold() in RESERVED and holds_pictures(each)
+    ]
 
 
 def labelled_files(
@@ -126,14 +127,14 @@ def class_folders(home: Path) -> dict[str, Path]:
     """Return the folder of each label."""
     folders: dict[str, Path] = {}
     for each in _subfolders(home):
-        if each.name.casefold() in RESERVED:
+        if normal_name(each.name).casefold() in RESERVED:
             continue  # told by ``folder``
         if unfit := unfit_name(each.name):
             raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
-        before = folders.setdefault(unicodedata.normalize("NFC", each.name), each)
+        before = folders.setdefault(normal_name(each.name), each)
         if before is not each:
             raise DataError(
-                f'Two folders in "{home}" have the same name, "{each.name}", in different Unicode spellings. Rename one.'
+                f'Two folders in "{home}" have the same name, "{each.name}", but for spaces or Unicode spellings. Rename one.'
             )
     if folders:
         return folders

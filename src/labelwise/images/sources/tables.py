@@ -28,7 +28,7 @@ from pathlib import Path
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.describe.labels import unfit_name
+from labelwise.images.describe.labels import normal_name, unfit_name
 from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build
 from labelwise.images.sources.columns import Columns
@@ -160,7 +160,7 @@ def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
             f"{where}it is empty. Fill it or remove the row. Only a table of pictures without any label has no such column."
         )
     parts = cell.split(";") if column == "labels" else [cell]
-    names = [unicodedata.normalize("NFC", name.strip()) for name in parts] if cell else []
+    names = [normal_name(name) for name in parts] if cell else []
     if not all(names) or len(set(names)) < len(names):
         wrong = "a name is empty" if not all(names) else "a name stands there twice"
         raise DataError(
