@@ -80,10 +80,6 @@ class MetricModel(LinearModel):
         """Return image codes ``[n, d]``."""
         return self.last(self.encoder(images))  # type: ignore[no-any-return]
 
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image codes ``[n, d]`` from feature maps."""
-        return self.last(super().pool_maps(maps))  # type: ignore[no-any-return]
-
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label codes ``[k, d]``."""
         return self.directions[self.trained_rows(labels)]

@@ -69,8 +69,8 @@ def test_slopes_are_those_of_torch(method: str) -> None:
     features = classifier.encoder(images)
     weights = np.random.default_rng(1).normal(size=(2, len(classifier.labels)))
     slopes = feature_slopes(classifier.head, features, classifier.label_embeddings, weights)
-    maps = model.feature_maps(as_float(torch.from_numpy(images))).detach().requires_grad_()
-    scores = model.score(model.pool_maps(maps).float(), torch.from_numpy(classifier.label_embeddings))
+    maps = model.encoder.maps(as_float(torch.from_numpy(images))).detach().requires_grad_()
+    scores = model.score(model.finish(model.encoder.pool(maps)).float(), torch.from_numpy(classifier.label_embeddings))
     (wanted,) = torch.autograd.grad((scores * torch.from_numpy(weights)).sum(), maps)
     np.testing.assert_allclose(slopes, wanted.sum((2, 3)), rtol=1e-2, atol=1e-3 * float(wanted.sum((2, 3)).abs().max()))
 

@@ -18,6 +18,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Clarel, Encoder
 from labelwise.methods.clarel.method import ClarelModel
 from labelwise.methods.clarel.sentences import SentenceReader, VectorReader
+from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
@@ -191,7 +192,9 @@ def test_a_label_from_examples_lies_as_far_from_images_as_one_from_texts() -> No
     train, test = data.split("train"), data.split("test")
     with torch.no_grad():
         embeddings, trained = model.encode_images(px(test)), model.encode_labels(model.spec.labels)
-        learnt = model.labels_from_examples(model.encode_images(px(train)), torch.as_tensor(train.targets))
+        learnt = torch.from_numpy(
+            model.export_head().labels_from_examples(array(model.encode_images(px(train))), np.asarray(train.targets))
+        )
         known = {name: row for row, name in enumerate(model.spec.labels.names)}
         rows = [i for i, t in enumerate(test.targets.tolist()) if PAIRS[t] in known]
         texts = torch.stack([trained[known[PAIRS[torch.as_tensor(test.targets)[i]]]] for i in rows])

@@ -16,7 +16,7 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel, pair_loss
-from labelwise.methods.shared.linear import Encoder
+from labelwise.methods.shared.linear import Encoder, array
 from labelwise.support.errors import UsageError
 from labelwise.tasks.similarity import all_alike
 from labelwise.train.batches import Batch
@@ -126,7 +126,7 @@ def test_pair_and_aux_terms(blob_data: Dataset) -> None:
     batch = a_batch(blob_data, [0, 1, 2, 4, 5])
     terms = method.loss(model)(batch)
     embeddings = model.encode_images(batch.images)
-    assert_close(terms["pair"], 2 * pair_loss(model.similarity(embeddings, embeddings), batch.targets))
+    assert_close(terms["pair"], 2 * pair_loss(model.compare(embeddings, embeddings), batch.targets))
     logs = log_softmax(model.dense(embeddings), 1)
     assert_close(terms["aux"], -3 * logs[torch.arange(5), batch.targets].mean())
     smooth = replace(method, pair_smoothing=0.2)
@@ -166,6 +166,12 @@ def test_heads_score_by_similarity_dense_layer_or_both(similarity: Any, blob_dat
     assert_close(found["mean"], (slow + model.dense(embeddings)) / 2)
 
 
+def learnt(model: PrototypeModel, embeddings: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """The labels that the head of a model learns from examples."""
+    made = model.export_head().labels_from_examples(array(embeddings), array(groups))
+    return torch.from_numpy(made)
+
+
 @pytest.mark.parametrize("margin", [None, 0.4])
 def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -> None:
     data = training_data(blob_data)
@@ -175,14 +181,12 @@ def test_examples_become_a_prototype(margin: float | None, blob_data: Dataset) -
     embeddings = model.encode_images(images)
     with torch.no_grad():
         means = torch.stack([embeddings[groups == group].mean(0) for group in (0, 1)])
-        assert_close(
-            model.score(embeddings, model.labels_from_examples(embeddings, groups)), model.compare(means, embeddings).T
-        )
+        assert_close(model.score(embeddings, learnt(model, embeddings, groups)), model.compare(means, embeddings).T)
         for head in HEADS[1:]:
             model.head = head
-            made = model.labels_from_examples(embeddings, groups)
+            made = learnt(model, embeddings, groups)
             assert made.shape == (2, model.encode_labels(data.labels).shape[1])
-            alone = model.labels_from_examples(model.encode_images(images[groups == 1]), groups[groups == 1] * 0)
+            alone = learnt(model, model.encode_images(images[groups == 1]), groups[groups == 1] * 0)
             assert_close(made[1:], alone, rtol=1e-3, atol=1e-4)
 
 
@@ -197,16 +201,11 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
             model.compare(model.prototypes[y : y + 1], every[torch.as_tensor(data.train.targets) == y].mean(0)[None])
             for y in range(4)
         ]
-        scores = model.score(embeddings, model.labels_from_examples(embeddings, groups))
+        scores = model.score(embeddings, learnt(model, embeddings, groups))
         for group in range(3):
             mean = embeddings[groups == group].mean(0)[None]
             lift = torch.stack(level).mean() - model.compare(mean, mean)[0, 0]
             assert_close(scores[:, group], model.compare(mean, embeddings)[0] + lift, rtol=1e-4, atol=1e-4)
-
-
-def test_an_untrained_model_learns_no_label(blob_data: Dataset) -> None:
-    with pytest.raises(UsageError, match="not trained yet"):
-        built(SMALL, blob_data).labels_from_examples(torch.rand(2, 64), torch.zeros(2, dtype=torch.int64))
 
 
 def test_similarity_of_images(blob_data: Dataset) -> None:

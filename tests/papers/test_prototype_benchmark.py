@@ -169,7 +169,7 @@ def test_metric_losses_train_and_teach(loss: metric_learning.LossName) -> None:
     assert classifier.origin.summary["training"]["validation_accuracy"] > 0.8
     images = as_float(blobs().split("test").images[:3])
     model = model_of(classifier)
-    assert_close(model.encode_images(images), model.pool_maps(model.feature_maps(images)))
+    assert_close(model.encode_images(images), model.last(model.encoder.pool(model.encoder.maps(images))))
 
 
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,10 @@ def slow_share(
 ) -> float:
     """The share of one picture, of which the network sees so many pixels a side."""
     model = model_of(classifier)
-    maps = model.feature_maps(as_float(image[None])).detach().requires_grad_()
-    score = model_of(classifier).score(model.pool_maps(maps), torch.from_numpy(classifier.label_embeddings))[0]
+    maps = model.encoder.maps(as_float(image[None])).detach().requires_grad_()
+    score = model_of(classifier).score(
+        model.finish(model.encoder.pool(maps)), torch.from_numpy(classifier.label_embeddings)
+    )[0]
     asked = score[column] - (score.mean() if model_of(classifier).penalty == "scale" else 0)
     asked.backward()
     assert maps.grad is not None

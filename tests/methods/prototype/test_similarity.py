@@ -5,15 +5,12 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, leaky_relu
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from labelwise.methods.prototype import similarity
-from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings, scores_of_sums, tiles
+from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
 from labelwise.support.errors import UsageError
 
 WAYS: tuple[Literal["none", "max", "mean"], ...] = ("none", "max", "mean")
@@ -51,15 +48,14 @@ def made(settings: SimilaritySettings, n: int = 7, m: int = 9, d: int = 5) -> tu
 
 
 @named
-@pytest.mark.parametrize("tile", [1, 100, 2**19])
+@pytest.mark.parametrize("kept", [1, 400, 2**25])
 def test_scores_are_those_of_the_concatenation(
-    settings: SimilaritySettings, tile: int, monkeypatch: pytest.MonkeyPatch
+    settings: SimilaritySettings, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(similarity.TILE, "cpu", tile)
+    monkeypatch.setattr(similarity, "KEPT", kept)
     model, a, b = made(settings)
     with torch.no_grad():
         torch.testing.assert_close(model(a, b), literal(model, a, b))
-        torch.testing.assert_close(model.matched(a, b[:7]), literal(model, a, b[:7]).diagonal())
         assert model.first(a).shape == (7, model.first_size)
 
 
@@ -100,28 +96,6 @@ def test_gradients_belong_to_the_dropout_that_was_drawn(kept: int, monkeypatch: 
     assert not torch.equal(total(a), model(a, b).square().sum()), "nothing was dropped"
 
 
-@examples(max_examples=30, deadline=None)
-@given(n=st.integers(0, 9), m=st.integers(0, 9), h=st.integers(1, 6), seed=st.integers(0, 99))
-def test_scores_of_sums(n: int, m: int, h: int, seed: int) -> None:
-    made = torch.Generator().manual_seed(seed)
-    u, v, weight, bias = (torch.randn(*shape, generator=made) for shape in ((n, h), (m, h), (h,), (1,)))
-    slow = [[float(leaky_relu(x + y, 0.1) @ weight + bias) for y in v] for x in u]
-    torch.testing.assert_close(scores_of_sums(u, v, weight, bias), torch.tensor(slow).reshape(n, m))
-
-
-@examples(max_examples=50, deadline=None)
-@given(n=st.integers(0, 40), m=st.integers(0, 40), h=st.integers(1, 64), room=st.integers(1, 2000))
-def test_tiles_cover_every_pair_once(n: int, m: int, h: int, room: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(similarity.TILE, "cpu", room)
-        seen = torch.zeros(n, m)
-        for rows, columns in tiles(n, m, h, "cpu"):
-            part = seen[rows, columns]
-            assert part.numel() * h <= max(room, h)
-            part += 1
-    assert bool((seen == 1).all())
-
-
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the size of the largest tensor that any operation returns."""
 
@@ -136,7 +110,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_memory_is_bounded(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(similarity.TILE, "cpu", 4096)
+    monkeypatch.setattr(similarity, "KEPT", 80 * 64)
     model, a, b = made(SimilaritySettings(hidden=64, layers=layers), n=60, m=80, d=32)
     with torch.no_grad(), Largest() as bounded:  # type: ignore[no-untyped-call]
         model(a, b)

@@ -71,11 +71,6 @@ class ClarelModel(EncoderModel):
         """Return minus the distance of every pair ``[n, k]``."""
         return -distances(image_embeddings, label_embeddings)
 
-    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, e]``: where a text of the examples would lie."""
-        taught = self.export_head().labels_from_examples(array(embeddings.float()), array(groups))
-        return torch.from_numpy(taught).to(self.device)
-
     def export_head(self) -> ClarelHead:
         """Return what scores features as this model does, without torch."""
         return ClarelHead(

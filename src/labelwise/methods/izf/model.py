@@ -245,16 +245,6 @@ class IzfModel(FlowModel):
         embeddings[:, -1] += 0.5 * self.taken_off(labels)
         return embeddings
 
-    def log_densities(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return log p(v | y) of every pair ``[n, k]``, plus half of what is taken off squared distances to y."""
-        own, rest = image_embeddings[:, :-1], image_embeddings[:, -1] * self.density[1] + self.density[0]
-        common = rest - 0.5 * (own.square().sum(1) + self.semantic * math.log(2 * math.pi))
-        return self.score(image_embeddings, label_embeddings) + common[:, None]
-
-    def unfamiliarity(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return minus the log-density under the best label ``[n]``."""
-        return -self.log_densities(image_embeddings, label_embeddings).amax(1)
-
     @torch.no_grad()
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""

@@ -5,7 +5,6 @@ The same S compares two images.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -132,22 +131,11 @@ class PrototypeModel(StartedModel):
         if self.head == "dol":
             return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
-        with self._gradients(image_embeddings, label_embeddings):
-            alike = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
-            alike = alike + label_embeddings[:, e]
+        alike = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
+        alike = alike + label_embeddings[:, e]
         if self.head == "sim":
             return alike
         return (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
-
-    def similarity(self, queries: Tensor, gallery: Tensor) -> Tensor:
-        """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
-        with self._gradients(queries, gallery):
-            return self.compare(queries, gallery)  # type: ignore[no-any-return]
-
-    def matched(self, queries: Tensor, others: Tensor) -> Tensor:
-        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
-        with self._gradients(queries, others):
-            return self.compare.matched(queries, others)
 
     @torch.no_grad()
     def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
@@ -155,10 +143,6 @@ class PrototypeModel(StartedModel):
         means = segment_mean(embeddings, targets, len(self.prototypes))
         here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
         self.prototypes.lerp_(means, here)
-
-    def _gradients(self, *embeddings: Tensor) -> AbstractContextManager[object]:
-        """Keep gradients where embeddings carry them; without, there is a faster way to scores."""
-        return torch.set_grad_enabled(torch.is_grad_enabled() and any(x.requires_grad for x in embeddings))
 
     def _embeddings(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
         if self.head == "dol":

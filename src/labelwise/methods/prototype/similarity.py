@@ -1,15 +1,12 @@
-"""A learned similarity S(a, b) of two embeddings, and the score of every pair without ever building the pairs.
+"""A learned similarity S(a, b) of two embeddings, and the score of every pair, as it is trained; ``head.PairScore`` answers.
 
 The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each embedding passes through it once. What is left of a
-pair is leaky(u + v) of two hidden vectors, and with relu(u + v) = max(u, -v) + v
-
-    w.leaky(u + v) = slope w.u + w.v + (1 - slope) w.max(u, -v),
-
-of which only the last term depends on the pair: one maximum into a small buffer and one product with w.
+pair is leaky(u + v) of two hidden vectors.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -23,8 +20,7 @@ Kind = Literal["learned", "cosine", "both"]
 Symmetric = Literal["none", "max", "mean"]
 Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
 SLOPE = 0.1
-TILE = {"cpu": 2**19, "cuda": 2**24}  # hidden numbers of pairs held at a time; on a CPU few fit its caches best
-KEPT = 2**25  # hidden numbers of pairs up to which training keeps them all; beyond, it computes them again backwards
+KEPT = 2**25  # hidden numbers of pairs held at a time; beyond, training computes them again backwards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +87,9 @@ class Similarity(nn.Module):
     def pairs(self, first: Tensor, second: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
 
-        Memory beyond the result is bounded: without gradients always; with them only the hidden vectors of few pairs are kept.
+        Memory beyond the result is bounded: only the hidden vectors of few pairs are kept.
         """
         return self._sum(self._scores, lambda a, b: a @ b.T, first, second)
-
-    def matched(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
-        first, second = self.first(a), self.second(b)
-        return self._sum(lambda u, v: self._of_sums(u + v), lambda x, y: (x * y).sum(1), first, second)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return S of every pair ``[n, m]`` of embeddings ``[n, d]`` and ``[m, d]``."""
@@ -134,20 +125,13 @@ class Similarity(nn.Module):
 
     def _scores(self, u: Tensor, v: Tensor) -> Tensor:
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
-        wanted = any(t.requires_grad for t in (u, v, self.output.weight, self.output.bias))
-        if self.training or (wanted and torch.is_grad_enabled()):
-            room = max(1, KEPT // max(1, len(v) * u.shape[1]))
-            if len(u) <= room:
-                return self._of_all(u, v)
-            return torch.cat([checkpoint(self._of_all, part, v, use_reentrant=False) for part in torch.split(u, room)])
-        if torch.compiler.is_exporting():  # tiles would fix the number of images
+        room = max(1, KEPT // max(1, len(v) * u.shape[1]))
+        if len(u) <= room or torch.compiler.is_exporting():  # parts would fix the number of images
             return self._of_all(u, v)
-        if self.middle is None:
-            return scores_of_sums(u, v, self.output.weight[0], self.output.bias)
-        out = u.new_empty(len(u), len(v))
-        for rows, columns in tiles(len(u), len(v), u.shape[1], u.device.type):
-            out[rows, columns] = self._of_all(u[rows], v[columns])
-        return out
+        of_part = self._of_all
+        if torch.is_grad_enabled():
+            of_part = partial(checkpoint, self._of_all, use_reentrant=False)
+        return torch.cat([of_part(part, v) for part in torch.split(u, room)])
 
     def _of_all(self, u: Tensor, v: Tensor) -> Tensor:
         """Return S ``[n, m]`` by the hidden vectors of all pairs at once."""
@@ -159,28 +143,3 @@ class Similarity(nn.Module):
         if self.middle is not None:
             hidden = leaky_relu(self.middle(hidden), SLOPE)
         return self.output(dropout(hidden, self.settings.dropout, self.training))[..., 0]  # type: ignore[no-any-return]
-
-
-def scores_of_sums(u: Tensor, v: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return ``weight.leaky(u_i + v_j) + bias`` of every pair ``[n, m]`` of ``[n, h]`` and ``[m, h]``, without a gradient."""
-    u, v, weight = u.float(), v.float(), weight.float()
-    out = torch.add((SLOPE * (u @ weight) + bias)[:, None], v @ weight)
-    against, rest = -v, (1 - SLOPE) * weight
-    buffer = u.new_empty(0)
-    for rows, columns in tiles(len(u), len(v), u.shape[1], u.device.type):
-        here, there = u[rows], against[columns]
-        size = len(here) * len(there) * u.shape[1]
-        buffer = buffer if len(buffer) >= size else u.new_empty(size)
-        largest = torch.maximum(here[:, None], there, out=buffer[:size].view(len(here), len(there), -1))
-        out[rows, columns] += largest @ rest
-    return out
-
-
-def tiles(n: int, m: int, h: int, device: str) -> Iterator[tuple[slice, slice]]:
-    """Yield rows and columns that together cover all pairs ``[n, m]``; h numbers of each pair fit in a tile."""
-    room = max(1, TILE.get(device, TILE["cpu"]) // h)
-    across = max(1, min(m, room))
-    down = max(1, room // across)
-    for column in range(0, m, across):
-        for row in range(0, n, down):
-            yield slice(row, row + down), slice(column, column + across)

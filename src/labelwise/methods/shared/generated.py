@@ -49,10 +49,6 @@ class GeneratingModel(ZeroShotModel):
         """Return image embeddings ``[n, e]``."""
         return self.embed(self.features_of(images))
 
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]`` from feature maps."""
-        return self.embed(super().pool_maps(maps))
-
     def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from features ``[n, d]``."""
         return features

@@ -20,7 +20,6 @@ from labelwise.methods.shared.statistics import (
     EmbeddingStatistics,
     embedding_statistics,
     unit_statistics,
-    whiten,
 )
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
@@ -86,14 +85,6 @@ class EncoderModel(LabelModel):
         """The size of the features that the head takes: those of an encoder that is not trained, else its embeddings."""
         return self.encoder.backbone.width_out if self.encoder.untrained else self.encoder.code_size
 
-    def feature_maps(self, images: Tensor) -> Tensor:
-        """Return the last feature maps ``[n, c, h, w]``."""
-        return self.encoder.maps(images)
-
-    def pool_maps(self, maps: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` from feature maps."""
-        return self.finish(self.encoder.pool(maps))
-
     @torch.no_grad()
     def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
@@ -156,20 +147,6 @@ class LinearModel(RowModel):
         for name, value in values.items():
             self.get_buffer(name).copy_(torch.from_numpy(value))
 
-    @property
-    def whitens(self) -> bool:
-        """Whether training images of one label had different embeddings, as they all have but in the smallest data."""
-        return bool(self.unit_within.any())
-
-    def whitened(self, embeddings: Tensor) -> Tensor:
-        """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
-        return self.tensor(whiten(array(embeddings.float()), array(self.unit_mean), array(self.unit_within)))
-
-    def labels_from_examples(self, embeddings: Tensor, groups: Tensor) -> Tensor:
-        """Return label embeddings ``[g, e]`` from embeddings of examples and training statistics."""
-        self.check_trained()
-        return self.tensor(self.export_head().labels_from_examples(array(embeddings.float()), array(groups)))
-
     def tensor(self, values: Array) -> Tensor:
         """Return an array as a tensor where the model lives."""
         return torch.from_numpy(values).to(self.device)
@@ -191,11 +168,6 @@ class LinearModel(RowModel):
             "unit_within": array(self.unit_within),
             "projection": projection_of(self.encoder),
         }
-
-    def check_trained(self) -> None:
-        """Raise an error unless there are training statistics for a new label to be compared with."""
-        if not self.counts.any():
-            raise UsageError("This model was not trained yet, so it cannot learn a label from examples.")
 
 
 class StartedModel(LinearModel):

@@ -118,10 +118,6 @@ class NamedModel(HeadModel):
         """Return the report of the naming, once it is over."""
         return {"naming": self.report}
 
-    def second_opinions(self, image_embeddings: Tensor) -> Tensor:
-        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none."""
-        return self.tensor(self.export_head().second_opinions(array(image_embeddings)))
-
     def export_head(self) -> NamedHead:
         """Return what scores features as this model does, without torch."""
         kept = ("names", "votes", "centres", "opinions", "own_names", "clusters", "overlaps", "sizes")
