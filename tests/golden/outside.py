@@ -27,10 +27,8 @@ from torch import Tensor
 import labelwise as lw
 
 HERE = Path(__file__).resolve().parent
-MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference", "rounds"})
-ELSEWHERE = frozenset(
-    {"weights_sha256", "torch", "encoder_runtime"}
-)  # texts that depend on how the machine computes, and with what
+MEASURED = frozenset({"seconds", "images_per_second", "milliseconds", "megabytes", "difference", "rounds", "threads"})
+ELSEWHERE = frozenset({"torch", "encoder_runtime", "runtime"})  # texts that depend on what the machine computes with
 OUTSIDE = ("LABELWISE_DATA", "LABELWISE_TOKEN", "LABELWISE_MEMORY_MB")  # what a machine may set
 SHELL = {"COLUMNS": "200", "LABELWISE_CACHE": "off"}  # the user's own cache is neither read nor filled
 
@@ -139,7 +137,8 @@ def log_odds(classifier: Any, images: Tensor) -> Tensor:
 def split_of(data: Any, name: str) -> tuple[Tensor, Tensor]:
     """Return the images of a split and what is true of them: positions ``[n]``, or yes and no ``[n, k]``."""
     part = data.splits[name]
-    return torch.as_tensor(part.images), torch.as_tensor(part.targets)
+    images = np.stack(part.images.read(range(len(part)), part.images.shape))
+    return torch.from_numpy(images), torch.as_tensor(part.targets)
 
 
 def described(data: Any) -> dict[str, Any]:
@@ -165,8 +164,8 @@ def saved(folder: Path) -> dict[str, Any]:
     with safe_open(folder / "weights.safetensors", "pt") as weights:
         tensors = {name: list(weights.get_slice(name).get_shape()) for name in sorted(weights.keys())}
     about = json.loads((folder / "classifier.json").read_text())
-    about.pop("checksum", None)  # of times and versions, too
-    about["versions"] = sorted(about["versions"])
+    about["versions"], about["files"] = sorted(about["versions"]), sorted(about["files"])
+    about["encoder"].pop("id")  # the digest of an encoder that this machine trained
     files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
     found = {"files": files, "about": plain(about), "tensors": tensors}
     log = folder / "log.jsonl"

@@ -108,6 +108,11 @@ class OnnxEncoder:
             raise UsageError(f"{self.name} has no feature maps.")
         rows = [self._seen(image, self.card.output, self.card.maps) for image in self._checked(images)]
         features, maps = (np.concatenate(each) for each in zip(*rows, strict=True))
+        if maps.ndim != 4 or maps.shape[1] != features.shape[1]:
+            raise UsageError(
+                f"The maps of {self.name} are {list(maps.shape[1:])}; its {features.shape[1]} features need a map each. "
+                'Leave "maps" out of its card.'
+            )
         return features, maps
 
     def _checked(self, images: Array) -> Array:

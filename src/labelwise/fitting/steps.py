@@ -9,7 +9,7 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import Head
-from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.encoder import Encoder
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials
 from labelwise.images.dataset import Dataset
@@ -21,7 +21,6 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, prepared
-from labelwise.train.networks.torch_encoder import TorchEncoder
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:
@@ -57,7 +56,8 @@ class Trained:
 def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
     """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
     encoder = model.export_encoder()
-    summary |= {} if isinstance(encoder, Precomputed | TorchEncoder) else {"encoder_runtime": encoder.runtime}
+    frozen = getattr(encoder, "cacheable", True)
+    summary |= {"encoder_runtime": encoder.runtime} if frozen else {}
     summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
     origin = Origin(method=MethodRecord.of(method), summary=summary, training=training_state(model))
     return origin.with_images(part.train.source).with_images(part.val.source)

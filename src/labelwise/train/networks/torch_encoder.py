@@ -148,13 +148,14 @@ class TorchEncoder:
 
 
 def has_maps(encoder: "ImageEncoder") -> bool:
-    """Return whether the features of an image encoder are pooled from maps."""
+    """Return whether the features of an image encoder are pooled from maps, one from each."""
     if len(encoder.shape) != 3:
         return False
     image = torch.zeros(1, *encoder.shape, device=encoder.mean.device)
     try:
         with torch.no_grad():
-            return encoder.maps(image).ndim == 4
+            maps = encoder.maps(image)
+            return maps.ndim == 4 and maps.shape[1] == encoder.backbone.width_out
     except UnsupportedError:
         return False
 
