@@ -43,6 +43,10 @@ def test_crop_and_mirror_are_done_before_the_graph(tmp_path: Path) -> None:
     np.testing.assert_allclose(seen.locate(large)[1].mean((2, 3)), wanted, rtol=1e-3, atol=1e-3)
     with pytest.raises(UsageError, match="no feature maps"):
         plain.locate(cut)[1]
+    (tmp_path / "wrong").mkdir()
+    wrong = tiny_encoder(tmp_path / "wrong", maps="features")
+    with pytest.raises(UsageError, match="its 5 features need a map each"):
+        wrong.locate(cut)
 
 
 def test_mean_and_std_are_taken_where_the_card_names_them(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def saved(folder: Path) -> dict[str, Any]:
         tensors = {name: list(weights.get_slice(name).get_shape()) for name in sorted(weights.keys())}
     about = json.loads((folder / "classifier.json").read_text())
     about["versions"], about["files"] = sorted(about["versions"]), sorted(about["files"])
+    about.pop("checksum")
     about["encoder"].pop("id")  # the digest of an encoder that this machine trained
     files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
     found = {"files": files, "about": plain(about), "tensors": tensors}

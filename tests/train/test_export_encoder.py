@@ -59,6 +59,10 @@ def test_features_and_maps_are_those_of_torch(
     assert saved.width == trained.code_size
 
 
+def test_a_network_whose_features_are_no_pooled_maps_has_none() -> None:
+    assert not export_encoder(network("lenet", (3, 16, 16), View())).has_maps
+
+
 def test_it_is_run_without_torch(tmp_path: Path) -> None:
     file = save(export_encoder(network("convnet", (3, 16, 16), View(size=12))), tmp_path)
     words = (

@@ -1,14 +1,26 @@
-"""The description of a saved classifier, ``classifier.json``."""
+"""The description of a saved classifier, ``classifier.json``: one SHA-256 of each other file, and one of what it says itself."""
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import StoreError
-from labelwise.support.files import read_json_bytes
+from labelwise.support.limits import check_size
 
 FORMAT = 3
 ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
+CHECKSUM = "checksum"
+ENTRIES = {
+    "format", "encoder", "head", "labels", "unseen", "calibration", "outlier_rule", "verifier", "method", "summary", "versions", "files",
+}  # fmt: skip
+
+
+def description_bytes(about: Mapping[str, Any]) -> bytes:
+    """Return a description as the content of its file, with the SHA-256 of what it says as its first entry."""
+    plain = json.loads(json.dumps(about))
+    return json.dumps({CHECKSUM: _checksum(plain), **plain}, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -17,20 +29,30 @@ def read_about(folder: Path) -> dict[str, Any]:
         left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
         hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
+    file = folder / ABOUT
     try:
-        about: dict[str, Any] = json.loads(read_json_bytes(folder / ABOUT))
+        check_size(file, file.stat().st_size, StoreError)
+        about: dict[str, Any] = json.loads(file.read_bytes())
     except OSError as error:
         raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
     except (ValueError, RecursionError):
-        raise StoreError(
-            f"{folder / ABOUT} is damaged: it is not JSON. Restore it from a copy, or fit again."
-        ) from None
+        raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a copy, or fit again.") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         number = about.get("format") if isinstance(about, dict) else None
         raise StoreError(
             f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
         )
+    stated = about.pop(CHECKSUM, None)
+    if (stated is not None and stated != _checksum(about)) or about.keys() - ENTRIES:
+        raise StoreError(
+            f"{file} differs from its checksum: it is damaged, or was edited. Restore it from a copy, or fit again. "
+            f'If you edited it on purpose, remove its entry "{CHECKSUM}", the second line.'
+        )
     return about
+
+
+def _checksum(about: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(path: str | Path) -> str:

@@ -12,17 +12,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save as safetensors
+
 from labelwise import __version__
+from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.description import ABOUT as ABOUT
-from labelwise.core.description import FORMAT, read_about
+from labelwise.core.description import FORMAT, description_bytes, read_about
 from labelwise.core.description import WEIGHTS as WEIGHTS
 from labelwise.core.encoder_files import encoder_files, saved_encoder
 from labelwise.core.head_files import label_arrays, label_words, pack
 from labelwise.core.rebuild import TRAINING, StoredState, check_finite, classifier_of
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import file_digest, json_bytes, read_arrays, sync_folder, write_arrays, write_atomically
+from labelwise.support.files import file_digest, read_arrays, sync_folder, write_atomically
 from labelwise.support.settings import to_plain
 from labelwise.support.writable import check_writable
 
@@ -138,13 +142,18 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "versions": {"labelwise": __version__} | {name: _version(name) for name in ("numpy", "onnxruntime", "pillow")},
     }
     check_finite(about, arrays)
-    write_arrays(folder / WEIGHTS, arrays, {"format": FORMAT})
+    _write_arrays(folder / WEIGHTS, arrays)
     for name, content in encoder_content.items():
         write_atomically(folder / name, content)
     if origin.training is not None:
-        write_arrays(folder / TRAINING, origin.training.read(), {"format": FORMAT})
+        _write_arrays(folder / TRAINING, origin.training.read())
     about["files"] = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
     write_atomically(folder / ABOUT, _as_text(about))
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write a safetensors file; its checksum stands in the description."""
+    write_atomically(path, safetensors({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
 def _version(name: str) -> str | None:
@@ -158,7 +167,7 @@ def _version(name: str) -> str | None:
 def _as_text(about: dict[str, Any]) -> bytes:
     """Return a description as a file; text that is no UTF-8 is an error."""
     try:
-        return json_bytes(about)
+        return description_bytes(about)
     except UnicodeEncodeError as error:
         near = ascii(error.object[max(0, error.start - 20) : error.end + 20])
         raise StoreError(

@@ -20,13 +20,11 @@ from labelwise.support.limits import check_size
 if TYPE_CHECKING:  # a file of bytes is written without torch
     from torch import Tensor, nn
 
-# A file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
+# A safetensors file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
 # every flipped bit, and takes 12 ms for 50 MB where making and writing the file takes 90 (BLAKE2b 55, SHA-256 28).
 MARK = b'{"__metadata__":{"about":"{\\"checksum\\": \\"crc32:'
 PLACE = slice(8 + len(MARK), 8 + len(MARK) + 8)  # of the checksum, in hexadecimal digits
 BLANK = f"crc32:{0:08x}"
-# A JSON document has it on its second line: whoever edits the document on purpose takes that line out.
-TEXT = slice(len('{\n "checksum": "crc32:'), len('{\n "checksum": "crc32:') + 8)
 CHUNK = 2**20  # bytes read at a time
 # What readers of safetensors raise for files that lie: of unknown kinds of numbers and of shapes that no tensor has, too.
 BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, OverflowError)
@@ -118,27 +116,6 @@ def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[
         raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or is no safetensors file.") from None
     about.pop("checksum", None)
     return tensors, about
-
-
-def json_bytes(document: Mapping[str, Any]) -> bytes:
-    """Return a document as the content of a file, with a checksum of all else as its first entry."""
-    content = json.dumps({"checksum": BLANK, **document}, indent=1, ensure_ascii=False).encode() + b"\n"
-    head, rest = content[: TEXT.start], content[TEXT.stop :]
-    return head + _checksum((head, rest)) + rest
-
-
-def read_json_bytes(path: Path) -> bytes:
-    """Return the content of a file of ``json_bytes``; one that was changed is an error."""
-    check_size(path, path.stat().st_size, StoreError)
-    content = path.read_bytes()
-    head, stated, rest = content[: TEXT.start], content[TEXT], content[TEXT.stop :]
-    stands = any(word in content[: 2 * TEXT.stop] for word in (b'"checksum"', b'"crc32:'))  # one may be damaged
-    if stands and stated != _checksum((head, rest)):
-        raise StoreError(
-            f"{path} differs from its checksum: it is damaged, or was edited. Restore it from a copy, or make it anew. If you "
-            'edited it on purpose, remove its entry "checksum", the second line.'
-        )
-    return content
 
 
 def file_digest(path: Path) -> str:
