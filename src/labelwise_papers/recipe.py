@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from labelwise.methods.registry import method_class
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
+from labelwise.support.regular import read_text
 from labelwise.support.settings import from_plain
 from labelwise.train.method import Method
 
@@ -162,7 +163,7 @@ def _known(where: str, what: str, names: Iterable[str], known: Iterable[str]) ->
 def read_recipe(path: Path) -> Recipe:
     """Return the recipe in a file, or raise an error that says what is wrong where."""
     try:
-        return from_plain(Recipe, tomllib.loads(path.read_text("utf-8")))
+        return from_plain(Recipe, tomllib.loads(read_text(path)))
     except OSError as error:
         raise UsageError(f'Cannot read the recipe "{path}": {error.strerror}.') from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

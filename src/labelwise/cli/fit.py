@@ -16,6 +16,7 @@ from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.regular import read_text
 from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _read_names(words: str) -> tuple[str, ...]:
     file = Path(words)
     if file.suffix.lower() == ".txt":
         try:
-            lines = file.read_text(encoding="utf-8-sig").splitlines()
+            lines = read_text(file, encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
     else:

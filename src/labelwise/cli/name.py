@@ -1,6 +1,7 @@
 """The verb name: clusters that a classifier named by itself, and a person's names for them."""
 
 import csv
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.regular import read_text
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -148,7 +150,7 @@ def _names(words: list[str]) -> dict[int, str]:
 def _rows(file: Path) -> list[tuple[str, ...]]:
     """Return cluster, label and where they stand, of each row of a table of answers."""
     try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
+        with io.StringIO(read_text(file, encoding="utf-8-sig"), newline="") as stream:
             rows = list(csv.DictReader(stream, skipinitialspace=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f'Cannot read the answers in "{file}" ({error}). It must be a CSV file in UTF-8.') from None

@@ -16,6 +16,7 @@ from labelwise.cli.options import Resume, Settings, Size, shared
 from labelwise.cli.output import note, percent, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
+from labelwise.support.regular import read_text
 from labelwise.support.settings import of_the_run, override, pairs_of
 from labelwise.support.writable import check_writable
 
@@ -163,7 +164,7 @@ def _train(
     encoder, summary = train(images, method, run)
     about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
     if is_main_process():  # which writes the log
-        last = loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
+        last = loads(read_text(run.folder / "log.jsonl").splitlines()[-1])
         about |= {"loss": last["loss"], **last["measured"]}
     return encoder, method.encoder, about
 

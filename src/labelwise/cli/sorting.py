@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.regular import read_text
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
 LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
@@ -34,7 +35,7 @@ def read_record(root: Path) -> dict[str, Any]:
     """Return what is recorded in a folder that this program filled; nothing of any other."""
     file = root / RECORD
     try:
-        document = json.loads(file.read_text(encoding="utf-8")) if file.is_file() and not file.is_symlink() else {}
+        document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

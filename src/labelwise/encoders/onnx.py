@@ -20,7 +20,7 @@ from labelwise.images.view import Fit, View
 from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.limits import check_size
-from labelwise.support.regular import open_regular
+from labelwise.support.regular import open_regular, read_regular
 from labelwise.support.settings import from_plain, to_plain
 
 MOST_BYTES: Final = 2**31 - 1  # of a protobuf message
@@ -166,8 +166,7 @@ def open_onnx(path: str | Path) -> OnnxEncoder:
     """Return the encoder of an ONNX file with a card beside it."""
     path = Path(path)
     try:
-        with open_regular(path.with_suffix(".json"), MOST_CARD) as file:
-            plain = json.load(file)
+        plain = json.loads(read_regular(path.with_suffix(".json"), MOST_CARD))
         if not isinstance(plain, dict):
             raise ValueError("a card is a table")
         card = from_plain(Card, plain)

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
+from labelwise.encoders.onnx import MOST_BYTES
 from labelwise.encoders.runtime import open_session
 from labelwise.fitting.rebuild import method_of, model_of
 from labelwise.images.view import View
 from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.support.regular import read_regular
 from labelwise.train.export_encoder import check_packages, example, to_onnx
 
 TOLERANCE = 1e-4
@@ -132,7 +134,7 @@ def _inside(view: View) -> str:
 
 def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
     """Return how far scores of the file are off; raise an error where that is too far or the batch size is fixed."""
-    session = open_session(file.read_bytes())
+    session = open_session(read_regular(file, MOST_BYTES))
     worst = 0.0
     for count in BATCHES:
         images = torch.from_numpy(example(classifier.shape, count, seed=count))

@@ -21,6 +21,7 @@ from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import DataError
 from labelwise.support.files import write_atomically
 from labelwise.support.limits import set_threads
+from labelwise.support.regular import read_regular, regular_path
 
 if TYPE_CHECKING:
     from labelwise.images.split.lookalikes import Places, Rows
@@ -47,7 +48,7 @@ class Pairs(Parts):
     @cached_property
     def boxes(self) -> list[dict[str, Any]]:
         """How many pictures each cell has, and between which places they lie."""
-        return list(json.loads((self.cells / BOXES).read_bytes()))
+        return list(json.loads(read_regular(self.cells / BOXES)))
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -122,9 +123,9 @@ def _within(places: "Places", box: dict[str, Any], reach: float) -> "NDArray[np.
 
 def _cell(job: Pairs, cell: int, box: dict[str, Any] | None = None, reach: float = 0) -> "tuple[Rows, Places, Looks]":
     """Return rows, places and looks of a cell: those from which a box is within reach, where one is given, and each look once."""
-    rows = np.fromfile(job.cells / f"{cell}.rows", np.int64)
-    places = np.fromfile(job.cells / f"{cell}.places", np.float64).reshape(len(rows), -1)
-    looks = np.memmap(job.cells / f"{cell}.looks", np.float32, "r").reshape(len(rows), -1)
+    rows = np.fromfile(regular_path(job.cells / f"{cell}.rows"), np.int64)
+    places = np.fromfile(regular_path(job.cells / f"{cell}.places"), np.float64).reshape(len(rows), -1)
+    looks = np.memmap(regular_path(job.cells / f"{cell}.looks"), np.float32, "r").reshape(len(rows), -1)
     if box is None:
         return rows, places, np.array(looks)
     near = np.flatnonzero(_within(places, box, reach))
@@ -172,7 +173,7 @@ def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
     """Yield the looks of pictures that can be compared, and their rows among all, block after block."""
     parquet, start = import_module("pyarrow.parquet"), 0
     for block, size in enumerate(looks.sizes):
-        column = parquet.read_table(looks.place(block), columns=["look"])["look"].to_pylist()
+        column = parquet.read_table(regular_path(looks.place(block)), columns=["look"])["look"].to_pylist()
         known = [i for i, each in enumerate(column) if each is not None]
         if known:
             table = np.frombuffer(b"".join(column[i] for i in known), np.float32).reshape(len(known), -1)

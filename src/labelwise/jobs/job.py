@@ -13,6 +13,7 @@ from labelwise.core.description import shape_of
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
 from labelwise.support.limits import set_threads
+from labelwise.support.regular import read_regular
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -85,7 +86,7 @@ class Job(Parts):
         digest = hashlib.blake2b(digest_size=16)
         for file in self.files:
             digest.update(os.fsencode(str(file)) + b"\0")
-        content = (Path(self.model) / CLASSIFIER).read_bytes() if self.model else b""
+        content = read_regular(Path(self.model) / CLASSIFIER) if self.model else b""
         model = hashlib.blake2b(content, digest_size=16)
         about = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
         return {

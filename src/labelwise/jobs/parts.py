@@ -17,6 +17,7 @@ from typing import Any
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import write_atomically
+from labelwise.support.regular import read_regular
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
 TRIES = 3  # of a block whose process dies
@@ -105,7 +106,7 @@ class Parts(ABC):
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        about = json.loads(file.read_bytes())
+        about = json.loads(read_regular(file))
     except ValueError:
         about = None
     if not isinstance(about, dict):

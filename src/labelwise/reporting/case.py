@@ -22,6 +22,7 @@ from labelwise.images.images import Images
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError
 from labelwise.support.limits import threads
+from labelwise.support.regular import read_text
 from labelwise.tasks.similarity import By
 
 BATCH = 256
@@ -132,7 +133,7 @@ def read_log(path: Path) -> tuple[Mapping[str, Any], ...]:
     if not path.is_file():
         return ()
     entries = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path).splitlines():
         with suppress(ValueError):
             entries.append(json.loads(line))
     return tuple(entry for entry in entries if isinstance(entry, dict))

@@ -163,6 +163,6 @@ def small_image(file: Path, pixels: int, stamp: Stamp | None = None) -> bytes:
     (array,) = crew().decode([content], Frame(SIDE, SIDE, 3, pixels), low=True)
     if isinstance(array, str):
         raise HTTPError(404, f"The image cannot be read any more: {array}")
-    stream = io.BytesIO()
-    Image.fromarray(array.transpose(1, 2, 0)).save(stream, "JPEG", quality=85)
-    return stream.getvalue()
+    small = io.BytesIO()
+    Image.fromarray(array.transpose(1, 2, 0)).save(small, "JPEG", quality=85)
+    return small.getvalue()

@@ -6,7 +6,9 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from io import BufferedReader
 from itertools import chain
+from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from labelwise.support.errors import StoreError
 from labelwise.support.limits import check_size
+from labelwise.support.regular import open_regular, regular_path
 
 if TYPE_CHECKING:  # a file of bytes is written without torch
     from torch import Tensor, nn
@@ -51,7 +54,7 @@ def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None
 
 def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to disk, as after a rename; some file systems cannot."""
-    directory = os.open(folder, os.O_RDONLY)
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):
             os.fsync(directory)
@@ -104,10 +107,10 @@ def _write_safetensors(path: Path, whole: bytes, keep: Path | None) -> None:
 def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a safetensors file holds, as tensors ("pt") or arrays ("np"), and its JSON document."""
     try:
-        check_size(path, path.stat().st_size, StoreError)
-        if _has_checksum(path):
-            _verify(path)
-        with safe_open(path, framework=framework) as file:
+        with open_regular(path, None) as stream:
+            check_size(path, stream.seek(0, SEEK_END), StoreError)
+            _verify(path, stream)
+        with safe_open(regular_path(path), framework=framework) as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
         if not isinstance(about, dict):
@@ -120,24 +123,25 @@ def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open_regular(path, None) as stream:
+            check_size(path, stream.seek(0, SEEK_END), StoreError)
+            stream.seek(0)
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StoreError(
+            f"{path.name} cannot be read: {error.strerror}. Restore it from a copy, or fit again."
+        ) from None
 
 
-def _has_checksum(path: Path) -> bool:
-    """Return whether a file was written with a checksum, even if a bit of what says so is wrong."""
-    with path.open("rb") as file:
-        head = file.read(PLACE.stop)
-    return b'\\"checksum\\"' in head or b'\\"crc32:' in head
-
-
-def _verify(path: Path) -> None:
-    """Raise an error if the content of a file is not what its checksum says."""
-    with path.open("rb") as file:
-        head = file.read(PLACE.start)
-        stated = file.read(PLACE.stop - PLACE.start)
-        if stated != _checksum(chain([head], iter(lambda: file.read(CHUNK), b""))):
-            raise StoreError(f"{path.name} is damaged: its checksum differs.")
+def _verify(path: Path, stream: BufferedReader) -> None:
+    """Raise an error if the content of a file is not what its checksum says, if it was written with one."""
+    stream.seek(0)
+    head, stated = stream.read(PLACE.start), stream.read(PLACE.stop - PLACE.start)
+    if not any(mark in head + stated for mark in (b'\\"checksum\\"', b'\\"crc32:')):  # one of both may be damaged
+        return
+    if stated != _checksum(chain([head], iter(lambda: stream.read(CHUNK), b""))):
+        raise StoreError(f"{path.name} is damaged: its checksum differs.")
 
 
 def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:

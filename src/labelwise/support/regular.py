@@ -1,12 +1,17 @@
-"""Files opened only where they are files: a pipe, a device or a socket in a folder would be waited for without end."""
+"""The one way to open a file that a user names: only where it is a file, and only up to a limit.
+
+A pipe or a socket would be waited for without end, a device such as ``/dev/zero`` has no end, and a sparse file may say that it has
+a terabyte. ``tests/contract/test_opener.py`` finds other ways.
+"""
 
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
-MAX_BYTES = 2**30  # of a picture or a sound: 100 million pixels of four 16-bit values have 0.8 GB uncompressed
+MAX_BYTES = 2**30  # of an image or a sound: 100 million pixels of four 16-bit values have 0.8 GB uncompressed
+MAX_TEXT = 2**28  # of names, settings, a log
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -20,15 +25,15 @@ class NotAFileError(OSError):
     """A path leads to something that is no file."""
 
 
-def open_regular(path: str | Path, most: int | None = MAX_BYTES) -> BinaryIO:
+def open_regular(path: str | Path, most: int | None = MAX_BYTES) -> BufferedReader:
     """Return the content of a file as a stream, or raise an ``OSError`` where it is no file or has more bytes than ``most``.
 
     Links are followed. What is no file is not opened: to open a device may do something, and to open a pipe waits.
     """
-    _check(os.stat(path), most)
-    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    _check(path, os.stat(path), most)
+    stream = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")  # noqa: SIM115
     try:
-        _check(os.fstat(stream.fileno()), most)  # it may have been replaced meanwhile
+        _check(path, os.fstat(stream.fileno()), most)  # it may have been replaced meanwhile
     except OSError:
         stream.close()
         raise
@@ -41,10 +46,20 @@ def read_regular(path: str | Path, most: int = MAX_BYTES) -> bytes:
         return stream.read(most)  # it may grow
 
 
-def _check(about: os.stat_result, most: int | None) -> None:
+def read_text(path: str | Path, most: int = MAX_TEXT, encoding: str = "utf-8") -> str:
+    """Return the text of a file, as ``open_regular`` opens it."""
+    return read_regular(path, most).decode(encoding)
+
+
+def regular_path(path: str | Path, most: int | None = None) -> str:
+    """Return the path of a file for a library that opens it by itself, or raise what ``open_regular`` does."""
+    _check(path, os.stat(path), most)
+    return os.fspath(path)
+
+
+def _check(path: str | Path, about: os.stat_result, most: int | None) -> None:
     if not stat.S_ISREG(about.st_mode):
-        raise NotAFileError(
-            errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(about.st_mode), 'something else')}, not a file"
-        )
+        kind = _KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+        raise NotAFileError(errno.EINVAL, f"it is {kind}, not a file", os.fspath(path))
     if most is not None and about.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {about.st_size} bytes; the limit is {most}")
+        raise OSError(errno.EFBIG, f"it has {about.st_size} bytes; the limit is {most}", os.fspath(path))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from labelwise.core.classifier import Classifier
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import write_atomically
+from labelwise.support.regular import read_text
 from labelwise.support.writable import check_writable, turn
 from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (
@@ -181,7 +182,7 @@ class StoredGallery:
 
     def _indexed_at(self) -> int:
         """Return how many rows there were when the index was made."""
-        return int((self.path / "indexed").read_text()) if (self.path / "indexed").exists() else 0
+        return int(read_text(self.path / "indexed")) if (self.path / "indexed").exists() else 0
 
     def _note_indexed(self, rows: int) -> None:
         write_atomically(self.path / "indexed", str(rows).encode())

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
 from labelwise.support.files import read_tensors, state_tensors, under, write_atomically, write_tensors
 from labelwise.support.processes import is_main_process
+from labelwise.support.regular import read_text
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method, Run
 from labelwise.train.sole_run import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
@@ -140,7 +141,7 @@ class RunFolder:
 
     def _cut_log(self, progress: Progress) -> None:
         """Drop what the log says of epochs that are trained again."""
-        texts = self.log.read_text().splitlines() if self.log.exists() else []
+        texts = read_text(self.log).splitlines() if self.log.exists() else []
         entries = [json.loads(text) for text in texts if text.endswith("}")]
         end = (progress.stage, progress.epoch)
         self._start_log(each for each in entries if (each.get("stage_number", -1), each.get("epoch", -1)) < end)

@@ -22,6 +22,7 @@ from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import hold_out_domain
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.support.files import write_atomically
+from labelwise.support.regular import read_text
 from labelwise.support.settings import to_plain
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
@@ -154,7 +155,7 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
     about = json.loads(json.dumps({**about, "every": run.snapshots, "views": list(views)}))
     done = run.folder / RESULT
     if done.exists():
-        document = json.loads(done.read_text())
+        document = json.loads(read_text(done))
         if document["about"] != about:
             raise UsageError(
                 f"The result in {run.folder} is of other settings or data. Give another folder, or delete that one."

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from labelwise.support.errors import DataError
 from labelwise.support.limits import unpacked
+from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
 Bytes = npt.NDArray[np.uint8]
@@ -112,7 +113,10 @@ def _joined(
 def _content(file: Path) -> bytes:
     packed = file.with_name(file.name + ".gz")
     try:
-        with file.open("rb") if file.exists() or not packed.exists() else gzip.open(packed) as stream:
+        if file.exists() or not packed.exists():
+            with open_regular(file, None) as plain:
+                return unpacked(plain, file)
+        with open_regular(packed, None) as raw, gzip.open(raw) as stream:
             return unpacked(stream, file)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f'Cannot read "{file}" (or .gz): {error}. Look whether it arrived whole.') from None
@@ -182,7 +186,7 @@ def _blank(*_: object) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 def read_arrays(file: Path) -> dict[str, object]:
     """Return the dict in a pickle file, with keys as text; anything but plain data in it is an error."""
     try:
-        content = _ArraysOnly(io.BytesIO(file.read_bytes()), encoding="bytes").load()
+        content = _ArraysOnly(io.BytesIO(read_regular(file)), encoding="bytes").load()
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Look whether it arrived whole.') from None
     except Exception as error:

@@ -22,6 +22,7 @@ from labelwise.images.sources.npz_files import open_npz, read_array
 from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import unpacked
+from labelwise.support.regular import open_regular
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
 from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData
@@ -74,7 +75,7 @@ def read_sentences(file: Path) -> Sentences:
             "list of sentences."
         )
     try:
-        with gzip.open(file) as stream:
+        with open_regular(file, None) as raw, gzip.open(raw) as stream:
             sentences = json.loads(unpacked(stream, file))
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise DataError(f'"{file}" is not gzipped JSON, or it is damaged ({error}). Copy it again.') from None

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from labelwise.support.errors import DataError
+from labelwise.support.regular import open_regular, regular_path
 from labelwise_papers.benchmarks.entries import Entry, Remote
 from labelwise_papers.benchmarks.registry import find_official
 
@@ -150,7 +151,7 @@ def _place(answer: Any, have: int) -> tuple[int, int | None]:
 
 
 def _md5(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_regular(file, None) as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
@@ -183,15 +184,15 @@ def check_room(folder: Path, size: int) -> None:
 
 
 def _unpack_whole(archive: Path, folder: Path) -> None:
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
+    if zipfile.is_zipfile(regular_path(archive)):
+        with open_regular(archive, None) as stream, zipfile.ZipFile(stream) as packed:
             for info in packed.infolist():
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 _check(archive, info.filename, plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
             check_room(folder, sum(info.file_size for info in packed.infolist()))
             packed.extractall(folder)
         return
-    with tarfile.open(archive) as tar:
+    with tarfile.open(regular_path(archive)) as tar:
         members = tar.getmembers()
         for member in members:
             _check(archive, member.name, plain=member.isfile() or member.isdir())

@@ -10,6 +10,7 @@ from labelwise.images.dataset import Skipped
 from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size
+from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.benchmarks.entries import ENTRIES
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 
@@ -84,10 +85,10 @@ def _characters(folder: Path) -> list[tuple[str, str, bytes]]:
     """Return alphabet, character and content of each picture below a folder or in a zip of that name."""
     if folder.is_dir():
         paths = [(path.relative_to(folder).parts, path) for path in list_pictures(folder)]
-        return [(parts[0], parts[1], path.read_bytes()) for parts, path in paths if len(parts) == 3]
+        return [(parts[0], parts[1], read_regular(path)) for parts, path in paths if len(parts) == 3]
     packed = folder.with_name(folder.name + ".zip")
     try:
-        with zipfile.ZipFile(packed) as archive:
+        with open_regular(packed, None) as stream, zipfile.ZipFile(stream) as archive:
             names = sorted(name for name in archive.namelist() if is_picture(name))
             split = [(name.split("/")[1:], name) for name in names if not any(map(is_hidden, name.split("/")))]
             check_size(packed, sum(archive.getinfo(name).file_size for _, name in split))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from labelwise.support.errors import DataError, LabelwiseError, listing, suggest
 from labelwise.support.limits import CHUNK, check_size
+from labelwise.support.regular import open_regular, regular_path
 
 # A file of version 5 is made of elements of these kinds, and an array is an element made of others, one after another. scipy believes
 # that they are as they should be, and reads memory that is not there where they are not. ``_DEEPEST``: one for each label is 2.
@@ -36,7 +37,7 @@ def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
     try:
         _check_unpacked(file)
         check_size(file, sum(8 * prod(shape) for _, shape, kind in whosmat(file, appendmat=False) if kind != "sparse"))
-        fields = loadmat(file, appendmat=False, squeeze_me=squeeze)
+        fields = loadmat(regular_path(file), appendmat=False, squeeze_me=squeeze)
     except LabelwiseError:
         raise
     except NotImplementedError:
@@ -55,7 +56,7 @@ def _check_unpacked(file: Path) -> None:
     """Raise an error if the fields of a file take more than is allowed: counted as they unpack, for headers may lie."""
     size = file.stat().st_size
     check_size(file, size)
-    with file.open("rb") as stream:
+    with open_regular(file, None) as stream:
         head = stream.read(128)
         if 0 in head[:4]:  # of version 4, which is plain numbers
             return

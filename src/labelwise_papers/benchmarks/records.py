@@ -15,6 +15,7 @@ from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.survey import readable
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
+from labelwise.support.regular import read_text
 
 Ints = npt.NDArray[np.int64]
 Encoded = list[Path] | list[bytes]
@@ -110,7 +111,7 @@ def tidy(name: str) -> str:
 def text_lines(file: Path) -> list[str]:
     """Return the lines of a text file that are not empty."""
     try:
-        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line for line in read_text(file).splitlines() if line.strip()]
     except OSError as error:
         raise DataError(f'Cannot read "{file}": {error.strerror}. Look whether it arrived whole.') from None
     except UnicodeDecodeError:

@@ -25,6 +25,7 @@ from labelwise.images.split.divide import pool
 from labelwise.images.split.make import zero_shot
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.regular import read_text
 from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 
 PARTS = ("trainval", "test_seen", "test_unseen")
@@ -177,7 +178,7 @@ def _read_classes(file: Path, field: str, n: int, order: npt.NDArray[np.int64] |
         raise DataError(f'"{file}" has {k} columns of "{field}" but {len(names)} names, or the labels are of others.')
     order = np.arange(k) if order is None else order
     names_file = file.parent / _ATTRIBUTES
-    lines = names_file.read_text(encoding="utf-8").splitlines() if names_file.exists() else []
+    lines = read_text(names_file).splitlines() if names_file.exists() else []
     attributes = tuple(line.partition(" ")[2] for line in lines)
     return {
         "labels": Labels(names=tuple(names[i] for i in order), vectors=vectors[order].astype(np.float32)),

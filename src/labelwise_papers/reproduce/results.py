@@ -12,6 +12,7 @@ from typing import Any
 
 from labelwise.support.errors import DataError, StoreError
 from labelwise.support.files import write_atomically
+from labelwise.support.regular import read_regular
 
 Entry = dict[str, Any]
 RESULTS = "results.jsonl"
@@ -21,7 +22,7 @@ def append_result(folder: Path, entry: Mapping[str, Any]) -> None:
     """Append one line to the results in a folder, in place of what it has of the same cell; processes wait for each other."""
     line = json.dumps(entry, allow_nan=False).encode() + b"\n"
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         lines = [each for each in _lines(folder) if (_entry(each) or {}).get("key") != entry["key"]]
@@ -50,7 +51,7 @@ def read_results(folder: Path) -> list[Entry]:
 
 def _lines(folder: Path) -> list[bytes]:
     path = folder / RESULTS
-    return path.read_bytes().splitlines() if path.exists() else []
+    return read_regular(path).splitlines() if path.exists() else []
 
 
 def _entry(line: bytes) -> Entry | None:

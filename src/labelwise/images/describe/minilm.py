@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelwise.support.regular import regular_path
+
 Array = npt.NDArray[np.float32]
 _BATCH = 64
 _REMEMBERED = 200_000  # sentences whose vectors are kept
@@ -19,7 +21,7 @@ _REMEMBERED = 200_000  # sentences whose vectors are kept
 
 def read_weights(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a file by name."""
-    return load_file(file)
+    return load_file(regular_path(file))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

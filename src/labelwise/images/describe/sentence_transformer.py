@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.regular import read_text
 
 if TYPE_CHECKING:
     from labelwise.images.describe.minilm import MiniLM
@@ -39,7 +40,7 @@ def minilm() -> "MiniLM":
     from labelwise.images.describe.minilm import MiniLM, read_weights
 
     try:
-        settings = json.loads((folder / "config.json").read_text("utf-8"))
+        settings = json.loads(read_text(folder / "config.json"))
         weights = read_weights(folder / "model.safetensors")
         tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # the tokenizer raises a bare Exception

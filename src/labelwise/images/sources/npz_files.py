@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
+from labelwise.support.regular import open_regular, regular_path
 
 Array = npt.NDArray[Any]
 _BYTES_AT_ONCE = 1 << 20
@@ -35,7 +36,7 @@ def read_npz(file: Path, *needed: str) -> dict[str, Array]:
 @contextmanager
 def open_npz(file: Path) -> Iterator[zipfile.ZipFile]:
     """Open an ``.npz`` file; what goes wrong while it is read becomes an error for people."""
-    with readable(file), file.open("rb") as stream:
+    with readable(file), open_regular(file, None) as stream:
         if not zipfile.is_zipfile(stream):
             raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
         with zipfile.ZipFile(stream) as archive:
@@ -90,10 +91,12 @@ def readable(file: Path) -> Iterator[None]:
 
 def read_npy_matrix(file: Path) -> Array:
     """Return the matrix ``[n, a]`` of a ``.npy`` file as float32: mapped from the file where it holds that."""
-    with readable(file), file.open("rb") as stream:
+    with readable(file), open_regular(file, None) as stream:
         shape, fortran, dtype = _array_header(stream)
         if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
-            return np.asarray(np.load(file, mmap_mode="c", allow_pickle=False))  # a private copy, page by page
+            return np.asarray(
+                np.load(regular_path(file), mmap_mode="c", allow_pickle=False)
+            )  # a private copy, page by page
         check_size(file, _array_size(shape, dtype))
         return _read_values(stream, shape, fortran, dtype)
 

@@ -9,6 +9,7 @@ import numpy as np
 from labelwise.images.sources.columns import Columns, Floats, Header, read_header
 from labelwise.support.errors import DataError, UnsupportedError
 from labelwise.support.limits import check_size
+from labelwise.support.regular import open_regular
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
 _POINTER = 8  # bytes that a cell takes at least
@@ -18,11 +19,11 @@ def read_parquet(file: Path) -> Columns:
     """Return the rows of a Parquet file, counted from 1; rows whose cells are all empty are left out, as in a CSV file."""
     pyarrow, parquet = libraries(file)
     try:
-        with parquet.ParquetFile(file) as table:
+        with open_regular(file, None) as stream, parquet.ParquetFile(stream) as table:
             header = read_header(table.schema_arrow.names, str(file))
             fields = [table.schema_arrow.field(position) for position in header.cells.values()]
             texts = [field.name for field in fields if pyarrow.types.is_string(field.type)]
-        with parquet.ParquetFile(file, read_dictionary=texts) as table:
+        with open_regular(file, None) as stream, parquet.ParquetFile(stream, read_dictionary=texts) as table:
             return _columns(file, table, header)
     except FileNotFoundError:
         raise DataError(f'Cannot read the table "{file}": no such file. Check the path.') from None

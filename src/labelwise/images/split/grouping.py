@@ -18,6 +18,7 @@ from PIL import ExifTags, Image
 from labelwise.images.split.lookalikes import Prints, groups_of, name_groups
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.interruption import cancel_on_error
+from labelwise.support.regular import open_regular
 
 Grouping = Literal["column", "exif", "lookalike", "folder", "none"]
 BURST = 3.0  # seconds between two pictures of a burst, at most
@@ -57,7 +58,7 @@ def moments(files: Sequence[str]) -> tuple[str, ...]:
 
 def _moment(file: str) -> str:
     try:
-        with Image.open(file) as image:
+        with open_regular(file) as stream, Image.open(stream) as image:
             about = image.getexif()
             more = about.get_ifd(ExifTags.IFD.Exif)
         taken = more.get(ExifTags.Base.DateTimeOriginal) or more.get(ExifTags.Base.DateTimeDigitized)

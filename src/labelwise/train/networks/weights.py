@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from labelwise.support.errors import StoreError, listing
 from labelwise.support.files import BROKEN
 from labelwise.support.limits import check_size
+from labelwise.support.regular import regular_path
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
 IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what torchvision's weights expect
@@ -51,6 +52,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise StoreError(f'There is no file of weights at "{path}". Give the path of a .safetensors file.')
     try:
         check_size(path, path.stat().st_size, StoreError)
-        return load_file(path)
+        return load_file(regular_path(path))
     except BROKEN as error:
         raise StoreError(f'"{path}" cannot be read as safetensors ({error}). Save the weights again.') from error
