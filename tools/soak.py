@@ -1,9 +1,10 @@
 """A service with several workers under mixed load and faults, and a model of what it must know beside it.
 
-    python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--model FOLDER] [--json FILE]
+    python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--faults kill_all,locked_store] [--model FOLDER] [--json FILE]
 
 Clients classify, teach, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
-process is killed, processes are stopped for seconds, the disk is full, read-only or slow, the clock jumps, a bit of a copy of the state is flipped.
+process is killed, processes are stopped for seconds, the disk is full, read-only or slow, the clock jumps, another program locks the store, an older
+copy is restored into the file that the service has open, a bit of a copy of the state is flipped.
 Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A
 change whose answer was lost may be there or not, but never both. The figures so far are written every minute.
 Without the rights of root the state has no disk of its own: it is made full by a limit on the size of files, and is never read-only or slow.
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -41,10 +42,11 @@ DAY = 86_400
 class Soak(Clients):
     """A service, its clients and its faults."""
 
-    def __init__(self, disk: Disk, clock: Clock, workers: int, seed: int) -> None:
+    def __init__(self, disk: Disk, clock: Clock, workers: int, seed: int, faults: Sequence[str] = ()) -> None:
         gallery = disk.home / "gallery"
         super().__init__(disk.home / "model.lw", [file.read_bytes() for file in sorted(gallery.iterdir())], seed)
-        self.disk, self.clock = disk, clock
+        self.disk, self.clock, self.only = disk, clock, faults
+        self.file = Path(f"{self.folder}.taught/changes.sqlite")
         self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
         self.service = Running(self.folder, *self.options)
 
@@ -163,6 +165,19 @@ class Soak(Clients):
             await asyncio.sleep(self.drawn.uniform(0.5, 2))
         self.clock.jump(0)
 
+    async def locked_store(self) -> None:
+        """Let another program write to the store for seconds, sometimes for longer than a change is tried."""
+        with contextlib.closing(sqlite3.connect(self.file, isolation_level=None, timeout=20)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(self.drawn.choice((0.5, 2, 5, 12)))
+            other.execute("ROLLBACK")
+
+    async def restore_in_place(self) -> None:
+        """Restore an older copy into the database that the workers have open, as SQLite's ``.restore`` does."""
+        with tempfile.TemporaryDirectory() as folder:
+            older = Path(folder, "older.sqlite")
+            await self.restore(lambda: _copy(self.file, older), lambda: _copy(older, self.file))
+
     async def flip_bit(self) -> None:
         """Flip a bit in a copy of the state, and look whether a start tells, or knows all labels."""
         with tempfile.TemporaryDirectory() as folder:
@@ -170,11 +185,7 @@ class Soak(Clients):
             await asyncio.to_thread(shutil.copytree, self.folder, copy)
             state = Path(f"{copy}.taught", "changes.sqlite")
             state.parent.mkdir()
-            with (
-                contextlib.closing(sqlite3.connect(f"{self.folder}.taught/changes.sqlite")) as live,
-                contextlib.closing(sqlite3.connect(state)) as other,
-            ):
-                live.backup(other)
+            _copy(self.file, state)
             file = self.drawn.choice((state, state, state, copy / "weights.safetensors", copy / "classifier.json"))
             content = bytearray(file.read_bytes())
             content[self.drawn.randrange(len(content))] ^= 1 << self.drawn.randrange(8)
@@ -199,8 +210,10 @@ class Soak(Clients):
         """Draw one fault after another."""
         faults: list[Callable[[], Awaitable[None]]] = [
             self.kill_worker, self.kill_worker, self.kill_all, self.kill_first, self.stop, self.full_disk, self.flip_bit,
+            self.locked_store, self.restore_in_place,
             *([self.read_only_disk, self.slow_disk] if self.disk.mounted else []), *([self.clock_jump] if self.clock.built else []),
         ]  # fmt: skip
+        faults = [fault for fault in faults if not self.only or getattr(fault, "__name__", "") in self.only]
         while not self.ended:
             await asyncio.sleep(QUIET * self.drawn.uniform(0.5, 1.5))
             fault = self.drawn.choice(faults)
@@ -235,6 +248,8 @@ class Soak(Clients):
             other.cancel()
         results = await asyncio.gather(*tasks, *others, return_exceptions=True)
         broken = [repr(one) for one in results if isinstance(one, Exception)]
+        for one in broken:
+            print(one, file=sys.stderr, flush=True)
         await self.kill_all()  # what a fresh start knows is checked last
         self.ended, least, began = False, self.model.change, time.monotonic()
         answer = await self.ask("GET", "/labels")
@@ -260,6 +275,15 @@ class Soak(Clients):
         }
 
 
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database into another one that others may have open."""
+    with (
+        contextlib.closing(sqlite3.connect(source)) as one,
+        contextlib.closing(sqlite3.connect(target, timeout=20)) as other,
+    ):
+        one.backup(other)
+
+
 def _command(pid: int) -> bytes:
     """Return the command line of a process; nothing where it has ended."""
     with contextlib.suppress(OSError):
@@ -271,6 +295,7 @@ def main() -> None:
     """Soak, print the figures, and exit with 1 where something was lost, stale, invented or broken, or 5xx."""
     parser = options(__doc__, minutes=30)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--faults", default="", help="only these, with commas between them")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
@@ -285,7 +310,7 @@ def main() -> None:
             (home / "gallery").mkdir()
             for i, content in enumerate(drawn_images(16, "PNG")):
                 (home / "gallery" / f"{i}.png").write_bytes(content)
-            soak = Soak(disk, clock, given.workers, given.seed)
+            soak = Soak(disk, clock, given.workers, given.seed, [name for name in given.faults.split(",") if name])
             try:
                 figures = asyncio.run(soak.run(60 * given.minutes, given.json))
             finally:

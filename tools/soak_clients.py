@@ -10,7 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -50,6 +50,17 @@ class Model:
         self.gone.update(old)
         for one in old:
             del self.present[one], self.moved[one]
+
+    def copy(self) -> "Model":
+        """Return what is known now, for a time to which the store is set back."""
+        return Model(self.base, dict(self.present), change=self.change)
+
+    def set_back(self, earlier: "Model") -> None:
+        """Let what was known earlier be true again: the store was restored from a copy of that time."""
+        for label in set(self.present) | set(earlier.present):
+            self.settle(label, earlier.present.get(label, False))
+        self.gone -= set(earlier.present)
+        self.change = earlier.change
 
     def check(self, names: set[str], change: int, least: int, began: float) -> None:
         """Compare an answer with all that was known before it was asked."""
@@ -92,13 +103,46 @@ class Clients(ABC):
         about = json.loads((folder / "classifier.json").read_text())
         self.model = Model(frozenset(about["labels"]["names"]))
         self.figures, self.fault, self.ended, self.began = Figures(), "", False, time.monotonic()
+        self.resumed, self.inside = (
+            asyncio.Event(),
+            0,
+        )  # whether clients may ask, and how many of them wait for an answer
+        self.resumed.set()
 
     @abstractmethod
     def port(self) -> int:
         """Return the port of a service to ask."""
 
+    @contextlib.asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """While open, no client waits for an answer, and none asks."""
+        self.resumed.clear()
+        try:
+            while self.inside:
+                await asyncio.sleep(0.02)
+            yield
+        finally:
+            self.resumed.set()
+
+    async def restore(self, copy: Callable[[], None], bring_back: Callable[[], None]) -> None:
+        """Copy the store, let clients change it for a while, and bring the copy back under the running services."""
+        async with self.paused():
+            await asyncio.to_thread(copy)
+            earlier = self.model.copy()
+        await asyncio.sleep(self.drawn.uniform(1, 4))
+        async with self.paused():
+            await asyncio.to_thread(bring_back)
+            self.model.set_back(earlier)
+
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, object]] | None:
         """Return the status and the document of an answer, or None where the connection was lost."""
+        self.inside += 1
+        try:
+            return await self._ask(method, path, body)
+        finally:
+            self.inside -= 1
+
+    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, object]] | None:
         fault, began, route = self.fault, time.monotonic(), path.partition("?")[0]
         try:
             async with asyncio.timeout(PATIENCE), Talk(self.port()) as talk:
@@ -125,6 +169,7 @@ class Clients(ABC):
     async def read(self) -> None:
         """Ask what the labels are, by one of two ways, and check the answer."""
         while not self.ended:
+            await self.resumed.wait()
             least, began = self.model.change, time.monotonic()
             direct = self.drawn.random() < 0.3
             path = ("GET", "/labels") if direct else ("POST", f"/classify?top={MOST}")
@@ -146,6 +191,7 @@ class Clients(ABC):
         for number in range(10**9):
             if self.ended:
                 return
+            await self.resumed.wait()
             labels = [name for name, there in self.model.present.items() if name.startswith(f"w{own}-") and there]
             teach = not doubtful and (len(labels) < 2 or (len(labels) < LABELS and self.drawn.random() < 0.5))
             label = f"w{own}-{number}" if teach else doubtful.pop() if doubtful else self.drawn.choice(labels)
@@ -169,6 +215,7 @@ class Clients(ABC):
     async def search(self) -> None:
         """Look for pictures like another."""
         while not self.ended:
+            await self.resumed.wait()
             await self.ask("POST", "/retrieve?top=3", self.drawn.choice(self.pictures))
             await asyncio.sleep(self.drawn.uniform(0, 5 * PAUSE))
 

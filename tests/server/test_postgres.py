@@ -333,3 +333,50 @@ def test_a_folder_of_ones_own(model: Path, tmp_path: Path) -> None:
     with serving(model, state=str(tmp_path / "my state")) as client:
         assert client.get("/labels").json()["change"] == 1
         assert client.get("/ready").json()["changes"] == "taken"
+
+
+def test_services_follow_a_dump_that_was_restored_under_them(model: Path, server: Server, tmp_path: Path) -> None:
+    """Connections stay open, and the service that did not restart must not serve, or change, the labels that are gone."""
+    schema = f"test_{secrets.token_hex(4)}"
+    address, dump = server.address(schema), tmp_path / "dump.sql"
+    with serving(model, state=address) as one:
+        with serving(model, state=address) as other:
+            for name in ("kept0", "kept1", "kept2"):
+                assert other.post(f"/teach?label={name}", files=form(images_of(0, 1))).status_code == 200
+            server.dump(schema, dump)
+            for name in ("gone0", "gone1", "gone2"):
+                assert other.post(f"/teach?label={name}", files=form(images_of(1, 1))).status_code == 200
+            assert one.get("/labels").json()["change"] == 6
+            server.restore(schema, dump)
+        with serving(model, state=address) as other:  # started again
+            for name in ("new0", "new1", "new2", "new3"):
+                assert other.post(f"/teach?label={name}", files=form(images_of(2, 1))).status_code == 200
+            for client in (one, other):
+                answer = client.get("/labels")
+                known = [row["name"] for row in answer.json()["labels"] if row["taught"]]
+                assert known == ["kept0", "kept1", "kept2", "new0", "new1", "new2", "new3"]
+                assert "labelwise-stale" not in answer.headers
+            assert one.post("/forget?label=gone1").status_code == 404
+            assert one.post("/forget?label=new1").json()["change"] == 8
+            top = one.post("/classify?top=100", content=png(images_of(0)[0]), headers=PNG).json()["top"]
+            assert not {"gone0", "gone1", "gone2", "new1"} & {row["label"] for row in top}
+            assert other.get("/labels").json() == one.get("/labels").json()
+
+
+@pytest.mark.parametrize("lock", ["LOCK TABLE history IN ACCESS EXCLUSIVE MODE", "SELECT * FROM history FOR UPDATE"])
+def test_a_locked_head_is_waited_for_no_longer_than_a_change_is_tried(
+    lock: str, model: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PATIENCE", 2.0)
+    with serving(model, state=address) as client, psycopg.connect(address) as other:
+        assert client.post("/teach?label=a", files=form(images_of(0, 1))).status_code == 200
+        other.execute(lock.encode())
+        began = time.monotonic()
+        answer = client.post("/teach?label=b", files=form(images_of(0, 1)))
+        assert answer.status_code == 503
+        assert "nothing was changed" in answer.json()["error"]
+        assert time.monotonic() - began < 4.5
+        assert client.get("/labels").json()["change"] == 1
+        other.rollback()
+        patiently(client, "/labels", lambda found: "labelwise-stale" not in found.headers)
+        assert client.post("/teach?label=b", files=form(images_of(0, 1))).json()["change"] == 2

@@ -83,7 +83,10 @@ def sole_writer(
     """
     path = lock or target.with_name(f".{target.name}.lock")
     with _parents(path):
-        file = _open_lock(path, partial(busy, target))
+        try:
+            file = _open_lock(path, partial(busy, target))
+        except OSError as error:
+            raise _refusal(target, error) from None
         try:
             os.ftruncate(file, 0)
             os.write(file, str(os.getpid()).encode())
