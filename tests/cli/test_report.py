@@ -44,8 +44,30 @@ def test_report_writes_a_page(run: Any, root: Path) -> None:
     check_alone(page)
     assert "Training loss of stage head" in page.titles
     assert f"labelwise report {root / 'a.lw'} {root / 'pictures'} --out {root / 'new' / 'r.html'}" in page.words
-    assert "--method softmax" in page.words
+    assert "labelwise fit" not in page.words, "it was not fitted in the shell"
     assert [path.name for path in (root / "new").iterdir()] == ["r.html"]
+
+
+def test_the_command_that_fitted_is_shown_as_it_was_typed(run: Any, root: Path) -> None:
+    words = (
+        "fit",
+        root / "pictures",
+        "--out",
+        root / "f.lw",
+        "--method",
+        "softmax",
+        "--set",
+        "epochs=1",
+        "--device",
+        "cpu",
+    )
+    code, out, err = run(*words, "--json")
+    assert code == 0, err
+    assert "command" not in json.loads(out)
+    assert run("report", root / "f.lw", root / "pictures", "--out", root / "f.html")[0] == 0
+    page = Page((root / "f.html").read_text())
+    assert " ".join(("labelwise", *map(str, words), "--json")) in page.words
+    assert f"labelwise report {root / 'f.lw'} {root / 'pictures'} --out {root / 'f.html'}" in page.words
 
 
 def test_report_says_the_same_as_json(run: Any, root: Path) -> None:

@@ -15,7 +15,6 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.reporting.page import ReportSettings, make_report
-from labelwise.reporting.repeat import fit_command
 from labelwise.support.words import FIGURES
 from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
@@ -100,7 +99,3 @@ def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -
         assert not any("resized" in text for text in found["warnings"])
     given = make_report(large, load(tmp_path / "blobs", size=8))
     assert any("came as [3, 8, 8] and were resized to [3, 16, 16]" in text for text in given.figures["warnings"])
-
-
-def test_no_command_without_a_method() -> None:
-    assert fit_command(told(Labels(names=("a", "b"))), "d", "m.lw") is None

@@ -1,7 +1,6 @@
 """Every section of a report says what the evaluation functions say."""
 
 import re
-import shlex
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -13,8 +12,8 @@ import pytest
 import torch
 
 from labelwise.api import fit_verification
-from labelwise.core.classifier import Classifier, MethodRecord
-from labelwise.core.metrics import confusion_matrix
+from labelwise.core.classifier import Classifier
+from labelwise.core.metrics import confusion_matrix, wilson
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
@@ -23,7 +22,6 @@ from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.fitting.choice import FitOptions, make_method
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -31,9 +29,7 @@ from labelwise.methods import METHODS, Eszsl
 from labelwise.reporting.case import Saved
 from labelwise.reporting.page import Report, ReportSettings, make_report
 from labelwise.reporting.pages import percent
-from labelwise.reporting.repeat import fit_command
 from labelwise.support.errors import DataError, StoreError, UsageError
-from labelwise.support.settings import pairs_of
 from labelwise.support.words import FIGURES
 from labelwise.tasks.calibrate import calibration_errors, uncalibrated
 from labelwise.train.method import Run
@@ -44,6 +40,8 @@ from tests.described import by_vector
 from tests.pixels_of import px
 from tests.reporting.pages import Page, check_alone
 from tests.tasks.levels import saying, told
+
+PAIRS = ("verification", "retrieval")
 
 
 def shown(share: float | None) -> str:
@@ -70,7 +68,9 @@ def ordinary() -> tuple[Classifier, Dataset, Report, Page]:
         {"stage": "softmax", "stage_number": 0, "epoch": e, "loss": 2.0 / (e + 1), "validation": e / 10}
         for e in range(4)
     )
-    settings = ReportSettings(unknown=strange, name="colours", commands=("labelwise report a b",), examples=3)
+    settings = ReportSettings(
+        unknown=strange, name="colours", commands=("labelwise report a b",), examples=3, protocols=PAIRS
+    )
     made = make_report(Saved(classifier=classifier, log=log), data, settings)
     return classifier, data, made, Page(made.html)
 
@@ -85,6 +85,7 @@ def test_page_stands_alone() -> None:
         "examples",
         "confusion",
         "labels",
+        "thresholds",
         "calibration",
         "unknown",
         "pairs",
@@ -126,9 +127,64 @@ def test_confusions_are_counted() -> None:
     assert [int(row[2].split(" of ")[0]) for row in page.table("true")] == sorted(wrong, reverse=True)[:15]
     for i, row in enumerate(page.table("label")):
         total = int(counts[i].sum())
-        assert row[:3] == [names[i], str(total), shown(int(counts[i, i]) / total)]
+        recall = int(counts[i, i]) / total
+        low, high = wilson(recall, total)
+        assert row[:3] == [names[i], str(total), f"{shown(recall)} {100 * low:.0f}\u2013{100 * high:.0f}"]
         said = int(counts[:, i].sum())
-        assert row[4] == shown(int(counts[i, i]) / said if said else None)
+        assert row[4].startswith(shown(int(counts[i, i]) / said if said else None))
+
+
+def test_thresholds_are_listed_with_their_precision_and_recall() -> None:
+    _, _, made, page = ordinary()
+    rows = page.table("answer")
+    labels = [place for place, row in enumerate(rows) if row[0]]
+    assert sorted(rows[place][0] for place in labels) == sorted(one["label"] for one in made.figures["thresholds"])
+    for one in made.figures["thresholds"]:
+        own = [
+            row
+            for place, row in enumerate(rows)
+            if rows[max(each for each in labels if each <= place)][0] == one["label"]
+        ]
+        (cells,) = [row for row in own if row[1].endswith(" best")]
+        assert cells[1] == f"{one['best']['threshold']:.2f} best"
+        assert cells[2].startswith(shown(one["best"]["precision"]))
+        assert cells[3].startswith(shown(one["best"]["recall"]))
+    assert made.figures["interval"][0] < made.figures["accuracy"] < made.figures["interval"][1]
+    assert made.figures["mean_average_precision"] > made.figures["accuracy"] / 2
+
+
+def test_error_bars_of_calibration_hold_their_dot() -> None:
+    _, _, made, page = ordinary()
+    full = [one for when in ("before", "after") for one in made.figures["calibration"][when]["bins"]]
+    assert page.html.count('class="bar s') == len(full)
+
+
+def test_terms_of_verification_come_only_if_asked_for() -> None:
+    made = make_report(trained("softmax"), hard(), ReportSettings(examples=1))
+    for word in ("EER", "minDCF", "MAP@R", "R@1"):
+        assert word not in made.html
+    assert made.figures["verification"] is made.figures["retrieval"] is None
+
+
+def test_an_unknown_image_looks_most_like_a_label_without_a_probability() -> None:
+    classifier, data = trained("softmax"), hard()
+    assert classifier.familiarity.rule is not None
+    strict = changed(classifier, rule=replace(classifier.familiarity.rule, limit=-1e9))
+    page = Page(make_report(strict, data, ReportSettings(examples=2)).html)
+    assert page.words.count("unknown, looks most like blob") == 4
+    assert not re.search(r"looks most like blob \d \d", page.words)
+
+
+def test_leave_one_out_and_suspects_are_shown() -> None:
+    classifier = trained("discriminant")
+    about = classifier.origin.summary["leave_one_out"]
+    suspect = {"file": "a/1.png", "label": "blob 0", "looks_like": "blob 1", "probability": 0.9}
+    told = changed(
+        classifier, summary={**classifier.origin.summary, "leave_one_out": {**about, "suspicious": [suspect]}}
+    )
+    page = Page(make_report(told, pictures("discriminant"), ReportSettings(examples=1)).html)
+    assert f"{shown(about['accuracy'])} of {about['images']} training images, each left out" in page.words
+    assert page.table("image") == [["a/1.png", "blob 0", "blob 1", "90.0 %"]]
 
 
 def test_reliability_dots_hold_every_answer() -> None:
@@ -169,7 +225,7 @@ def test_pairs_and_retrieval() -> None:
 def test_pairs_by_whitened_embeddings() -> None:
     data = hard()
     classifier = fit_verification(trained("softmax"), blobs(seed=1).split("val"), by="whitened")
-    made = make_report(classifier, data)
+    made = make_report(classifier, data, ReportSettings(protocols=PAIRS))
     pairs = evaluate_verification(Evaluation.of(classifier, data.split("test")), most=50_000)
     assert pairs.by == made.figures["verification"]["by"] == "whitened"
     for key in ("eer", "auroc", "misses", "false_accepts"):
@@ -191,7 +247,7 @@ def test_no_figure_is_computed_twice(place: str, times: int, monkeypatch: pytest
     module, _, name = place.rpartition(".")
     counted = Mock(wraps=getattr(import_module(module), name))
     monkeypatch.setattr(place, counted)
-    make_report(classifier, data)
+    make_report(classifier, data, ReportSettings(protocols=PAIRS))
     assert counted.call_count == times
 
 
@@ -239,20 +295,6 @@ def test_every_method_gets_a_page(method: str) -> None:
     assert made.figures["closed"]["ece"] == pytest.approx(closed.ece, abs=1e-5)
     assert made.figures["closed"]["kept"] == pytest.approx(closed.kept)
     assert page.words.startswith(f"{method} on blobs")
-    check_command(trained(method))
-
-
-def check_command(classifier: Classifier) -> None:
-    """Assert that the command to fit it again makes the same method."""
-    command = fit_command(classifier, "my data", "m.lw", ["--splits", "s.csv"])
-    assert command is not None
-    words = shlex.split(command)
-    assert words[:5] == ["labelwise", "fit", "my data", "--out", "m.lw"]
-    assert words[-2:] == ["--splits", "s.csv"]
-    settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    said = {option: words[words.index(f"--{option}") + 1] for option in ("method", "encoder")}
-    method = make_method(FitOptions(**said, settings=pairs_of(settings)), photos=True)
-    assert MethodRecord.of(method) == classifier.origin.method
 
 
 def test_several_labels() -> None:
@@ -268,7 +310,7 @@ def test_several_labels() -> None:
     assert "confusion" not in page.ids
     rows = page.table("label")
     truths = data.split("test").targets
-    assert [row[:3] for row in rows] == [
+    assert [[*row[:2], row[5]] for row in rows] == [
         [name, str(int(truths[:, i].sum())), shown(found.average_precision[name])]
         for i, name in enumerate(data.labels.names)
     ]
@@ -335,7 +377,7 @@ def test_a_single_label() -> None:
     made = make_report(told(labels), Dataset(name="one", labels=labels, splits={"test": split}))
     check_alone(Page(made.html))
     assert made.figures["accuracy"] == 1.0
-    assert {"Map of labels", "Same or different"} <= set(made.figures["left_out"])
+    assert "Map of labels" in made.figures["left_out"]
     assert "No label is mistaken for another." in made.html
 
 

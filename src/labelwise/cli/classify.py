@@ -14,6 +14,7 @@ from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
 from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, Paths, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
+from labelwise.cli.sorting import UNKNOWN
 from labelwise.support.errors import UsageError
 from labelwise.support.progress import shown
 
@@ -80,11 +81,14 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
     table = plain_table("image", "label", "", ">probability")
     for each in answers:
         one = each.prediction
+        if one.label == UNKNOWN:
+            table.add_row(each.file, styled((one.label, "bold yellow"), f", looks most like {one.top[0][0]}"), "", "")
+            continue
         count = max(len(one.labels), 1) if multilabel else len(one.top)
         for rank, (label, value) in enumerate(one.top[:count]):
             style = "bold" if multilabel or not rank else ""
-            unknown = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
-            table.add_row("" if rank else each.file, styled(*unknown, (label, style)), bar(value), percent(value))
+            none = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
+            table.add_row("" if rank else each.file, styled(*none, (label, style)), bar(value), percent(value))
     return table
 
 

@@ -4,6 +4,7 @@ import csv
 import os
 import shutil
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from typer import Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_groups, tell_skipped
-from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, shared
+from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
@@ -82,10 +83,12 @@ def fit(  # noqa: PLR0913 - the options of the verb
             classifier = lw.fit(dataset, chosen, run)
         if not is_main_process():
             return
+        document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
+        about = {**classifier.origin.summary, "command": command_line()}
+        classifier = replace(classifier, origin=replace(classifier.origin, summary=about))
         with weights_told(folder, trained=True):
             save(classifier, out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
-    document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     again = [*_words("--splits", common.splits), *_words("--data-root", common.root)]
     lines = [
         *outcome(classifier, out_folder, dataset.home),

@@ -2,7 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -95,7 +96,18 @@ class Shared:
         return not (self.json or self.quiet)
 
 
+_WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())  # of the command
 _SHARED: ContextVar[Shared] = ContextVar("shared", default=Shared())  # noqa: B039 - it is frozen
+
+
+def note_words(words: Sequence[str]) -> None:
+    """Remember the words of the command that runs."""
+    _WORDS.set(tuple(words))
+
+
+def command_line() -> str:
+    """Return the command that runs, as it was typed."""
+    return shlex.join(["labelwise", *_WORDS.get()])
 
 
 def shared() -> Shared:

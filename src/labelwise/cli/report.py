@@ -1,6 +1,6 @@
 """The verb report: one page about a classifier."""
 
-import shlex
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from rich.markup import escape
 from typer import Option
 
 from labelwise.cli.inputs import open_data
-from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
+from labelwise.cli.options import Data, Model, SplitName, Unknown, command_line, shared
 from labelwise.cli.output import one_line, show, styled, warn
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from labelwise.reporting.case import Saved
 
 
-def report(
+def report(  # noqa: PLR0913 - the options of the verb
     model: Model,
     data: Data,
     out_html: Annotated[Path, Option("--out", help="The page to write.")] = Path("report.html"),
     compare: Annotated[list[Path] | None, Option(help="Another classifier to compare with; repeatable.")] = None,
     unknown: Unknown = None,
     split: SplitName = None,
+    protocol: Annotated[list[str] | None, Option(help="Also verification or retrieval; repeatable.")] = None,
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled
@@ -38,18 +39,14 @@ def report(
     with Console(stderr=True, quiet=not options.progress).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder) for folder in folders], strict=True))
         reader = cache(lambda _: open_data(data, None))
-        dataset = reader(next(iter(saved.values())).classifier)
-        places = _options(data_root=options.root, splits=options.splits)
-        words = [word for folder in folders[1:] for word in _options(compare=folder)]
-        words += _options(unknown=unknown, split=split, seed=options.seed or None)
-        again = shlex.join(["labelwise", "report", str(model), data, "--out", str(out_html), *words, *places])
         (name, first), *others = saved.items()
         settings = ReportSettings(
             split=split,
             unknown=None if unknown is None else lambda _: load_unlabelled(unknown, options.root),
             compare=dict(others),
             name=name,
-            commands=(*_fit_commands(folders, list(saved.values()), (data, dataset.name), places), again),
+            commands=(*_fit_commands(saved.values()), command_line()),
+            protocols=tuple(protocol or ()),
             seed=options.seed,
             tell=lambda text: status.update(escape(visible(text))),
         )
@@ -75,25 +72,11 @@ def _names(models: list[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
 
 
-def _options(**values: object) -> list[str]:
-    """Return options as words of a command; those that are None are left out."""
-    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None)
-    return [word for pair in pairs for word in pair]
-
-
-def _fit_commands(folders: list[Path], saved: list["Saved"], data: tuple[str, str], places: list[str]) -> list[str]:
-    """Return the commands that fitted the classifiers, as far as they know their settings.
-
-    ``data`` is their name in the shell, and their own name; a classifier of other data is fitted on those.
-    """
-    from labelwise.reporting.repeat import fit_command
-
+def _fit_commands(saved: Iterable["Saved"]) -> list[str]:
+    """Return the commands that fitted the classifiers, where they know them."""
     commands = []
-    for folder, one in zip(folders, saved, strict=True):
-        classifier = one.classifier
-        trained = str(classifier.origin.summary.get("training", {}).get("data", data[1]))
-        command = fit_command(classifier, data[0] if trained == data[1] else trained, str(folder), places)
-        if command is not None:
+    for classifier in (one.classifier for one in saved):
+        if command := classifier.origin.summary.get("command"):
             taught = set(classifier.labels.names) - set(classifier.head.labels.names) - classifier.unseen
-            commands.append(command + ("  # and labels were taught afterwards" if taught else ""))
+            commands.append(f"{command}{'  # labels were taught afterwards' if taught else ''}")
     return commands

@@ -23,7 +23,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
-from labelwise.cli.options import Shared, add_verb, with_groups
+from labelwise.cli.options import Shared, add_verb, note_words, with_groups
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -71,6 +71,11 @@ class Verbs(TyperGroup):
         """Return the verbs in the order of ``--help``: data before more."""
         last = [verb.__name__ for verb in VERBS["More"]]
         return sorted(super().list_commands(ctx), key=last.__contains__)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the words that are left for a verb."""
+        note_words(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Return what the verb returns."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.core.scores import UNKNOWN
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import Picture, percent, picture, render
 from labelwise.tasks.classify import Prediction
@@ -36,6 +37,7 @@ class Sheet:
         if len(group.shown) == MOST and doubt < group.shown[0][0]:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
+        words = f"looks most like {prediction.top[0][0]}" if prediction.label == UNKNOWN else words
         entry = (doubt, -group.count, picture(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 

@@ -28,9 +28,17 @@ from labelwise.tasks.similarity import By
 BATCH = 256
 PAIRS = 50_000  # pairs of each kind behind the DET curve, at most
 SECONDS = 0.4  # how long each timing takes, about
+Tell = Callable[[str], None]
 OPTIONAL = ("zero_shot", "ordinal", "verification", "retrieval")  # protocols whose absence the page explains
 
-Tell = Callable[[str], None]
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How cases are measured."""
+
+    protocols: tuple[str, ...] = ()  # beside the usual ones: verification, retrieval
+    seed: int = 0  # of random draws
+    tell: Tell = lambda _: None  # receives lines of progress
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,9 +52,8 @@ class Saved:
 class Case:
     """One classifier and its figures; what does not apply is None, and ``left_out`` says why."""
 
-    def __init__(
-        self, name: str, saved: Saved, test_set: TestSet, unknown: TestSet | None, seed: int, tell: Tell
-    ) -> None:
+    def __init__(self, name: str, saved: Saved, test_set: TestSet, unknown: TestSet | None, plan: Plan) -> None:
+        tell = plan.tell
         self.name, self.log, self.classifier = name, saved.log, saved.classifier
         self.names = self.classifier.labels.names
         self.method: str | None = getattr(self.classifier.origin.method, "name", None)
@@ -64,16 +71,16 @@ class Case:
         except DataError as error:
             raise DataError(f"{name} and {test_set.data} do not fit. {error}") from None
         tell(f"{name}: measuring")
-        self._measure(seed, unknown)
+        self._measure(plan, unknown)
 
-    def _measure(self, seed: int, unknown: TestSet | None) -> None:
+    def _measure(self, plan: Plan, unknown: TestSet | None) -> None:
         evaluation, rule = self.evaluation, self.classifier.verifier
         own: By = rule.by if rule else "similarity"
         options: dict[str, Any] = {
-            "verification": {"scores": (own,), "pairs": PAIRS, "seed": seed},
-            "retrieval": {"scores": ("similarity",), "seed": seed},
+            "verification": {"scores": (own,), "pairs": PAIRS, "seed": plan.seed},
+            "retrieval": {"scores": ("similarity",), "seed": plan.seed},
         }
-        self.figures = figures = measure(evaluation, self.test_set, options, options, unknown=unknown)
+        self.figures = figures = measure(evaluation, self.test_set, plan.protocols, options, unknown=unknown)
         records = figures.results
         self.closed, self.several = records.get("closed"), records.get("multilabel")
         self.zero_shot, self.ordinal = records.get("zero_shot"), records.get("ordinal")
@@ -87,6 +94,7 @@ class Case:
         self.errors = findings.answer_errors(evaluation) if evaluation.multilabel else None  # [n, k]
         self.calibration = findings.calibration(evaluation, self.closed or self.several)
         self.unknown = findings.unknown(evaluation, records.get("unknown"))
+        self.estimate = findings.training_estimate(self.classifier)
         self.plane: findings.Floats | None = None
         try:
             self.plane = findings.plane(evaluation)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labelwise.core.scores import UNKNOWN
 from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
@@ -57,6 +58,8 @@ def _asked(case: Case, row: int) -> list[str]:
 def answer_words(case: Case, row: int) -> str:
     """Return the answer to an image, in words."""
     scores = case.evaluation.scores
+    if bool(scores.unknown[row]):
+        return f"{UNKNOWN}, looks most like {case.names[int(scores.best[row])]}"
     if not case.evaluation.multilabel:
         return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
     return ", ".join(name for name, yes in zip(case.names, scores.agreed[row].tolist(), strict=True) if yes) or "none"

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import Reliability, reliability
 from labelwise.core.scores import Scores
 from labelwise.evaluation.closed import ClosedResult
@@ -94,6 +96,13 @@ def unknown(evaluation: Evaluation, result: OutlierResult | None) -> UnknownFigu
         limit=None if rule is None else rule.limit,
         result=result,
     )
+
+
+def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
+    """Return what training images, each left out, or validation images said of it when it was fitted, with ``how`` in words."""
+    words = {"leave_one_out": "training images, each left out (leave-one-out)", "validation": "validation images"}
+    summary = classifier.origin.summary
+    return next(({**summary[kind], "how": how} for kind, how in words.items() if kind in summary), None)
 
 
 def plane(evaluation: Evaluation) -> Floats:

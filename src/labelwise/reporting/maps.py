@@ -43,14 +43,14 @@ def matrix(counts: Counts, names: Sequence[str]) -> Markup:
     """Return counts ``[k, k]`` of true labels (rows) and answers: the darker, the larger the share of the row."""
     k, named = len(names), len(names) <= NAMED
     side = 30 if k <= COUNTED else 15 if named else max(2.0, 480 / k)
-    left = min(150.0, 14 + 6.0 * max(map(len, names))) if named else 40.0
+    left = min(320.0, 14 + LETTER * max(map(len, names))) if named else 40.0
     top, size = left if named else 28.0, k * side
     inside = f'<rect class="sheet" x="{left:g}" y="{top:g}" width="{size:g}" height="{size:g}"/>'
     inside += (_named_cells if named else _cells)(counts, names, (left, top, side))
     inside += "".join(_names(names, (left, top, side)))
-    inside += words(left - 4, top + size + 16, "true ↓   answer →", "end" if named else "start", "soft")
+    inside += words(2, top + size + 16, "true ↓   answer →", "start", "soft")
     title = f"Confusion of {k} labels; the list beside it names the most frequent ones"
-    width = left + size + 8
+    width = max(left + size + 8, 120.0)
     return frame(inside, (width, top + size + 24), title, "plot matrix", (min(width, 620) * 0.8, width * 1.15))
 
 
@@ -89,7 +89,7 @@ def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float])
 def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator[str]:
     """Yield the names beside and above the cells, of many labels some numbers."""
     left, top, side = corner
-    k, most = len(names), int((left - 10) / 6.0)
+    k, most = len(names), int((left - 10) / LETTER)
     if k > NAMED:
         for i in range(0, k, 10 if k <= 100 else 20 if k <= 200 else k // 10):
             yield words(left - 5, top + (i + 0.5) * side + 4, str(i + 1), "end")

@@ -16,7 +16,7 @@ from labelwise.evaluation.figures import to_json
 from labelwise.evaluation.test_set import TestSet, select_test_sets
 from labelwise.images.dataset import Dataset
 from labelwise.reporting import maps, plots
-from labelwise.reporting.case import Case, Saved, read_log
+from labelwise.reporting.case import Case, Plan, Saved, read_log
 from labelwise.reporting.cautions import cautions
 from labelwise.reporting.comparison import compare
 from labelwise.reporting.examples import examples
@@ -29,7 +29,7 @@ Model = Classifier | Saved | str | Path
 Read = Callable[[Classifier], Dataset]
 Source = Dataset | Read | str | Path | tuple[Any, Any]
 PLAIN = (  # figures of a case that JSON holds as they are
-    "method", "accuracy", "closed", "several", "each", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
+    "method", "accuracy", "closed", "several", "each", "estimate", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
 )  # fmt: skip
 
 
@@ -48,6 +48,7 @@ class ReportSettings:
     name: str | None = None  # what the page calls the classifier; None is the name of its folder, or of its method
     examples: int = 6  # how many of the best and of the worst answers to show
     commands: tuple[str, ...] = ()  # shell commands that make the classifier and the report again
+    protocols: tuple[str, ...] = ()  # to measure beside the usual ones: verification, retrieval
     seed: int = 0  # of random draws
     tell: Callable[[str], None] = lambda _: None  # receives lines of progress
 
@@ -104,7 +105,7 @@ def make_report(classifier: Model, data: Source, settings: ReportSettings | None
         read = given if callable(given) else lambda one: read_unknown(one, given)
         outliers = _test_sets(classifiers, read, None, unknown=True)
     cases = [
-        Case(name, one, test_set, unknown, settings.seed, settings.tell)
+        Case(name, one, test_set, unknown, Plan(protocols=settings.protocols, seed=settings.seed, tell=settings.tell))
         for (name, one), test_set, unknown in zip(saved.items(), test_sets, outliers, strict=True)
     ]
     settings.tell("drawing the page")
@@ -132,6 +133,7 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
         "best": best,
         "worst": worst,
         "interval": wilson(case.accuracy, len(case)),
+        "thresholds": case.figures.threshold_rows(len(case.names)),
         "confusions": maps.confusions(case),
         "commands": settings.commands,
         "plots": plots,
@@ -183,6 +185,9 @@ def case_figures(case: Case) -> dict[str, Any]:
         "before": {**errors.errors_before, "bins": _bins(errors.before)},
         "after": {**errors.errors_after, "bins": _bins(errors.after)},
     }
+    figures |= {"interval": case.figures.interval, "thresholds": case.figures.operating}
+    figures |= {"balanced_interval": case.figures.balanced_interval}
+    figures |= {"mean_average_precision": case.figures.mean_average_precision}
     figures["confusion"] = None if case.confusion is None else case.figures.confusion_list()
     figures["unknown"] = {"limit": unknown.limit, "figures": unknown.result}
     figures |= {"compared_images": case.compared, "leaked": case.figures.leaked, "warnings": cautions(case)}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from labelwise.core.detection import DetCurve
-from labelwise.core.metrics import Reliability
+from labelwise.core.metrics import Reliability, wilson
 from labelwise.evaluation.zero_shot import ZeroShotResult
 from labelwise.reporting.findings import UnknownFigures
 from labelwise.reporting.pages import percent
@@ -31,7 +31,7 @@ def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) ->
 
 
 def _bins(name: str, bins: Reliability, colour: int) -> Series:
-    """Return the full bins; a dot is larger where there are more answers."""
+    """Return the full bins with their 95 % intervals; a dot is larger where there are more answers."""
     full = bins.count > 0
     points = list(zip(bins.confidence[full].tolist(), bins.accuracy[full].tolist(), strict=True))
     counts = bins.count[full].tolist()
@@ -39,8 +39,9 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
     titles = [
         f"{c} answers, probability {percent(x)}, right {percent(y)}" for (x, y), c in zip(points, counts, strict=True)
     ]
-    sizes = [2.5 + 7 * (c / total) ** 0.5 for c in counts]
-    return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, titles=titles)
+    sizes = [2.5 + 5 * (c / total) ** 0.5 for c in counts]
+    bars = [wilson(y, c) for (_, y), c in zip(points, counts, strict=True)]
+    return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, bars=bars, titles=titles)
 
 
 def outlier_scores(figures: UnknownFigures) -> Plot:

@@ -52,6 +52,7 @@ class Series:
     kind: Literal["line", "dots", "both", "steps"] = "line"
     dashed: bool = False
     sizes: Sequence[float] = ()  # the radius of each dot
+    bars: Sequence[tuple[float, float]] = ()  # the ends of an error bar of each point
     titles: Sequence[str] = ()  # what each dot says where a pointer rests on it
 
     @property
@@ -146,6 +147,9 @@ def _marks(series: Series, x: Axis, y: Axis) -> str:
     if series.kind == "steps":
         return _steps(places, series.letter)
     out = ""
+    for (middle, _), row in zip(places, rows if series.bars else (), strict=bool(series.bars)):
+        low, high = (_down(y, end) for end in series.bars[row])
+        out += _bar(middle, low, high, series.letter)
     if series.kind in ("line", "both"):
         dash = " dash" if series.dashed else ""
         out += f'<path class="line s{series.letter}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
@@ -155,6 +159,10 @@ def _marks(series: Series, x: Axis, y: Axis) -> str:
             title = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
             out += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{title}</circle>'
     return out
+
+
+def _bar(x: float, low: float, high: float, colour: str) -> str:
+    return f'<path class="bar s{colour}" d="M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"/>'
 
 
 def _steps(places: Sequence[tuple[float, float]], colour: str) -> str:

@@ -88,13 +88,13 @@ export function askView(service, shared, changed) {
     const rows = found.multilabel ? found.answers : found.top;
     const yes = rows.filter((row) => row.yes).map((row) => row.label);
     const strange = found.label === "unknown";
-    const near = `Closest: ${found.top[0].label}.`;
+    const near = `It looks most like ${found.top[0].label}.`;
     if (strange) headline("None of these", `Unlike the images the model knows. ${near}`);
     else if (found.multilabel && !yes.length) headline("No label", "The image is of a familiar kind, and the answer to each label is no.");
     else if (found.multilabel) headline(phrase(yes), `${yes.length} of ${rows.length} labels answered yes.`);
     else headline(found.label, sureness(found.probability), percent(found.probability));
     $("answer").classList.toggle("strange", strange);
-    $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(row)), rest(rows));
+    $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(strange ? { ...row, probability: null } : row)), rest(rows));
     none(found.outlier, strange);
     $("teach-this").hidden = shared.card?.read_only ?? true;
     say(`${$("headline").textContent}. ${$("subline").textContent}`);
@@ -127,14 +127,14 @@ export function askView(service, shared, changed) {
     return make("li", {}, more);
   }
 
-  /** A row for one name: its bar, its probability; hovering, focusing or pressing it shows its heat map. */
+  /** A row for one name: its bar, its probability; hovering, focusing or pressing it shows its heat map. A probability of null is not shown. */
   function bar({ label, text, yes, probability }) {
     const question = label === undefined ? { text } : { label };
     const said = yes === undefined ? null : make("span", { class: yes ? "said yes" : "said no", text: yes ? "yes" : "no" });
     const track = make("span", { class: "track", "aria-hidden": "true" }, make("i"));
-    track.style.setProperty("--share", probability);
+    track.style.setProperty("--share", probability ?? 0);
     const row = make("button", { type: "button", class: "row", "aria-pressed": "false" },
-      make("span", { class: "name", text: label ?? `“${text}”` }), said, track, make("span", { class: "value", text: percent(probability) }));
+      make("span", { class: "name", text: label ?? `“${text}”` }), said, track, make("span", { class: "value", text: probability === null ? "" : percent(probability) }));
     row.dataset.key = keyOf(question);
     row.addEventListener("pointerenter", () => follow(question));
     row.addEventListener("pointerleave", () => follow(pinned));
