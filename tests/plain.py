@@ -25,7 +25,7 @@ class Colours:
     """Features are the mean of each colour in [0, 1], or what was given."""
 
     shape: tuple[int, ...] = (3, 2, 2)
-    fit: Literal["cut", "squash"] = "cut"
+    fit: Literal["crop", "stretch"] = "crop"
     runtime: str = ""
 
     @property

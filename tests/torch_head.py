@@ -26,7 +26,7 @@ class Flat:
     """Features are the pixels of an image in [0, 1], one after another; or what was given."""
 
     shape: tuple[int, ...]
-    fit: Literal["cut", "squash"] = "cut"
+    fit: Literal["crop", "stretch"] = "crop"
     runtime: str = ""
 
     @property

@@ -51,6 +51,6 @@ class CountedImages(ArrayImages):
         super().__init__(values)
         self.read_rows: list[int] = []
 
-    def read(self, rows: Any, shape: tuple[int, ...], fit: Any = "cut") -> Any:
+    def read(self, rows: Any, shape: tuple[int, ...], fit: Any = "crop") -> Any:
         self.read_rows += np.asarray(rows).tolist()
         return super().read(rows, shape, fit)

@@ -186,7 +186,7 @@ def test_a_process_takes_as_many_threads_as_it_was_given(
     used: set[int] = set()
 
     class Watched(CountedImages):
-        def read(self, rows: Any, shape: tuple[int, ...], fit: Any = "cut") -> Any:
+        def read(self, rows: Any, shape: tuple[int, ...], fit: Any = "crop") -> Any:
             used.add(threading.get_ident())
             time.sleep(0.01)
             return super().read(rows, shape, fit)
@@ -202,7 +202,7 @@ from labelwise.encoders.encode import encode
 from labelwise.images.images import ArrayImages
 
 class Slow:
-    id, name, shape, fit, width, runtime = "slow", "slow", (3, 8, 8), "cut", 1, "none"
+    id, name, shape, fit, width, runtime = "slow", "slow", (3, 8, 8), "crop", 1, "none"
     def __call__(self, images):
         time.sleep(0.02)
         print("one", flush=True)

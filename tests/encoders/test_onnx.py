@@ -67,7 +67,7 @@ def test_the_id_follows_the_file_and_how_images_are_seen(tmp_path: Path) -> None
     one = tiny_encoder(tmp_path).id
     assert tiny_encoder(tmp_path, name="another", licence="MIT", source="here").id == one
     assert tiny_encoder(tmp_path, mirror=True).id != one
-    assert tiny_encoder(tmp_path, fit="squash").id != one
+    assert tiny_encoder(tmp_path, fit="stretch").id != one
     assert open_onnx(save_tiny(tmp_path, tiny_graph(seed=1))).id != one
 
 

@@ -58,7 +58,7 @@ def test_the_id_follows_how_images_are_seen() -> None:
     ids = [
         open_encoder(shape=shape, view=view).id
         for shape in (SMALL, (1, 32, 32))
-        for view in (SEEN, View(), View(mirror=True), View(crop=0.5), View(fit="squash"))
+        for view in (SEEN, View(), View(mirror=True), View(crop=0.5), View(fit="stretch"))
     ]
     assert len(set(ids)) == len(ids)
     assert open_encoder(shape=SMALL, view=SEEN).id == ids[0]
@@ -66,7 +66,7 @@ def test_the_id_follows_how_images_are_seen() -> None:
     assert open_encoder(view=View(crop=0.875)).shape == (3, 256, 256)
 
 
-@pytest.mark.parametrize("view", [View(), View(crop=24, mirror=True, size=48), View(fit="squash")])
+@pytest.mark.parametrize("view", [View(), View(crop=24, mirror=True, size=48), View(fit="stretch")])
 def test_a_reference_opens_the_same_encoder(view: View) -> None:
     for shape in (None, (3, 32, 32)):
         encoder = pickle.loads(pickle.dumps(open_encoder(shape=shape, view=view if shape else View())))

@@ -32,7 +32,7 @@ def png(value: int, side: int = 5) -> bytes:
 
 
 def read_files(
-    files: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "cut", strict: bool = False
+    files: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "crop", strict: bool = False
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """The images of files that can be read, which these are, and the others."""
     values, rows, skipped = read_readable(as_images(files), shape, fit)

@@ -24,7 +24,7 @@ CASES = {
     "at a size": ("--size", 48),
     "larger": ("--size", 260),
     "another view": ("--set", "view.size=40", "--set", "view.crop=0.8"),
-    "stretched": ("--set", "view.fit=squash"),
+    "stretched": ("--set", "view.fit=stretch"),
     "from scratch": SCRATCH,
 }
 
@@ -74,7 +74,7 @@ def test_a_cold_fit_in_python_decodes_each_photo_once(
 
 @pytest.mark.parametrize(
     "frame",
-    [FINGERPRINTED, Frame(32, 32, 3), Frame(224, 224, 3, fit="squash"), Frame(300, 300, 3), Frame(64, 64, 1)],
+    [FINGERPRINTED, Frame(32, 32, 3), Frame(224, 224, 3, fit="stretch"), Frame(300, 300, 3), Frame(64, 64, 1)],
     ids=str,
 )
 @pytest.mark.parametrize("size", [(40, 30), (480, 470), (2000, 1900)])

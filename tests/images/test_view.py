@@ -48,8 +48,8 @@ from tests.pixels_of import px
 from tests.server.asking import serving
 
 SMALL = Encoder(backbone="convnet", width=4)
-ODD = View(crop=0.75, size=10, fit="squash", mirror=True)
-WORDS = ("view.crop=0.75", "view.size=10", "view.fit=squash", "view.mirror=true")
+ODD = View(crop=0.75, size=10, fit="stretch", mirror=True)
+WORDS = ("view.crop=0.75", "view.size=10", "view.fit=stretch", "view.mirror=true")
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -88,7 +88,7 @@ def seen(encoder: EncoderProtocol, view: View, images: object) -> np.ndarray:
 
 def slowly(image: Image.Image, view: View, side: int) -> np.ndarray:
     """The same by PIL, one step after another."""
-    if view.fit == "squash":
+    if view.fit == "stretch":
         square = image.resize((side, side), Image.Resampling.BILINEAR)
     else:
         square = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
@@ -106,7 +106,7 @@ def slowly(image: Image.Image, view: View, side: int) -> np.ndarray:
 @pytest.mark.parametrize("side", [16, 21])
 @pytest.mark.parametrize(
     "view",
-    [WHOLE, View(crop=0.75), View(crop=9), View(fit="squash"), View(mirror=True), View(size=8), View(size=24), ODD],
+    [WHOLE, View(crop=0.75), View(crop=9), View(fit="stretch"), View(mirror=True), View(size=8), View(size=24), ODD],
     ids=str,
 )
 def test_the_network_sees_what_slow_steps_give(view: View, side: int, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_shell_python_and_service_answer_alike(odd: tuple[Path, Path], tmp_path: Path, run: Any) -> None:
     pictures, saved = odd
     about = json.loads((saved / "classifier.json").read_text())
-    assert about["method"]["settings"]["view"] == {"size": 10, "crop": 0.75, "fit": "squash", "mirror": True}
+    assert about["method"]["settings"]["view"] == {"size": 10, "crop": 0.75, "fit": "stretch", "mirror": True}
     classifier = load(saved)
     assert method_of(classifier).view == ODD
     file = sorted(pictures.rglob("*.png"))[0]
@@ -204,7 +204,7 @@ def test_shell_python_and_service_answer_alike(odd: tuple[Path, Path], tmp_path:
     assert [one["probability"] for one in answer["top"]] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
+def test_every_reader_of_images_stretches(odd: tuple[Path, Path]) -> None:
     pictures, saved = odd
     classifier, files = load(saved), [str(file) for file in sorted(pictures.rglob("*.png"))]
     wanted = classifier.scores(files).embeddings
@@ -216,7 +216,7 @@ def test_every_reader_of_pictures_squashes(odd: tuple[Path, Path]) -> None:
     features = encode_with(data, classifier).split("train")
     rows = [files.index(file) for file in features.files]
     assert np.allclose(features.images.values, wanted[rows], atol=1e-6)
-    read = pixels(as_images(files), (3, 16, 16), "squash")
+    read = pixels(as_images(files), (3, 16, 16), "stretch")
     assert np.array_equal(read, classifier.batch(files))
     assert not torch.equal(read, pixels(as_images(files), (3, 16, 16)))
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_seen_is_refused(tmp_path: Path) -> None:
     data = blobs(per_label=12)
     numbers = {name: replace(split, images=px(split).flatten(1).float()) for name, split in data.splits.items()}
     with pytest.raises(UsageError, match="how pictures are brought to a network"):
-        fit(replace(data, splits=numbers), Softmax(epochs=1, view=View(fit="squash")), Run(device="cpu"))
+        fit(replace(data, splits=numbers), Softmax(epochs=1, view=View(fit="stretch")), Run(device="cpu"))
     with pytest.raises(UsageError, match=r"more than there is of pictures \[3, 8, 8\]"):
         fit(data, Softmax(epochs=1, view=View(crop=9)), Run(device="cpu"))
     with pytest.raises(UsageError, match="Keep one of them"):

@@ -72,7 +72,7 @@ def test_nothing_lies_outside_of_what_the_encoder_sees() -> None:
 class Corner:
     """An encoder without maps: the brightness of the upper left quarter, and of the lower right."""
 
-    id, name, shape, fit, width, runtime = "corner", "corner", SHAPE, "cut", 2, "none"
+    id, name, shape, fit, width, runtime = "corner", "corner", SHAPE, "crop", 2, "none"
 
     def __call__(self, images: Any) -> Any:
         quarters = images[:, :, :12, :10], images[:, :, 12:, 10:]

@@ -73,7 +73,7 @@ class Precomputed:
     """
 
     width: int
-    fit: Fit = "cut"
+    fit: Fit = "crop"
     runtime: str = ""
     cacheable: ClassVar[bool] = False
 

@@ -62,7 +62,7 @@ class ImagesWithFeatures:
         """Return 16 bytes for the content of each."""
         return self.features.digests
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape."""
         return self.images.read(rows, shape, fit)
 

@@ -40,7 +40,7 @@ class Card:
     maps: str | None = None  # the output [n, d, h, w] of which the features are the mean, for heat maps
     mean: tuple[float, ...] | None = None  # of each channel in [0, 1]; None where the graph takes bytes
     std: tuple[float, ...] | None = None
-    fit: Fit = "cut"
+    fit: Fit = "crop"
     crop: float | None = None  # of the centre, as in ``View``
     mirror: bool = False  # features are averaged over an image and its mirror image
     licence: str = ""

@@ -99,10 +99,10 @@ def metadata(classifier: Classifier) -> dict[str, str]:
     pictures = len(shape) == 3
     prepared = f"{shape[0]} features of each image, float32, made as those of training were."
     if pictures:
-        sides, squashed = f"{shape[2]} x {shape[1]} pixels (antialiased bilinear)", classifier.encoder.fit == "squash"
+        sides, stretched = f"{shape[2]} x {shape[1]} pixels (antialiased bilinear)", classifier.encoder.fit == "stretch"
         how = (
             f"stretch both sides to {sides}"
-            if squashed
+            if stretched
             else f"resize so that the picture covers {sides}, keep the centre"
         )
         kind = "RGB." if shape[0] == 3 else "grey."

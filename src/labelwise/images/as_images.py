@@ -52,7 +52,7 @@ def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
     return join([_item(i, item, shape) for i, item in enumerate(items)])
 
 
-def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
     """Return pictures as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
     return read_all(as_images(pictures, tuple(shape)), tuple(shape), fit)
 

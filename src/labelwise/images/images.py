@@ -48,7 +48,7 @@ class Images(Protocol):
     def digests(self) -> Sequence[bytes]:
         """Return 16 bytes for the content of each: the same content has the same digest."""
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape, uint8 ``[c, h, w]``, or features, float32 ``[a]``."""
 
     def select(self, rows: Rows) -> "Images":
@@ -80,7 +80,7 @@ class Selection(ABC):
         """The shape of all."""
 
     @abstractmethod
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class ArrayImages(Selection):
         """The pixels ``[n, c, h, w]``, no copy where they follow one another."""
         return taken(self._pixels, self.rows)
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape; those of another are resized, and grey becomes colour and colour grey."""
         images = self._pixels[self.rows[positions(rows)]]
         return list(images if self.shape == tuple(shape) else resized(images, shape, fit))
@@ -171,7 +171,7 @@ class FeatureRows(Selection):
         """The features ``[n, a]``, no copy where they follow one another."""
         return taken(self._features, self.rows)
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:  # noqa: ARG002
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:  # noqa: ARG002
         """Return the features of some rows; they have one shape only."""
         if tuple(shape) != self.shape:
             wanted = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
@@ -201,7 +201,7 @@ class JoinedImages(Selection):
         shapes = {part.shape for part in self._parts}
         return shapes.pop() if len(shapes) == 1 else None
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape, from whichever part each is of."""
         at = self.rows[positions(rows)]
         places = np.searchsorted(self._ends, at, "right")
@@ -231,7 +231,7 @@ def join(parts: Sequence[Images]) -> Images:
     return JoinedImages(filled)
 
 
-def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
+def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
     """Return all images of a shape ``[n, *shape]``; one that cannot be read is an error."""
     if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
         return images.values
@@ -247,7 +247,7 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Array:
 
 
 def read_readable(
-    images: Images, shape: tuple[int, ...], fit: Fit = "cut"
+    images: Images, shape: tuple[int, ...], fit: Fit = "crop"
 ) -> tuple[Array, list[int], tuple[Skipped, ...]]:
     """Return the images of a shape ``[n, *shape]`` that can be read, which rows these are, and those that cannot."""
     values = images.read(range(len(images)), shape, fit)

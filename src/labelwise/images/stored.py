@@ -94,7 +94,7 @@ class StoredImages(Selection):
     def contents(self, rows: Sequence[int]) -> list[Content]:
         """Return the file of each of some rows of all: its path, its bytes, or an open image."""
 
-    def remember(self, shape: tuple[int, ...], fit: Fit = "cut") -> None:
+    def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
         """Keep what is decoded at this shape from now on, where all of it fits in memory."""
         fit = self._fit or fit
         frame_of(shape, fit)  # says what is wrong with the shape
@@ -112,7 +112,7 @@ class StoredImages(Selection):
     def _at(self, shape: tuple[int, ...], fit: Fit) -> _Decoded | None:
         return next((one for one in self._memory if (one.shape, one.fit) == (tuple(shape), fit)), None)
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape; many are decoded by several threads."""
         at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
         known = self._at(shape, fit)

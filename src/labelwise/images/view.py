@@ -6,7 +6,7 @@ from typing import Any, Literal
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 
-Fit = Literal["cut", "squash"]
+Fit = Literal["crop", "stretch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class View:
     crop: float | None = setting(
         None, "Centre crop: up to 1 a share of each side, above 1 a side in pixels; none: the whole image."
     )
-    fit: Fit = setting("cut", "How a file is brought to the shape, cutting to the centre or stretching both sides.")
+    fit: Fit = setting("crop", "How a file becomes the shape: cropped to its centre, or stretched.")
     mirror: bool = setting(False, "Average embeddings over an image and its mirror image, except in training.")
 
     def __post_init__(self) -> None:
@@ -36,8 +36,8 @@ class View:
             raise UsageError(
                 f"view.crop is a share of the side, above 0 and up to 1, or a whole number of pixels; given {self.crop}."
             )
-        if self.fit not in ("cut", "squash"):
-            raise UsageError(f'view.fit is "cut" or "squash"; given "{self.fit}".')
+        if self.fit not in ("crop", "stretch"):
+            raise UsageError(f'view.fit is "crop" or "stretch"; given "{self.fit}".')
 
     def window(self, height: int, width: int) -> tuple[slice, slice]:
         """Return the rows and the columns of a picture that are kept."""

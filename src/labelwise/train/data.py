@@ -44,7 +44,7 @@ class EncodedImages(Selection):
         """The name of each."""
         return self.source.ids
 
-    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "cut") -> list[Array | Unreadable]:
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return the images themselves."""
         return self.source.read(rows, shape, fit)
 
@@ -68,7 +68,7 @@ class TensorSplit:
     image_shape: tuple[int, ...] = ()  # of one image, where ``images`` are features that a frozen encoder made of these
 
     @classmethod
-    def of(cls, split: Split, shape: tuple[int, ...] | None = None, fit: Fit = "cut") -> "TensorSplit":
+    def of(cls, split: Split, shape: tuple[int, ...] | None = None, fit: Fit = "crop") -> "TensorSplit":
         """Return a split as tensors, its images read at a shape; of images that have one that is the usual."""
         shape = shape or split.shape
         if shape is None:

@@ -20,7 +20,7 @@ from labelwise.support.writable import check_room
 PIECE = 256  # images decoded at a time
 
 
-def pixels(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Tensor:
+def pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Tensor:
     """Return images as a tensor, uint8 ``[n, c, h, w]``, or features ``[n, a]`` (float32); one that cannot be read is an error."""
     tensor, faults = readable_pixels(images, shape, fit)
     if faults:
@@ -29,7 +29,7 @@ def pixels(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> Tensor:
     return tensor
 
 
-def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "cut") -> tuple[Tensor, dict[int, Skipped]]:
+def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> tuple[Tensor, dict[int, Skipped]]:
     """Return the images that can be read as a tensor, and by row those that cannot.
 
     Several processes that share the work decode a share each.

@@ -36,7 +36,7 @@ def first_labels(count: int) -> Protocol:
 
 def squashed(protocol: Protocol) -> Protocol:
     """Return a protocol with pictures stretched to squares, nothing cut off."""
-    return lambda records, seed: replace(protocol(records, seed), fit="squash")
+    return lambda records, seed: replace(protocol(records, seed), fit="stretch")
 
 
 def labels_starting_with(word: str) -> Protocol:

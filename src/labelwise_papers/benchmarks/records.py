@@ -36,7 +36,7 @@ class Records:
     other_targets: Sequence[int] | Ints = ()  # positions in ``other_names``, or empty
     ordered: bool = False  # True where the labels are in rank order
     grey: bool = False  # True where pictures have one channel
-    fit: Fit = "cut"  # how picture files become squares, see ``View``
+    fit: Fit = "crop"  # how picture files become squares, see ``View``
     skipped: tuple[Skipped, ...] = ()  # what the layout lists but cannot be used
 
     def __len__(self) -> int:

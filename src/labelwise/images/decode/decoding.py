@@ -58,7 +58,7 @@ class Frame:
     width: int
     channels: int
     max_pixels: int = MAX_PIXELS
-    fit: "Fit" = "cut"
+    fit: "Fit" = "crop"
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -229,7 +229,7 @@ def _too_large(pixels: str, frame: Frame) -> str:
 
 
 def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept, or squashed into it.
+    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept, or stretched to it.
 
     ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
     """
@@ -244,7 +244,7 @@ def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None 
     width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
     full = extent or image.size
     box = (0.0, 0.0, *full)
-    if frame.fit == "cut":
+    if frame.fit == "crop":
         scale = min(full[0] / width, full[1] / height)
         left = round((full[0] / scale - width) / 2) * scale
         top = round((full[1] / scale - height) / 2) * scale
