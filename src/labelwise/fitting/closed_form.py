@@ -22,7 +22,7 @@ from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split, skipped_lines
 from labelwise.images.survey import readable
-from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.rows import draw_rows
 from labelwise.tasks.calibrate import calibrate
@@ -63,6 +63,8 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
     train, val = parts["train"], parts["val"]
     weights = np.array(train.weights) if train.weights else None
     fitted = fit_discriminant(features["train"], train.targets, labels, train.groups, method.label_source, weights)
+    wish = PriorWish.of(method.prior, method.costs, labels)
+    fitted = with_second_opinion(fitted, wish.shares)
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(features["train"])
@@ -80,7 +82,6 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
     runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
     origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime})
     bound = replace(bound, origin=origin.with_images(train.images).with_images(val.images))
-    wish = PriorWish.of(method.prior, method.costs, labels)
     done = calibrate_by_leave_one_out(bound, fitted, train, embeddings, wish)
     if done is not bound or scores is None or len(val) < 2:
         return done

@@ -30,9 +30,9 @@ def test_a_narrow_mode_of_a_label_is_no_burst() -> None:
 
 def tiles(rng: np.random.Generator) -> tuple[Floats, Ints]:
     """Images of a label that are much alike, and of another that differs from it in one direction: tiles without and with a crack."""
-    rows = np.concatenate([0.1 * rng.normal(size=(200, 100)), rng.normal(size=(50, 100))])
-    rows[200:220] = 0.1 * rng.normal(size=(20, 100))
-    rows[200:220, 0] += 0.3
+    rows = np.concatenate([0.07 * rng.normal(size=(200, 100)), rng.normal(size=(50, 100))])
+    rows[200:220] = 0.07 * rng.normal(size=(20, 100))
+    rows[200:220, 0] += 0.2
     return rows, np.repeat([0, 1], [200, 50])
 
 

@@ -21,7 +21,9 @@ import numpy as np
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints, segment_sums, square_norms
 from labelwise.support.segments import connected_groups
 
-COPY_DISTANCE = 0.1  # photos that are saved again as JPEG lie below it, see docs/discriminant.md
+COPY_DISTANCE = (
+    0.05  # photos that are made brighter or saved again with little loss lie below it, see docs/discriminant.md
+)
 CHANCE = 0.01
 LOOKALIKES = 0.005  # share of images that may be nearer than q to an image of another label, and FEWEST of few
 FEWEST = 2

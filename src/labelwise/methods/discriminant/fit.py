@@ -22,6 +22,7 @@ from labelwise.methods.discriminant.beliefs import (
 )
 from labelwise.methods.discriminant.copies import copy_groups, join_groups
 from labelwise.methods.discriminant.head import Descriptions, DiscriminantHead
+from labelwise.methods.discriminant.kernel import KernelFit, choose_share, fit_kernel
 from labelwise.methods.discriminant.leave_one_out import (
     Ints,
     Sample,
@@ -45,6 +46,9 @@ class DiscriminantFit:
     sample: Sample  # copies are groups
     plain: Beliefs  # of labels, as if they varied alike in all directions: so rows can be left out
     groups: Ints  # copies, and images of one group of the data [n]
+    embeddings: Array  # of the training images [n, d]
+    kernel: KernelFit | None = None  # a second opinion
+    kernel_weights: Array | None = None  # how much each training image counts in it [n]
 
     @on_one_thread
     def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
@@ -64,14 +68,27 @@ class DiscriminantFit:
         means -= sample.rows
         own = excess - leave_out_products(sample, means, means) + table[:, -1]
         sharpness = self.head.whitening.sharpness
+        scores: Array = (sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32)
+        own_scores: Array = (0.5 * sharpness * own).astype(np.float32)
+        if self.kernel is not None:
+            more = self.kernel_left_out(rows, sample.groups)
+            scores, own_scores = scores + more, own_scores + more[np.arange(len(rows)), sample.targets]
         return LeaveOneOut(
             rows=rows,
-            scores=(sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32),
+            scores=scores,
             outlier_scores=(-2 * likelihoods.max(1)).astype(np.float32),
             usable=(sample.other_counts > 0) & self.head.whitens,
             groups=sample.groups,
-            own_scores=(0.5 * sharpness * own).astype(np.float32),
+            own_scores=own_scores,
             margin_ratio=margin_ratio(sample, beliefs).astype(np.float32),
+        )
+
+    def kernel_left_out(self, rows: Ints, groups: Ints) -> Array:
+        """Return what the kernel adds to the scores ``[m, k]`` of these training images, each left out with its group ``[m]``."""
+        assert self.kernel is not None
+        assert self.kernel_weights is not None
+        return self.kernel.leave_out(
+            self.embeddings[rows], self.sample.targets[rows], groups, self.kernel_weights[rows]
         )
 
     def pair_cosines(self, pairs: Array) -> Array | None:
@@ -120,7 +137,37 @@ def fit_discriminant(
         prior=prior,
         descriptions=descriptions,
     )
-    return DiscriminantFit(head=head, sample=sample, plain=plain, groups=join_groups(copies, groups))
+    return DiscriminantFit(
+        head=head, sample=sample, plain=plain, groups=join_groups(copies, groups), embeddings=embeddings
+    )
+
+
+@on_one_thread
+def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) -> DiscriminantFit:
+    """Return the fit with a kernel regression beside the Gaussian model, where images left out are clearly likelier under both.
+
+    ``shares [k]`` is how frequent labels are where the classifier is used; None: as in training.
+    """
+    sample, k = fitted.sample, len(fitted.head.labels)
+    left = fitted.leave_one_out(grouped=False)
+    usable = np.flatnonzero(left.usable)
+    if len(usable) < 2:
+        return fitted
+    counts, weights = sample.counts, sample.row_weights
+    if shares is not None:
+        wanted = shares * counts.sum()
+        weights = weights * (wanted / np.maximum(counts, 1))[sample.targets].astype(weights.dtype)
+        counts = wanted
+    kernel = fit_kernel(fitted.embeddings, sample.targets, k, sample.groups, weights)
+    if kernel is None:
+        return fitted
+    joined = replace(fitted, kernel=kernel, kernel_weights=weights)
+    rows = left.rows[usable]
+    more = joined.kernel_left_out(left.rows, left.groups)[usable]
+    chosen = choose_share(kernel, left.scores[usable], more, sample.targets[rows], weights[rows], counts)
+    if chosen is None:
+        return fitted
+    return replace(joined, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
 
 
 def _embed(features: Array, rooted: bool) -> Array:

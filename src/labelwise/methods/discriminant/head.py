@@ -11,6 +11,7 @@ from labelwise.core.calibration import Penalty
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import Prior
+from labelwise.methods.discriminant.kernel import Kernel
 from labelwise.methods.discriminant.leave_one_out import square_norms
 from labelwise.methods.discriminant.whitening import Whitening
 from labelwise.methods.shared.label_source import LabelSource
@@ -48,7 +49,8 @@ class DiscriminantHead:
     """Scores are log-likelihood ratios: how much nearer an image is to the mean of a label than to the mean of all labels.
 
     Embeddings are root features at unit length; or, where training features have negative numbers, features at unit length. The score
-    is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias.
+    is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias. Where a kernel has a say, too, m weights of
+    its centres follow; those of labels that it was not fitted to are 0.
     """
 
     kind: ClassVar[str] = "discriminant"
@@ -63,6 +65,7 @@ class DiscriminantHead:
     whitening: Whitening
     prior: Prior
     descriptions: Descriptions | None = None  # None: labels were not described
+    kernel: Kernel | None = None  # a second opinion; None: it was no better
 
     @property
     def exclusive(self) -> bool:
@@ -93,36 +96,40 @@ class DiscriminantHead:
         """Return label embeddings ``[k, d + 1]``; that of a label it was not fitted to comes from its description."""
         trained = {name: row for row, name in enumerate(self.labels.names)}
         unknown = [name for name in labels.names if name not in trained]
+        known = self.rows if self.kernel is None else np.concatenate([self.rows, self.kernel.weights], 1)
         if not unknown or self.descriptions is None:
-            return self.rows[[self.labels.index(name) for name in labels.names]]
+            return known[[self.labels.index(name) for name in labels.names]]
         expected = self.descriptions.expected_means(labels.select(unknown))
         rows = self._label_rows(expected, np.zeros(len(unknown)), self.descriptions.prior, expected)
         trained |= {name: len(self.rows) + row for row, name in enumerate(unknown)}
-        return np.concatenate([self.rows, rows])[[trained[name] for name in labels.names]]
+        return np.concatenate([known, self._widened(rows)])[[trained[name] for name in labels.names]]
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
-        """Return the score of every pair ``[n, k]``: one matrix product."""
-        return linear_scores(embeddings, label_embeddings)
+        """Return the score of every pair ``[n, k]``: one matrix product, or two."""
+        scores = self._likelihoods(embeddings, label_embeddings)
+        if self.kernel is not None:
+            scores += self.kernel(embeddings) @ label_embeddings[:, self.width + 1 :].T
+        return scores
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
-        return self._distances(embeddings, self.score(embeddings, label_embeddings))
+        return self._distances(embeddings, self._likelihoods(embeddings, label_embeddings))
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
-        """Return label embeddings ``[g, d + 1]``: posterior means of examples, see ``beliefs``."""
+        """Return label embeddings ``[g, e]``: posterior means of examples, see ``beliefs``."""
         counts = np.bincount(groups).astype(np.float64)
         means = segment_mean(self._whitened_exactly(embeddings), groups, len(counts))
-        return self._label_rows(means, counts, self.prior)
+        return self._widened(self._label_rows(means, counts, self.prior))
 
     def label_from_both(self, embeddings: Array, description: Labels) -> Array:
-        """Return the label embedding ``[d + 1]`` of examples ``[n, d]`` and the description of one label."""
+        """Return the label embedding ``[e]`` of examples ``[n, d]`` and the description of one label."""
         if self.descriptions is None:
             raise UsageError(
                 "The labels of this classifier were not described, so it learns a label from examples alone."
             )
         means, counts = self._whitened_exactly(embeddings).mean(0)[None], np.array([float(len(embeddings))])
         expected = self.descriptions.expected_means(description)
-        (row,) = self._label_rows(means, counts, self.descriptions.prior, expected)
+        (row,) = self._widened(self._label_rows(means, counts, self.descriptions.prior, expected))
         return np.asarray(row)
 
     def example_distances(self, embeddings: Array) -> Array:
@@ -141,6 +148,14 @@ class DiscriminantHead:
     def whitened(self, embeddings: Array) -> Array:
         """Return embeddings ``[n, d]`` in which images of one label differ alike in every direction."""
         return self.whitening(embeddings)
+
+    def _likelihoods(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the scores of the Gaussian model alone ``[n, k]``."""
+        return linear_scores(embeddings, label_embeddings[:, : self.width + 1])
+
+    def _widened(self, rows: Array) -> Array:
+        """Return label embeddings of rows ``[g, d + 1]`` in which the kernel has no say."""
+        return rows if self.kernel is None else np.pad(rows, ((0, 0), (0, len(self.kernel.centres))))
 
     def _whitened_exactly(self, embeddings: Array) -> Array:
         return self.whitening(embeddings.astype(np.float64))

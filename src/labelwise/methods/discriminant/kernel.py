@@ -1,0 +1,161 @@
+"""A second opinion: ridge regression from images to their labels with a Gaussian kernel, every choice by exact leave-one-out.
+
+A mean of a label says little where a label has several modes, or where what tells labels apart is small beside what images have in common
+(a crack in a tile). Kernel ridge regression (Saunders, Gammerman and Vovk, ICML 1998) looks at single images instead. With unit rows x,
+centres c and targets y (1 for the label of an image, 0 for others, less 1/k),
+
+    f(x) = k(x)' a,    k_j(x) = exp((x' c_j - 1) / w),    a = argmin |y - K a|^2 + r a'K_c a
+
+The centres are the training images, of many a random part (Nystroem: Williams and Seeger, NIPS 2000). In coordinates z in which
+Z'Z = diag(v), a row left out has the residual (y - f) / (1 - h), h = sum z^2 / (v + r); rows of a group solve (I - H) e = y - f.
+
+f is added to the scores of the Gaussian model, so a label is still one row, and no score depends on another label. A label that is taught
+later has no part in it: its weights are 0, as they are on average.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from labelwise.core.arrays import softmax
+from labelwise.core.head_files import shaped
+from labelwise.core.platt import fit_temperature
+from labelwise.methods.discriminant.leave_one_out import Floats, Ints
+from labelwise.support.rows import draw_rows
+
+MOST_CENTRES = 1_500  # the time of their decomposition grows with their cube
+MOST_WEIGHTS = 2**22  # with more labels times centres there is no second opinion
+MOST_TRIED = 500  # images by which the width is chosen
+MOST_JOINED = 1_000  # images by which the share is chosen
+WIDTHS = (0.25, 0.5, 1.0, 2.0)  # relative to the mean of 1 - x'c
+RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+SHARES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of f, in units of log-odds
+EXPONENTS = (0.0, 0.5, 1.0)  # of the frequencies of labels, see ``fitting.prior``
+LEAST_GAIN = 0.005  # of log loss, for which the centres are worth their room
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kernel:
+    """How alike images are to some training images, and what each of these says of labels."""
+
+    centres: Floats = shaped("m", "d")
+    weights: Floats = shaped("k", "m")  # a, times a share
+    width: float
+
+    def __call__(self, embeddings: Floats) -> Floats:
+        """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself."""
+        likeness = embeddings @ self.centres.T
+        likeness -= 1
+        likeness /= self.width
+        return np.asarray(np.exp(likeness, out=likeness))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KernelFit:
+    """A kernel that was fitted, and the coordinates in which rows are left out."""
+
+    kernel: Kernel
+    turn: Floats  # from likenesses to z [m, q]
+    shrunk: Floats  # 1 / (v + r) [q]
+    solved: Floats  # from z to f [q, k]
+    share: float = 1.0
+
+    def leave_out(self, embeddings: Floats, targets: Ints, groups: Ints, row_weights: Floats) -> Floats:
+        """Return f ``[n, k]`` of training images ``[n, d]``, each as if its group had not been there."""
+        k = self.solved.shape[1]
+        wanted = np.eye(k)[targets] - 1 / k
+        z = self.kernel(embeddings).astype(np.float64) @ self.turn
+        residuals = wanted - z @ self.solved
+        left_out = wanted - _left_out_residuals(residuals, z * self.shrunk, z * row_weights[:, None], groups)
+        return np.asarray(self.share * left_out, np.float32)
+
+    def times(self, share: float) -> "KernelFit":
+        """Return it with f multiplied by a share."""
+        kernel = replace(self.kernel, weights=(share * self.kernel.weights).astype(np.float32))
+        return replace(self, kernel=kernel, share=share * self.share)
+
+
+def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weights: Floats) -> KernelFit | None:
+    """Return the kernel regression of embeddings ``[n, d]`` of unit length; None where it would have too many weights."""
+    n = len(embeddings)
+    if k * min(n, MOST_CENTRES) > MOST_WEIGHTS or len(np.unique(groups)) < 2:
+        return None
+    wanted = np.eye(k)[targets] - 1 / k
+    some, centres = draw_rows(n, MOST_TRIED), draw_rows(n, MOST_CENTRES)
+    usual = max(float(1 - (embeddings[some].mean(0) ** 2).sum()), 1e-6)
+    tried = (embeddings[some], wanted[some], groups[some], row_weights[some])
+    width = min((_solve(embeddings[some], share * usual, *tried)[0], share * usual) for share in WIDTHS)[1]
+    return _solve(embeddings[centres], width, embeddings, wanted, groups, row_weights)[1]
+
+
+def choose_share(
+    fitted: KernelFit, scores: Floats, left_out: Floats, targets: Ints, weights: Floats, counts: Floats
+) -> KernelFit | None:
+    """Return the fit with the share of f that makes images left out likeliest; None where that is hardly more than without it.
+
+    Args:
+        fitted: whose share is 1.
+        scores: of the Gaussian model, of images left out ``[n, k]``.
+        left_out: f of the same images ``[n, k]``.
+        targets: their labels ``[n]``.
+        weights: how much each counts ``[n]``.
+        counts: how many images labels have ``[k]``: their frequencies are part of what makes images likely.
+    """
+    some = draw_rows(len(targets), MOST_JOINED)
+    scores, left_out, targets, weights = scores[some], left_out[some], targets[some], weights[some]
+    frequent = np.log(counts + 1)
+
+    def loss(share: float) -> float:
+        joined = (scores + share * left_out).astype(np.float64)
+        return min(_loss(joined, targets, weights, exponent * frequent) for exponent in EXPONENTS)
+
+    losses = {share: loss(share) for share in (0.0, *SHARES)}
+    best = min(losses, key=lambda share: losses[share])
+    return fitted.times(best) if losses[0.0] - losses[best] > LEAST_GAIN else None
+
+
+def _solve(
+    centres: Floats, width: float, x: Floats, wanted: Floats, groups: Ints, weights: Floats
+) -> tuple[float, KernelFit]:
+    """Return the least squared error of rows left out over all ridges, and the regression of ``wanted [n, k]`` that has it."""
+    kernel = Kernel(centres=centres.astype(np.float32), weights=np.empty((0, len(centres)), np.float32), width=width)
+    values, axes = np.linalg.eigh(kernel(kernel.centres).astype(np.float64))
+    known = values > 1e-7 * values[-1]
+    turn = axes[:, known] / np.sqrt(values[known])
+    z = kernel(x).astype(np.float64) @ turn
+    weighted = z * weights[:, None]
+    squares, axes = np.linalg.eigh(weighted.T @ z)
+    turn, z, weighted, squares = turn @ axes, z @ axes, weighted @ axes, np.maximum(squares, 0)
+    products = weighted.T @ wanted
+
+    def error(ridge: float) -> float:
+        shrunk = z / (squares + ridge)
+        away: Any = _left_out_residuals(wanted - shrunk @ products, shrunk, weighted, groups)
+        return float(np.average((away**2).sum(1), weights=weights))
+
+    errors = {ridge: error(ridge) for ridge in RIDGES}
+    ridge = min(errors, key=lambda each: errors[each])
+    solved = products / (squares + ridge)[:, None]
+    kernel = replace(kernel, weights=(turn @ solved).T.astype(np.float32))
+    return errors[ridge], KernelFit(kernel=kernel, turn=turn, shrunk=1 / (squares + ridge), solved=solved)
+
+
+def _left_out_residuals(residuals: Floats, shrunk: Floats, rows: Floats, groups: Ints) -> Floats:
+    """Return the residuals ``[n, k]`` of rows, each left out with its group, where H = shrunk rows'."""
+    leverage = np.einsum("nq,nq->n", shrunk, rows)
+    left_out: Floats = residuals / np.maximum(1 - leverage, 1e-9)[:, None]
+    order = groups.argsort(kind="stable")
+    _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
+    for start, size in zip(starts[sizes > 1], sizes[sizes > 1], strict=True):
+        here = order[start : start + size]
+        matrix: Any = np.eye(size) * (1 + 1e-9) - shrunk[here] @ rows[here].T
+        left_out[here] = np.linalg.solve(matrix, residuals[here])
+    return left_out
+
+
+def _loss(scores: Floats, targets: Ints, weights: Floats, shift: Floats) -> float:
+    """Return the log loss of labels by scores ``[n, k]``, as sure as suits them best, and a shift of each label ``[k]``."""
+    temperature = fit_temperature(scores, targets, weights, shift)
+    likely = softmax(scores / temperature + shift)[np.arange(len(targets)), targets]
+    return float(np.average(-np.log(np.maximum(likely, 1e-12)), weights=weights))

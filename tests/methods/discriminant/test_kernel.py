@@ -1,0 +1,115 @@
+"""The second opinion: exact when rows are left out, part of the scores, and of no label that it does not know."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from labelwise.core.arrays import unit_rows
+from labelwise.core.classifier import Classifier
+from labelwise.core.store import load, save
+from labelwise.fitting.fit import fit
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.methods import Discriminant
+from labelwise.methods.discriminant import kernel as module
+from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
+from labelwise.methods.discriminant.head import DiscriminantHead
+from labelwise.methods.discriminant.kernel import Kernel, fit_kernel
+from labelwise.tasks.teach import teach
+
+LABELS = Labels(names=("same", "opposite", "far"))
+
+
+def modes(n: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Features of two labels of two modes each, with one mean between them, and of a third label beside these."""
+    draws, targets = np.random.default_rng(seed), np.arange(n) % 3
+    side, up = draws.choice([-1.0, 1.0], n), draws.choice([-1.0, 1.0], n)
+    up = np.where(targets == 0, side, np.where(targets == 1, -side, up))
+    rows = np.stack([side, up, np.full(n, 2.0), 3.0 * (targets == 2)], 1)
+    return (rows + 0.2 * draws.normal(size=rows.shape)).astype(np.float32), targets
+
+
+def classifier_of(n: int = 120) -> Classifier:
+    x, targets = modes(n)
+    return fit(Dataset(name="modes", labels=LABELS, splits={"train": Split(images=x, targets=targets)}), Discriminant())
+
+
+def kernel_of(classifier: Classifier) -> Kernel | None:
+    assert isinstance(classifier.head, DiscriminantHead)
+    return classifier.head.kernel
+
+
+def right(classifier: Classifier) -> float:
+    x, targets = modes(600, seed=1)
+    return float((classifier.scores_of(classifier.head.embed(x)).best == targets).mean())
+
+
+def test_labels_of_one_mean_are_told_apart() -> None:
+    classifier = classifier_of()
+    assert kernel_of(classifier) is not None
+    assert right(classifier) > 0.95
+    x, targets = modes(120)
+    alone = fit_discriminant(x, targets, LABELS).head
+    more = modes(600, seed=1)
+    assert (alone.score(alone.embed(more[0]), alone.rows).argmax(1) == more[1]).mean() < 0.85
+
+
+def test_labels_that_a_mean_tells_apart_need_none() -> None:
+    draws, targets = np.random.default_rng(0), np.arange(90) % 3
+    x = (0.1 * draws.normal(size=(90, 8)) + np.eye(3, 8)[targets]).astype(np.float32)
+    assert with_second_opinion(fit_discriminant(x, targets, LABELS)).head.kernel is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_group_left_out_is_a_refit_without_it(weighted: bool) -> None:
+    x, targets = modes(40)
+    rows, draws = unit_rows(x.astype(np.float64)), np.random.default_rng(2)
+    groups = np.where(np.arange(40) < 12, np.arange(40) // 3, np.arange(40))
+    weights = draws.uniform(0.5, 2, 40) if weighted else np.ones(40)
+    fitted = fit_kernel(rows, targets, 3, groups, weights)
+    assert fitted is not None
+    likeness = np.exp((rows @ rows.T - 1) / fitted.kernel.width)
+    wanted = np.eye(3)[targets] - 1 / 3
+    ridge = float(
+        np.median(1 / fitted.shrunk - np.linalg.svd(np.sqrt(weights)[:, None] * likeness @ fitted.turn)[1][::-1] ** 2)
+    )
+    left_out = fitted.leave_out(rows, targets, groups, weights)
+    for i in (0, 5, 20, 39):
+        stay = groups != groups[i]
+        # all centres stay: rows that are left out say nothing, and their likeness shapes nothing but the ridge
+        normal = likeness[:, stay] @ (weights[stay, None] * likeness[stay]) + ridge * likeness
+        solved = np.linalg.lstsq(normal, likeness[:, stay] @ (weights[stay, None] * wanted[stay]), rcond=1e-13)[0]
+        np.testing.assert_allclose(left_out[i], likeness[i] @ solved, atol=2e-3)
+
+
+def test_of_many_images_some_are_centres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CENTRES", 40)
+    monkeypatch.setattr(module, "MOST_TRIED", 30)
+    classifier = classifier_of(240)
+    kernel = kernel_of(classifier)
+    assert kernel is not None
+    assert len(kernel.centres) == 40
+    assert right(classifier) > 0.9
+    monkeypatch.setattr(module, "MOST_WEIGHTS", 100)
+    assert kernel_of(classifier_of(240)) is None
+
+
+def test_what_leaving_out_says_is_about_true() -> None:
+    about = classifier_of().origin.summary["leave_one_out"]
+    assert about["low"] - 0.02 < right(classifier_of()) < about["high"] + 0.03
+
+
+def test_it_is_saved_and_a_taught_label_changes_no_other_score(tmp_path: Path) -> None:
+    classifier = classifier_of()
+    save(classifier, tmp_path / "modes.lw")
+    again = load(tmp_path / "modes.lw")
+    x = modes(30, seed=3)[0]
+    scores = classifier.scores_of(classifier.head.embed(x)).log_odds
+    np.testing.assert_array_equal(again.scores_of(again.head.embed(x)).log_odds, scores)
+    new = modes(6, seed=4)[0] * np.array([1, 1, -1, 1], np.float32)
+    taught = teach(again, "under", examples=again.scores_of(again.head.embed(new)))
+    np.testing.assert_array_equal(taught.scores_of(again.head.embed(x)).log_odds[:, :3], scores)
+    under = taught.scores_of(again.head.embed(x * np.array([1, 1, -1, 1], np.float32)))
+    assert (under.best == 3).mean() > 0.6
