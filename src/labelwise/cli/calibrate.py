@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import DATA_HELP, Choice, Model, Out, ScoreBy, shared
+from labelwise.cli.options import Choice, Model, Out, ScoreBy, shared
 from labelwise.cli.output import calibration_line, one_line, percent, show, styled
 from labelwise.support.errors import DataError, UsageError
 
@@ -24,7 +24,7 @@ ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
 def calibrate(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    data: Annotated[str | None, Argument(help=f"{DATA_HELP} Not needed for --threshold alone.")] = None,
+    data: Annotated[str | None, Argument(help="Held-out images; only --threshold needs none.")] = None,
     *,
     out_folder: Out,
     known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95,
@@ -34,7 +34,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     threshold: Annotated[list[str] | None, Option(help=THRESHOLD_HELP)] = None,
     precision: Annotated[list[str] | None, Option(help=PRECISION_HELP)] = None,
 ) -> None:
-    """Recalibrate on held-out images of your own, or choose thresholds."""
+    """Recalibrate on images of your own, or set thresholds."""
     from labelwise.core.store import check_free
     from labelwise.evaluation.evaluation import Evaluation
     from labelwise.evaluation.operating import thresholds_for
