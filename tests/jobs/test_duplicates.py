@@ -1,6 +1,7 @@
 """Pictures that look alike among very many: the pairs that comparing each with each finds, however they are divided."""
 
 import json
+import shutil
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,21 @@ def test_a_division_that_was_stopped_is_made_anew(photos: Path, tmp_path: Path) 
     for each in (whole, job):
         each.answer(None, 0)
     assert found(job) == found(whole)
+
+
+def test_a_picture_that_was_changed_is_compared_again(photos: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(photos, own)
+    job = job_of(own, tmp_path / "pairs.parquet")
+    for block in job.missing:
+        job.answer(None, block)
+    assert ("01.png", "58.png") not in found(job)
+    shutil.copyfile(own / "01.png", own / "58.png")
+    again = job_of(own, tmp_path / "pairs.parquet")
+    assert again.missing == list(range(len(again.sizes)))
+    for block in again.missing:
+        again.answer(None, block)
+    assert found(again)["01.png", "58.png"] == 1
 
 
 def test_ray_finds_the_same(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

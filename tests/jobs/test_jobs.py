@@ -112,9 +112,32 @@ def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place:
     job = answered(job_of(place, tmp_path / "c.parquet"), classifier)
     whole = rows(job)
     job.place(2).unlink()
-    (Path(job.out) / ".part-000003.parquet.77.part").write_bytes(b"half")
-    assert job.missing == [2]
+    truncated, empty, other = (job.place(block) for block in (0, 3, 4))
+    truncated.write_bytes(truncated.read_bytes()[:-9])
+    empty.write_bytes(b"")
+    other.write_bytes(job.place(5).read_bytes())
+    half = Path(job.out) / ".part-000003.parquet.77.part"
+    half.write_bytes(b"half")
+    assert job.missing == [0, 2, 3, 4]
     assert rows(answered(job_of(place, tmp_path / "c.parquet"), classifier)) == whole
+    assert not half.exists(), "what a process that was killed leaves is removed"
+
+
+def test_an_image_that_was_changed_is_answered_again(place: Path, tmp_path: Path) -> None:
+    classifier = load(place / "m.lw")
+    shutil.copytree(place, tmp_path / "own")
+    job = answered(job_of(tmp_path / "own", tmp_path / "c.parquet"), classifier)
+    before = rows(job)
+    shutil.copyfile(tmp_path / "own" / "pictures" / "12.png", tmp_path / "own" / "pictures" / "09.png")
+    (tmp_path / "own" / "pictures" / "20.png").unlink()
+    job.begin()
+    changed = {job.files.index(str(tmp_path / "own" / "pictures" / name)) // 4 for name in ("09.png", "20.png")}
+    assert set(job.missing) == changed
+    after = rows(answered(job, classifier))
+    assert [row["file"] for row in before] == [row["file"] for row in after]
+    by_name = {Path(row["file"]).name: row for row in after}
+    assert by_name["09.png"]["probability"] == by_name["12.png"]["probability"]
+    assert "no such file" in by_name["20.png"]["reason"]
 
 
 def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
@@ -128,6 +151,9 @@ def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     (other / "x").touch()
     with pytest.raises(UsageError, match="holds other files"):
         job_of(place, other)
+    (tmp_path / "c.parquet" / ABOUT).write_text("{}")
+    with pytest.raises(UsageError, match="another job .*other .*classifier, .*question"):
+        job_of(place, tmp_path / "c.parquet")
     (tmp_path / "c.parquet" / ABOUT).write_text("{")
     with pytest.raises(LabelwiseError, match="damaged"):
         job_of(place, tmp_path / "c.parquet")

@@ -12,7 +12,7 @@ from typer import Option
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted, folder_names
 from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError, listing, suggest
-from labelwise.support.writable import check_writable
+from labelwise.support.writable import check_writable, write_file
 
 if TYPE_CHECKING:
     from labelwise.images.images import Images
@@ -129,15 +129,13 @@ class Answers:
 
     def write(self, model: str) -> list[str]:
         """Write the table and the sheet, and return all that was written."""
-        from labelwise.support.files import write_atomically
-
         table, sheet, folder = self.writing.csv_file, self.writing.out, self.writing.sort_into
         if self._sorter:
             self._sorter.finish(model)
         if table is not None:
-            write_atomically(table, table_of(self.rows))
+            write_file(table, table_of(self.rows))
         if self._sheet and sheet is not None:
-            write_atomically(sheet, self._sheet.page(model).encode("utf-8", "replace"))
+            write_file(sheet, self._sheet.page(model).encode("utf-8", "replace"))
         return [str(path) for path in (table, sheet, folder) if path is not None]
 
 

@@ -12,6 +12,7 @@ from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
 from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.words import FIGURES
+from labelwise.support.writable import write_by
 
 if TYPE_CHECKING:
     from labelwise.evaluation.figures import Figures
@@ -188,8 +189,8 @@ def _draw(figures: "Figures", curve: Path) -> None:
     result = figures.results.get("zero_shot")
     if result is None:
         raise DataError(f"There is no curve to draw. {figures.left_out.get('zero_shot', '')} Leave out --out.")
-    curve.parent.mkdir(parents=True, exist_ok=True)
-    draw_curve(result).savefig(curve, dpi=120)
+    drawn, kind = draw_curve(result), curve.suffix[1:] or "png"
+    write_by(curve, lambda stream: drawn.savefig(stream, format=kind, dpi=120))
 
 
 def _show_folds(classifier: Any, data: Any, folds: int, model: str, name: str) -> None:

@@ -10,6 +10,9 @@ from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Image, Model
 from labelwise.cli.output import percent, show
 from labelwise.support.errors import UsageError
+from labelwise.support.writable import check_writable, write_by
+
+KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}  # as Pillow calls them
 
 
 def explain(
@@ -22,13 +25,15 @@ def explain(
     """Why? A heat map of what speaks for a label."""
     from labelwise.images.sheets import titled
 
+    kind = KINDS.get(out_png.suffix.lower())
+    if kind is None:
+        raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
+    check_writable(out_png)
     classifier = open_model(model)
     images, _, _ = open_pictures(classifier, [image], strict=True)
     why = lw.explain(classifier, images, label, against=against)
-    if out_png.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-        raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
-    out_png.parent.mkdir(parents=True, exist_ok=True)
-    titled(why.overlay(), why.lines).save(out_png)
+    drawn = titled(why.overlay(), why.lines)
+    write_by(out_png, lambda stream: drawn.save(stream, kind))
     document = {"label": why.label, "probability": why.probability, "out": str(out_png), "heat": why.heat.tolist()}
     if why.heat_against is not None:
         document |= {"against": why.against, "heat_against": why.heat_against.tolist()}

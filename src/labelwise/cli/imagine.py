@@ -1,7 +1,9 @@
 """The verb imagine: what would it look like?"""
 
 import csv
+import io
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import Data, Model, SplitName, shared
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
 from labelwise.support.display import as_file_name, to_cell
+from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,10 +52,10 @@ def imagine(
     rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, shared().seed))
     files: list[str] = []
     if out_folder is not None:
-        out_folder.mkdir(parents=True, exist_ok=True)
         files = [str(out_folder / "imagined.csv"), str(out_folder / "plane.png")]
         _write_table(Path(files[0]), rows)
-        draw_imagined(classifier, imagined, targets).savefig(files[1], dpi=120)
+        plane = draw_imagined(classifier, imagined, targets)
+        write_by(files[1], lambda stream: plane.savefig(stream, format="png", dpi=120))
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
@@ -119,12 +122,13 @@ def _table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.DictWriter(file, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
-        writer.writeheader()
-        for row in rows:
-            nearest = to_cell("; ".join(one["image"] for one in row["nearest"]))
-            writer.writerow({**row, "label": to_cell(row["label"]), "nearest": nearest})
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        nearest = to_cell("; ".join(one["image"] for one in row["nearest"]))
+        writer.writerow({**row, "label": to_cell(row["label"]), "nearest": nearest})
+    write_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> list[str]:
@@ -150,5 +154,6 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
         known = "from its description alone" if row["described"] else "trained on images"
         title = f"{row['label']}, {known}: the real pictures nearest to what was generated, by their labels"
         stacked = {label: np.stack(some) for label, some in strips.items()}
-        draw_sheet(title, stacked, max(8, *map(len, strips.values()))).save(files[-1])
+        sheet = draw_sheet(title, stacked, max(8, *map(len, strips.values())))
+        write_by(files[-1], partial(sheet.save, format="PNG"))
     return files

@@ -5,6 +5,7 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.regular import read_text
+from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -50,7 +52,6 @@ class Pictures:
 
         from labelwise.images.sheets import draw_sheet
 
-        folder.mkdir(parents=True, exist_ok=True)
         files = {}
         for one in named:
             own = self.clusters[one.cluster]
@@ -59,7 +60,8 @@ class Pictures:
             sure = "a person said so" if one.answered else f"{percent(one.certainty)} sure"
             file = folder / f"cluster-{one.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
             wide = max(6, len(own.nearest))  # room for the title
-            draw_sheet(f"{one.cluster}: {one.label} ({sure})", strips, wide).save(file)
+            sheet = draw_sheet(f"{one.cluster}: {one.label} ({sure})", strips, wide)
+            write_by(file, partial(sheet.save, format="PNG"))
             files[one.cluster] = str(file)
         return files
 
@@ -92,9 +94,8 @@ def name(
     files = pictures.draw(clusters, folder) if pictures else {}
     lines = [*_tables(clusters, pictures, files)]
     if report is not None and pictures is not None:
-        report.mkdir(parents=True, exist_ok=True)
         page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
-        (report / PAGE).write_text(visible(page, lines=True), encoding="utf-8")
+        write_file(report / PAGE, visible(page, lines=True).encode())
         lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=shared().overwrite)

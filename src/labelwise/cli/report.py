@@ -14,6 +14,7 @@ from labelwise.cli.options import Data, Model, SplitName, Unknown, command_line,
 from labelwise.cli.output import one_line, show, styled, warn
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
+from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
     from labelwise.reporting.case import Saved
@@ -35,6 +36,7 @@ def report(  # noqa: PLR0913 - the options of the verb
     options = shared()
     if out_html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is written as .html; given {out_html}.")
+    check_writable(out_html)
     folders = [model, *(compare or [])]
     with Console(stderr=True, quiet=not options.progress).status("report: reading classifiers and data") as status:
         saved = dict(zip(_names(folders), [open_saved(folder) for folder in folders], strict=True))

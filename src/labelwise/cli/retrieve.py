@@ -14,6 +14,7 @@ from labelwise.cli.options import Model, ScoreBy, shared
 from labelwise.cli.output import note, plain_table, show
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.words import FIGURES
+from labelwise.support.writable import check_writable, writing
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -155,6 +156,8 @@ def _gallery(classifier: "Classifier", source: Path, index: Path | None, approxi
                 "--approximate."
             )
         return gallery
+    if index is not None:
+        check_writable(index)
     files = _files(source)
     old = load_gallery(index) if index is not None and index.exists() else None
     gallery, skipped = gallery_of_files(classifier, files, known=old, strict=shared().strict)
@@ -162,6 +165,6 @@ def _gallery(classifier: "Classifier", source: Path, index: Path | None, approxi
     if approximate and len(gallery):
         gallery = gallery.with_index()
     if index is not None and gallery is not old:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        gallery.save(index)
+        with writing(index):
+            gallery.save(index)
     return gallery

@@ -5,6 +5,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
+from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EPERM, EROFS
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ from labelwise.cli.settings import settings
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
-from labelwise.support.errors import Interrupted, LabelwiseError, UsageError, needs_torch
+from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError, needs_torch
 from labelwise.support.interruption import stop_on_signals
 from labelwise.support.plugins import plugins
 
@@ -44,6 +45,7 @@ RESUME = {
     "fit": " Training that had begun goes on with the same command and --resume.",
     "pretrain": " Training that had begun goes on with the same command and --resume.",
 }
+DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of disks and rights, not of this program
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
     "Make": (fit, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
@@ -143,8 +145,13 @@ def main() -> None:
             sys.exit(128 + (signals.received or signal.SIGINT))
         except LabelwiseError as error:
             sys.exit(fail(error, 1))
-        except ModuleNotFoundError as error:
-            sys.exit(fail(needs_torch("This command", error), 1))
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            place = f'"{error.filename}"' if error.filename else "A file"
+            sys.exit(fail(StoreError(f"{place} cannot be written or read: {error.strerror}."), 1))
+        except ModuleNotFoundError as error:
+            sys.exit(fail(needs_torch("This command", error), 1))

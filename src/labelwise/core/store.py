@@ -28,7 +28,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays, sync_folder, write_atomically
 from labelwise.support.settings import to_plain
-from labelwise.support.writable import check_writable
+from labelwise.support.writable import check_writable, writing
 
 LOG = "log.jsonl"
 FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -42,20 +42,16 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
     target = Path(path)
     check_free(target, overwrite)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        _write(classifier, part)
-        if log and Path(log).exists():
-            shutil.copyfile(log, part / LOG)
-        _put_in_place(part, target)
-    except OSError as error:
-        raise StoreError(
-            f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
-        ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with writing(target):
+        try:
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            _write(classifier, part)
+            if log and Path(log).exists():
+                shutil.copyfile(log, part / LOG)
+            _put_in_place(part, target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -187,4 +183,7 @@ def _put_in_place(part: Path, target: Path) -> None:
             old.rename(target)
         raise
     sync_folder(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    if old.is_symlink():  # a link was replaced, not what it leads to
+        old.unlink()
+    else:
+        shutil.rmtree(old, ignore_errors=True)

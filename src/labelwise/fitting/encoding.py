@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.images import Array, FeatureRows, Images
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.files import write_atomically
-from labelwise.support.writable import check_writable
+from labelwise.support.writable import check_writable, write_by
 from labelwise.train.distribution import choose_device
 from labelwise.train.networks.encoder import Encoder, side_for
 from labelwise.train.networks.torch_encoder import encode_images
@@ -70,10 +68,8 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     if without:
         raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    stream = BytesIO()
-    np.savez(stream, allow_pickle=False, **_columns(dataset.labels.names, dataset.splits))
-    write_atomically(file, stream.getbuffer())
+    columns = _columns(dataset.labels.names, dataset.splits)
+    write_by(file, lambda stream: np.savez(stream, allow_pickle=False, **columns))
 
 
 def check_features_file(file: Path) -> None:

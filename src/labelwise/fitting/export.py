@@ -1,7 +1,6 @@
 """Export: the image encoder and the scores of the present labels as one ONNX file, checked before it counts."""
 
 import json
-import os
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +11,11 @@ from torch import Tensor, nn
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
-from labelwise.encoders.onnx import MOST_BYTES
 from labelwise.encoders.runtime import open_session
 from labelwise.fitting.rebuild import method_of, model_of
 from labelwise.images.view import View
 from labelwise.support.errors import LabelwiseError, UsageError
-from labelwise.support.regular import read_regular
+from labelwise.support.writable import check_writable, write_file
 from labelwise.train.export_encoder import check_packages, example, to_onnx
 
 TOLERANCE = 1e-4
@@ -74,22 +72,18 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
         raise UsageError(f'The export is written as an .onnx file; given "{target}".')
     if target.exists() and not overwrite:
         raise UsageError(f"{target} is already there. Choose another name, or replace it with --overwrite.")
+    check_writable(target)
     check_packages()
     onnx = import_module("onnx")
     scoring = Scoring(classifier).eval()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        graph = to_onnx(scoring, torch.from_numpy(example(classifier.shape, 3)), OUTPUTS, classifier.kind)
-        for name, value in metadata(classifier).items():
-            entry = graph.metadata_props.add()
-            entry.key, entry.value = name, value
-        onnx.checker.check_model(graph, full_check=True)
-        onnx.save(graph, str(part))
-        difference = _compare(scoring, classifier, part)
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+    graph = to_onnx(scoring, torch.from_numpy(example(classifier.shape, 3)), OUTPUTS, classifier.kind)
+    for name, value in metadata(classifier).items():
+        entry = graph.metadata_props.add()
+        entry.key, entry.value = name, value
+    onnx.checker.check_model(graph, full_check=True)
+    content = graph.SerializeToString()
+    difference = _compare(scoring, classifier, content)
+    write_file(target, content)
     return Exported(target, len(classifier.labels), difference, target.stat().st_size / 1e6)
 
 
@@ -132,9 +126,9 @@ def _inside(view: View) -> str:
     return f" The graph itself {' and '.join(steps)}." if steps else ""
 
 
-def _compare(scoring: Scoring, classifier: Classifier, file: Path) -> float:
+def _compare(scoring: Scoring, classifier: Classifier, content: bytes) -> float:
     """Return how far scores of the file are off; raise an error where that is too far or the batch size is fixed."""
-    session = open_session(read_regular(file, MOST_BYTES))
+    session = open_session(content)
     worst = 0.0
     for count in BATCHES:
         images = torch.from_numpy(example(classifier.shape, count, seed=count))

@@ -1,6 +1,5 @@
 """The data check: what a data set holds, what is wrong with it, what can be trained on it, and a sheet to look at."""
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from labelwise.images.sheets import draw_sheet
 from labelwise.images.split.grouping import group_words
 from labelwise.images.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
-from labelwise.support.files import write_atomically
 from labelwise.support.words import PIECES
+from labelwise.support.writable import write_by
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
@@ -183,12 +182,8 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
     }
     more = len(filled) - len(selection)
     title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
-    stream = io.BytesIO()
-    draw_sheet(title, strips, images).save(stream, "PNG")
-    try:
-        write_atomically(Path(path), stream.getvalue())
-    except OSError as error:
-        raise DataError(f'Cannot write "{path}": {error.strerror}. Check the folder and its rights.') from None
+    sheet = draw_sheet(title, strips, images)
+    write_by(path, lambda stream: sheet.save(stream, "PNG"))
 
 
 def _problems(inspection: Inspection) -> list[str]:

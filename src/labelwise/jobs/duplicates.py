@@ -5,6 +5,7 @@ direction in which they vary most, and a block is a cell, compared with itself a
 whose looks are equal to the last bit, the first stands for all.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from labelwise.support.errors import DataError
 from labelwise.support.files import write_atomically
 from labelwise.support.limits import set_threads
 from labelwise.support.regular import read_regular, regular_path
+from labelwise.support.writable import writing
 
 if TYPE_CHECKING:
     from labelwise.images.split.lookalikes import Places, Rows
@@ -48,7 +50,27 @@ class Pairs(Parts):
     @cached_property
     def boxes(self) -> list[dict[str, Any]]:
         """How many pictures each cell has, and between which places they lie."""
-        return list(json.loads(read_regular(self.cells / BOXES)))
+        return list(self._division()["boxes"])
+
+    @cached_property
+    def made_of(self) -> str:
+        """What is the same as long as all pictures are."""
+        digest = hashlib.blake2b(digest_size=16)
+        for block in range(len(self.looks.sizes)):
+            digest.update(self.looks.content(block))
+        return digest.hexdigest()
+
+    def _division(self) -> dict[str, Any]:
+        """Return the description of the cells, or an empty one where there is none."""
+        try:
+            division = json.loads(read_regular(self.cells / BOXES))
+        except (OSError, ValueError):
+            division = None
+        return division if isinstance(division, dict) else {}
+
+    def content(self, block: int) -> bytes:
+        """Return what is the same as long as all pictures are: any of them may look like those of the block."""
+        return f"{self.made_of} {block}".encode()
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -65,9 +87,10 @@ class Pairs(Parts):
 
     def divide(self) -> None:
         """Write the looks of all pictures in cells of near ones, unless an earlier run did."""
-        if not (self.cells / BOXES).exists():
-            self.cells.mkdir(exist_ok=True)
-            _divide(self.looks, self.cells)
+        if self._division().get("made_of") != self.made_of:
+            with writing(self.cells):
+                self.cells.mkdir(exist_ok=True)
+                _divide(self.looks, self.cells, self.made_of)
 
     def open(self, threads: int) -> None:
         """Take so many threads."""
@@ -75,7 +98,7 @@ class Pairs(Parts):
 
     def answer(self, opened: None, block: int) -> None:  # noqa: ARG002 - nothing is kept between blocks
         """Write the pairs of a cell with itself and with those after it."""
-        pyarrow = arrow()
+        pyarrow, content = arrow(), self.content(block)
         text = pyarrow.string()
         schema = pyarrow.schema([("file", text), ("other", text), ("likeness", pyarrow.float32())])
 
@@ -90,7 +113,7 @@ class Pairs(Parts):
                     columns = [names(both[0]), names(both[1]), pyarrow.array(likeness[some], pyarrow.float32())]
                     yield pyarrow.table(columns, schema=schema)
 
-        self.write(block, schema, tables())
+        self.write(block, content, schema, tables())
 
 
 def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
@@ -134,7 +157,7 @@ def _cell(job: Pairs, cell: int, box: dict[str, Any] | None = None, reach: float
     return rows[near[first]], places[near[first]], some[first]
 
 
-def _divide(looks: Job, folder: Path) -> None:
+def _divide(looks: Job, folder: Path, made_of: str) -> None:
     """Write for each cell the rows of its pictures among all, where they lie, and their looks; pictures of one grey lie in none."""
     mean, directions = _directions(looks)
     rows, places = [np.empty(0, np.int64)], [np.empty((0, directions.shape[1]))]
@@ -166,7 +189,7 @@ def _divide(looks: Job, folder: Path) -> None:
         for number in np.unique(numbers).tolist():
             with (folder / f"{number}.looks").open("ab") as kept:
                 kept.write(look[numbers == number].tobytes())
-    write_atomically(folder / BOXES, json.dumps(boxes).encode())
+    write_atomically(folder / BOXES, json.dumps({"made_of": made_of, "boxes": boxes}).encode())
 
 
 def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":

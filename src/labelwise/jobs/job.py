@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labelwise.core.description import ABOUT as CLASSIFIER
 from labelwise.core.description import shape_of
+from labelwise.images.sources.addresses import in_shard
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
 from labelwise.support.limits import set_threads
@@ -66,10 +68,10 @@ class Job(Parts):
 
     def answer(self, opened: "Classifier | None", block: int) -> None:
         """Write the answers about the pictures of a block: a row for each, with a reason where it could not be read."""
-        pyarrow = arrow()
+        pyarrow, content = arrow(), self.content(block)
         rows = _looks(self._block(block)) if opened is None else _rows(self, opened, self._block(block))
         schema = _schema(self, pyarrow)
-        self.write(block, schema, [pyarrow.Table.from_pylist(rows, schema=schema)])
+        self.write(block, content, schema, [pyarrow.Table.from_pylist(rows, schema=schema)])
 
     def _block(self, block: int) -> "Images":
         assert self.images is not None
@@ -80,6 +82,13 @@ class Job(Parts):
         if self.model and len(shape_of(self.model)) != 3:
             raise UsageError("This model takes precomputed features, not pictures.")
         super().begin()
+
+    def content(self, block: int) -> bytes:
+        """Return the digest of the names, sizes and times of the images of a block."""
+        digest = hashlib.blake2b(digest_size=16)
+        for file in self.blocks[block]:
+            digest.update(os.fsencode(file) + b"\0" + _stamp(file))
+        return digest.hexdigest().encode()
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for a job to go on."""
@@ -94,9 +103,24 @@ class Job(Parts):
             "pictures": len(self.files),
             "top": self.top,
             "size": self.size,
-            "gallery": self.gallery,
+            "gallery": self.gallery and self.gallery + _version(Path(self.gallery)),
             "by": self.by,
         }
+
+
+def _stamp(file: str) -> bytes:
+    """Return size and time of an image's file, or of the shard that it lies in; nothing of one that lies elsewhere."""
+    for place in (file, in_shard(file)[0]):
+        with suppress(OSError, ValueError):
+            about = os.stat(place)
+            return f"{about.st_size} {about.st_mtime_ns}".encode()
+    return b""
+
+
+def _version(gallery: Path) -> str:
+    """Return what changes with a gallery: the newest version of a table, size and time of a file."""
+    versions = sorted(each.name for each in gallery.glob("*.lance/_versions/*"))
+    return f" ({versions[0] if versions else _stamp(str(gallery)).decode()})"
 
 
 def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def _run(job: Parts, workers: int, blocks: list[int], done: Done) -> list[int]:
             while running:
                 _collect(running, job, done)
         except BrokenProcessPool:
-            return [block for block in running.values() if not job.place(block).exists()]
+            return [block for block in running.values() if not job.is_done(block)]
     return []
 
 

@@ -99,5 +99,5 @@ class Worker:
         if self._job is None:
             job: Parts = import_module("ray").get(box[0])
             self._opened, self._job = job.open(1), job
-        if block is not None and not self._job.place(block).exists():
+        if block is not None and not self._job.is_done(block):
             self._job.answer(self._opened, block)

@@ -1,15 +1,15 @@
 """Work in blocks, each of which becomes a Parquet file of a folder.
 
-The folder is what is known of the work: a block whose file is there is done. So work that was stopped, or killed, goes on with the blocks that
-are missing, whatever ran it before.
+The folder is what is known of the work: a block is done if its file is whole and was made of what is there now, which the file says itself.
+So work that was stopped, or killed, goes on with the blocks that are missing, whatever ran it before; an image that was changed is answered again.
 """
 
 import io
 import json
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +18,12 @@ from typing import Any
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_regular
+from labelwise.support.writable import write_file, writing
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
+MOST_ABOUT = 2**20  # bytes of it
+CONTENT = b"labelwise_content"  # under which the file of a block says what it was made of
+PART = re.compile(r"\.(_job\.json|part-\d{6,}\.parquet)\.\d+\.part")  # what a process that was killed leaves
 TRIES = 3  # of a block whose process dies
 AHEAD = 2  # blocks that wait for each process
 Done = Callable[[int], None]  # is told how many pictures a finished block had
@@ -50,6 +54,10 @@ class Parts(ABC):
         """Return what must be the same for work to go on."""
 
     @abstractmethod
+    def content(self, block: int) -> bytes:
+        """Return what is the same as long as the content of a block is."""
+
+    @abstractmethod
     def words(self, block: int) -> str:
         """Return what a block is about, for messages."""
 
@@ -60,8 +68,16 @@ class Parts(ABC):
     @property
     def missing(self) -> list[int]:
         """The blocks that are not done."""
-        there = {name for name in os.listdir(self.out) if re.fullmatch(r"part-\d{6,}\.parquet", name)}
-        return [block for block in range(len(self.sizes)) if self.place(block).name not in there]
+        return [block for block in range(len(self.sizes)) if not self.is_done(block)]
+
+    def is_done(self, block: int) -> bool:
+        """Return whether the file of a block is whole, and answers what the block holds now."""
+        pyarrow = arrow()
+        try:
+            about = import_module("pyarrow.parquet").read_metadata(self.place(block))
+        except (OSError, pyarrow.ArrowException):
+            return False
+        return (about.metadata or {}).get(CONTENT) == self.content(block)
 
     def begin(self) -> None:
         """Make the folder, or find what an earlier run of the same work left there; that of another is refused."""
@@ -75,26 +91,29 @@ class Parts(ABC):
         if out.is_dir() and any(out.iterdir()) and not file.exists():
             raise UsageError(f'"{out}" holds other files. Choose a folder that does not exist yet.')
         if file.exists():
-            different = sorted(key for key, value in _read(file).items() if about.get(key) != value)
+            stored = _read(file)
+            different = sorted(key for key in {*about, *stored} if about.get(key) != stored.get(key))
             if different:
                 raise UsageError(
                     f'"{out}" holds answers of another job (other {", ".join(different)}), so it cannot go on. Choose another --out, '
                     "or delete that folder."
                 )
+            for left in out.iterdir():
+                if PART.fullmatch(left.name):
+                    with suppress(OSError):
+                        left.unlink()
             return
-        try:
-            out.mkdir(parents=True, exist_ok=True)
+        with writing(out):
+            out.mkdir(exist_ok=True)
             write_atomically(file, json.dumps(about, indent=1).encode())
-        except OSError as error:
-            raise UsageError(f'Cannot write to "{out}": {error.strerror}. Choose another place.') from None
 
-    def write(self, block: int, schema: Any, tables: Iterable[Any]) -> None:
-        """Write tables of pyarrow, one after another, as the file of a block, whole or not at all."""
+    def write(self, block: int, content: bytes, schema: Any, tables: Iterable[Any]) -> None:
+        """Write tables of pyarrow, one after another, as the file of a block, whole or not at all; ``content`` was asked for before they were made."""
         sink = io.BytesIO()
-        with import_module("pyarrow.parquet").ParquetWriter(sink, schema) as writer:
+        with import_module("pyarrow.parquet").ParquetWriter(sink, schema.with_metadata({CONTENT: content})) as writer:
             for table in tables:
                 writer.write_table(table)
-        write_atomically(self.place(block), sink.getbuffer())
+        write_file(self.place(block), sink.getbuffer())
 
     def deadly(self, block: int) -> LabelwiseError:
         """Return the error of a block whose process died each time."""
@@ -106,8 +125,8 @@ class Parts(ABC):
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        about = json.loads(read_regular(file))
-    except ValueError:
+        about = json.loads(read_regular(file, MOST_ABOUT))
+    except (OSError, ValueError, RecursionError):
         about = None
     if not isinstance(about, dict):
         raise StoreError(

@@ -23,7 +23,7 @@ from labelwise.reporting.examples import examples
 from labelwise.reporting.pages import render
 from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
-from labelwise.support.files import write_atomically
+from labelwise.support.writable import write_file
 
 Model = Classifier | Saved | str | Path
 Read = Callable[[Classifier], Dataset]
@@ -63,9 +63,7 @@ class Report:
 
     def write(self, path: str | Path) -> None:
         """Write the page, whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, visible(self.html, lines=True).encode())
+        write_file(path, visible(self.html, lines=True).encode())
 
 
 def report(classifier: Model, data: Source, out: str | Path = "report.html", **settings: Any) -> Path:

@@ -49,7 +49,8 @@ def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None
         os.replace(part, path)
         sync_folder(path.parent)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where the disk is read-only there is none
+            part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,14 +1,20 @@
-"""Can it be written? Asked before the work begins: the place, the room on its disk, and whether another process writes there."""
+"""Can it be written? Asked before the work begins: the place, the room on its disk, and whether another process writes there.
+
+What fails all the same, on a full disk, is one sentence, and nothing is left of it (``writing``, ``write_file``).
+"""
 
 import fcntl
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.files import write_atomically
 
 
 def check_writable(target: Path) -> None:
@@ -46,6 +52,35 @@ def _parents(target: Path) -> Iterator[None]:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """While open, the folder of a target is there, and what cannot be written is a ``StoreError``.
+
+    A folder that had to be made for it, and the target if it is a folder, are removed if they are empty in the end.
+    """
+    with _parents(target):
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                target.rmdir()
+            reason = error.strerror or error
+            raise StoreError(f'Cannot write "{target}": {reason}. Make room, or choose another place.') from error
+
+
+def write_file(target: str | Path, *content: bytes | memoryview) -> None:
+    """Write a file whole or not at all, in folders that are made for it."""
+    with writing(Path(target)):
+        write_atomically(Path(target), *content)
+
+
+def write_by(target: str | Path, save: Callable[[BinaryIO], object]) -> None:
+    """Write a file of what ``save`` puts into a stream, whole or not at all."""
+    stream = io.BytesIO()
+    save(stream)
+    write_file(target, stream.getbuffer())
 
 
 def _refusal(target: Path, error: OSError) -> UsageError:
@@ -88,11 +123,13 @@ def sole_writer(
         except OSError as error:
             raise _refusal(target, error) from None
         try:
-            os.ftruncate(file, 0)
-            os.write(file, str(os.getpid()).encode())
+            with suppress(OSError):  # on a full disk nobody is told the number of the process
+                os.ftruncate(file, 0)
+                os.write(file, str(os.getpid()).encode())
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
             os.close(file)
 
 

@@ -5,6 +5,7 @@ embeddings, or whitened ones, see ``StoredGallery.by``. Writers take turns; read
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_text
-from labelwise.support.writable import check_writable, turn
+from labelwise.support.writable import check_writable, turn, writing
 from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (
     READ_BACK,
@@ -228,9 +229,16 @@ def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarit
         kind: Kind = "whitened" if by == "whitened" else "cosine"
         schema = table_schema(_probe(classifier, kind).tolist(), kind, repr(classifier))
         check_writable(path)
-        path.mkdir(parents=True, exist_ok=True)
-        with turn(path / ".lock"), in_words(path):
-            lancedb.connect(path).create_table(TABLE, schema=schema, exist_ok=True)
+        is_new = not path.exists()
+        try:
+            with writing(path):
+                path.mkdir(exist_ok=True)
+                with turn(path / ".lock"), in_words(path):
+                    lancedb.connect(path).create_table(TABLE, schema=schema, exist_ok=True)
+        except BaseException:
+            if is_new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
     gallery = open_gallery(path)
     gallery.check(classifier, by)
     return gallery

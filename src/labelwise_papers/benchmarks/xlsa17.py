@@ -26,6 +26,7 @@ from labelwise.images.split.make import zero_shot
 from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.regular import read_text
+from labelwise.support.writable import write_by, write_file
 from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 
 PARTS = ("trainval", "test_seen", "test_unseen")
@@ -196,7 +197,6 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
     from scipy.io import savemat
 
     root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
     images: dict[str, Any] = {"features": data.features.T.astype(np.float64), "labels": column(data.targets)}
     if data.files:
         images["image_files"] = cells(data.files)
@@ -204,11 +204,11 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
     vectors = data.labels.vectors.T.astype(np.float64)
     about = {"att": vectors, "original_att": vectors, "allclasses_names": cells(data.labels.names)}
     about |= {f"{part}_loc": column(rows) for part, rows in data.rows.items()}
-    savemat(root / "res101.mat", images, do_compression=True)
-    savemat(root / "att_splits.mat", about, do_compression=True)
+    write_by(root / "res101.mat", lambda stream: savemat(stream, images, do_compression=True))
+    write_by(root / "att_splits.mat", lambda stream: savemat(stream, about, do_compression=True))
     if data.attribute_names:
         lines = [f"{i} {name}\n" for i, name in enumerate(data.attribute_names, 1)]
-        (root / _ATTRIBUTES).write_text("".join(lines), encoding="utf-8")
+        write_file(root / _ATTRIBUTES, "".join(lines).encode())
 
 
 def build_zero_shot(

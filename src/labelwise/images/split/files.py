@@ -13,7 +13,7 @@ from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import split_name
 from labelwise.support.display import from_cell, to_cell
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.files import write_atomically
+from labelwise.support.writable import write_file
 
 _KEPT = (("domain", "domains"), ("group", "groups"), ("moment", "moments"))
 
@@ -37,10 +37,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows([to_cell(cell) for cell in row] for row in zip(*columns.values(), strict=True))
-    try:
-        write_atomically(Path(path), text.getvalue().encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise DataError(f'Cannot write "{path}": {error.strerror}. Check the folder and its rights.') from None
+    write_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) -> Dataset:
