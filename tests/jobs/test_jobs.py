@@ -152,7 +152,7 @@ def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds other files"):
         job_of(place, other)
     (tmp_path / "c.parquet" / ABOUT).write_text("{}")
-    with pytest.raises(UsageError, match="another job .*other .*classifier, .*question"):
+    with pytest.raises(UsageError, match=r"another job .*other .*classifier, .*question"):
         job_of(place, tmp_path / "c.parquet")
     (tmp_path / "c.parquet" / ABOUT).write_text("{")
     with pytest.raises(LabelwiseError, match="damaged"):
