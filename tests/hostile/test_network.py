@@ -27,7 +27,7 @@ COMMANDS = (
 def test_no_command_connects_or_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow: six commands start, two of them import torch."""
     folder, home, cache, scratch = (tmp_path / name for name in ("work", "home", "cache", "scratch"))
-    _write_photos(folder / "photos")
+    write_photos(folder / "photos")
     home.mkdir()
     scratch.mkdir()
     for variable, value in {"HOME": home, "LABELWISE_CACHE": cache, "TMPDIR": scratch}.items():
@@ -49,7 +49,7 @@ def test_no_command_connects_or_writes_elsewhere(tmp_path: Path, monkeypatch: py
     assert any(folder in each.parents for each in written(tmp_path / "0.trace", folder)), "what is written is seen"
 
 
-def _write_photos(folder: Path) -> None:
+def write_photos(folder: Path) -> None:
     """Three labels, each a shade on noise."""
     made = np.random.default_rng(0)
     for label in range(3):

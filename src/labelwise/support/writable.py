@@ -96,8 +96,8 @@ def check_room(place: Path, size: int) -> None:
     free = shutil.disk_usage(here).free
     if free < size:
         raise StoreError(
-            f'Checkpoints and weights need up to {size / 1e6:,.0f} MB in "{place}", whose disk has {free / 1e6:,.0f} MB left. '
-            "Make room, or choose another place."
+            f'Up to {size / 1e6:,.1f} MB are needed in "{place}", and its disk has {free / 1e6:,.1f} MB left. Make room, or '
+            "choose another place."
         )
 
 
