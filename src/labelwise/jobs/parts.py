@@ -17,7 +17,7 @@ from typing import Any
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import write_atomically
-from labelwise.support.regular import read_regular
+from labelwise.support.regular import read_regular, regular_path
 from labelwise.support.writable import write_file, writing
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
@@ -74,7 +74,7 @@ class Parts(ABC):
         """Return whether the file of a block is whole, and answers what the block holds now."""
         pyarrow = arrow()
         try:
-            about = import_module("pyarrow.parquet").read_metadata(self.place(block))
+            about = import_module("pyarrow.parquet").read_metadata(regular_path(self.place(block)))
         except (OSError, pyarrow.ArrowException):
             return False
         return (about.metadata or {}).get(CONTENT) == self.content(block)
