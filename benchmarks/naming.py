@@ -43,6 +43,7 @@ from naming_texts import write_texts
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from labelwise.core.arrays import Array
 from labelwise.data import load
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.looks import looks
@@ -57,33 +58,41 @@ SHARES = (range(1, K + 1), range(K, 2 * K))  # very unequal, and a little
 SEARCH = 100  # matchings of a draw that are improved, where the method has 500
 
 
-def chosen(evidence: Evidence, search: int = SEARCH) -> Tensor:
+def chosen(evidence: Evidence, search: int = SEARCH) -> Array:
     """Return what the clusters of the first clustering are called ``[k]``, the method's way."""
     return choose_names(vote(evidence, name_each(evidence, search)))
 
 
+def mean_looks(seen: Tensor, members: Tensor) -> Array:
+    """Return the mean looks ``[r, k, looks]`` of pictures in each cluster of some clusterings ``[r, n]``."""
+    return torch.stack([segment_mean(seen, own, K) for own in members]).numpy()
+
+
 def namings(
     codes: Tensor, seen: Tensor, members: Tensor, names: tuple[str, ...], search: int
-) -> Iterator[tuple[str, Tensor]]:
+) -> Iterator[tuple[str, Array]]:
     """Yield what the clusters of the first of some clusterings ``[r, n]`` are called ``[k]``, by each source, the method's way."""
-    means = torch.stack([segment_mean(seen, own, K) for own in members])
+    means = mean_looks(seen, members)
     for kind, prior in PRIORS.items():
         alike = label_similarity(Labels(names=names), prior, neighbours=ZeroLabel().neighbours)  # type: ignore[arg-type]
-        plain, fit = Evidence.of(codes, members, alike), looks_fit(means, names, sentences=prior == "sentences")
+        plain, fit = (
+            Evidence.of(codes.numpy(), members.numpy(), alike),
+            looks_fit(means, names, sentences=prior == "sentences"),
+        )
         yield f"looks, {kind}", best_matching((plain.overlaps @ fit).mean(0))
         for title, evidence in (("likeness", plain), ("looks and likeness", replace(plain, looks=fit))):
             yield f"{title}, {kind}", chosen(evidence, search)
 
 
-def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def five_sources(codes: Tensor, members: Tensor, texts: dict[str, Array]) -> Iterator[tuple[str, Array]]:
     """Yield what the clusters of the first of some clusterings ``[r, n]`` are called ``[k]`` where all clusterings and five sources of likeness vote."""
     alike = likenesses(texts)
-    every = [Evidence.of(codes, members, alike[name]) for name in TOGETHER]
-    votes = torch.stack([vote(evidence, name_each(evidence, SEARCH)) for evidence in every])
+    every = [Evidence.of(codes.numpy(), members.numpy(), alike[name]) for name in TOGETHER]
+    votes = np.stack([vote(evidence, name_each(evidence, SEARCH)) for evidence in every])
     yield "likeness, five sources vote", choose_names(votes.mean(0))
 
 
-def equal_shares(classes: Classes, rows: Tensor, seed: int, texts: dict[str, Tensor]) -> Iterator[Row]:
+def equal_shares(classes: Classes, rows: Tensor, seed: int, texts: dict[str, Array]) -> Iterator[Row]:
     """Yield the share of pictures named rightly where the classes of a draw have equally many; texts may be left out."""
     codes = in_directions(normalize(classes.codes[rows].flatten(0, 1), dim=1), DIRECTIONS)
     _, members = clusterings(codes, RESTARTS, seed)
@@ -106,10 +115,10 @@ def unequal_shares(classes: Classes, rows: Tensor, seed: int, parts: range) -> I
     codes = in_directions(normalize(codes, dim=1), DIRECTIONS)
     _, members = clusterings(codes, RESTARTS, seed, shares)
     names = tuple(classes.names[i] for i in rows.tolist())
-    evidence = Evidence.of(codes, members, label_similarity(Labels(names=names), "sentences", neighbours=10), shares)
-    means = torch.stack([segment_mean(seen, own, K) for own in members])
-    looking = replace(evidence, looks=looks_fit(means, names, sentences=True))
-    apart = (evidence.sizes[0][:, None].clamp_min(1e-4).log() - shares.double().log()).abs()
+    alike = label_similarity(Labels(names=names), "sentences", neighbours=10)
+    evidence = Evidence.of(codes.numpy(), members.numpy(), alike, shares.numpy())
+    looking = replace(evidence, looks=looks_fit(mean_looks(seen, members), names, sentences=True))
+    apart = np.abs(np.log(np.maximum(evidence.sizes[0][:, None], 1e-4)) - np.log(shares.double().numpy()))
     named = {
         "size alone": best_matching(-apart),
         "likeness and size": chosen(evidence),
@@ -120,9 +129,9 @@ def unequal_shares(classes: Classes, rows: Tensor, seed: int, parts: range) -> I
         yield f"shares of {parts[0]} to {parts[-1]} parts that are known, found clusters: {title}", value
 
 
-def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Tensor]]) -> Iterator[Row]:
+def judged(clusters: Tensor, truth: Tensor, named: Iterator[tuple[str, Array]]) -> Iterator[Row]:
     """Yield the share of pictures that are named rightly, with the best names for their clusters ``[n]`` and by each naming."""
-    inside = one_hot(clusters, K).double().T @ one_hot(truth, K).double() / len(truth)
+    inside = (one_hot(clusters, K).double().T @ one_hot(truth, K).double() / len(truth)).numpy()
     for title, chosen in (("best names", best_matching(inside)), *named):
         yield title, float(inside[range(K), chosen].sum())
 

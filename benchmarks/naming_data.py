@@ -21,9 +21,8 @@ from labelwise.images.images import Array
 from labelwise.images.sources.packs import pack
 from labelwise.images.split.looks import looks
 from labelwise.methods import Encoder
-from labelwise.methods.zero_label.clusters import discriminant, neighbour_means
+from labelwise.methods.zero_label.clusters import cluster_starts, discriminant, neighbour_means
 from labelwise.methods.zero_label.method import ZeroLabel
-from labelwise.methods.zero_label.naming import cluster_starts
 from labelwise.train.tensors import linear_scores
 
 K, RESTARTS, DIRECTIONS, SIDE = 10, 5, 128, 32

@@ -136,7 +136,7 @@ def texts_of(names: list[str], packages: Path, nouns: Nouns) -> dict[str, Tensor
     return {
         "words": torch.from_numpy(name_vectors(names, packaged_vectors())[0]),
         "words of 100 numbers": vectors,
-        "photo": photo_vectors(names),
+        "photo": torch.from_numpy(photo_vectors(names)),
         "looks like": sentence_vectors([f"what a {plain(name)} looks like" for name in names]),
         "gloss": gloss,
         "sentences of CuPL": described(names, {name.lower(): texts for name, texts in cupl.items()}, gloss),

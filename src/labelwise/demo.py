@@ -142,7 +142,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     named = fit(data, method)
     seconds = time.perf_counter() - started
     test, k = data.split("test"), len(data.labels)
-    pairs = torch.from_numpy(confusion_matrix(named.scores(test.images).best, test.targets, k)).float()
+    pairs = confusion_matrix(named.scores(test.images).best, test.targets, k)
     right, best = (float(pairs[range(k), order].sum() / len(test)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(
@@ -166,7 +166,7 @@ def without(data: Dataset, name: str) -> tuple[Dataset, dict[str, Split]]:
 
 def _print_taught(console: Console, before: Classifier, after: Classifier, data: Dataset, name: str) -> None:
     test = data.split("test")
-    new = torch.from_numpy(test.targets == data.labels.index(name))
+    new = test.targets == data.labels.index(name)
     scores = after.scores(test.images)
     old_scores = scores.of(before)
     truth = np.array([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])

@@ -128,7 +128,7 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
     )
     told, old = after.origin.summary["naming"], before.origin.summary["naming"]
     assert list(told["sizes"]) == [old["sizes"][i] for i in column.tolist()]
-    said_before = overlap_agreement(model_of(before).overlaps, model_of(before).own_names)
+    said_before = overlap_agreement(model_of(before).overlaps.numpy(), model_of(before).own_names.numpy())
     assert said_before.tolist() == pytest.approx(old["agreement"], abs=1e-4)
     assert list(told["certainty"]) == [1.0] * 5
     assert list(told["shares"]) == list(old["shares"])
@@ -278,15 +278,11 @@ def test_images_of_another_shape_are_refused(model: Path) -> None:
 
 def test_agreement_is_a_count() -> None:
     """Against counting images one by one, where two clusterings have their own names."""
-    first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 0, 0, 1])
-    names = torch.tensor([[2, 0, 1], [0, 1, 2]])
-    inside = torch.nn.functional.one_hot(first).double()
-    shares = [
-        inside.T @ torch.nn.functional.one_hot(each).double() / inside.sum(0)[:, None] for each in (first, second)
-    ]
-    overlaps = torch.stack(shares)
+    first, second = np.array([0, 0, 0, 1, 1, 2]), np.array([2, 2, 1, 0, 0, 1])
+    names, inside = np.array([[2, 0, 1], [0, 1, 2]]), np.eye(3)[first]
+    overlaps = np.stack([inside.T @ np.eye(3)[each] / inside.sum(0)[:, None] for each in (first, second)])
     called = [names[0][first], names[1][second]]
-    wanted = [float((called[1] == label)[called[0] == label].double().mean()) for label in range(3)]
+    wanted = [float((called[1] == label)[called[0] == label].mean()) for label in range(3)]
     assert overlap_agreement(overlaps, names).tolist() == pytest.approx(wanted)
     assert kept_together(overlaps).tolist() == pytest.approx([2 / 3, 1, 1])
     assert kept_together(overlaps[:1]).tolist() == overlap_agreement(overlaps[:1], names[:1]).tolist() == [1, 1, 1]

@@ -4,10 +4,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from labelwise.core.checks import Subject
 from labelwise.core.classifier import Classifier, KnownState
+from labelwise.core.metrics import confusion_matrix
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
 from labelwise.fitting.naming import name_clusters
@@ -49,9 +48,8 @@ def fit_named(data: Dataset, method: Method, run: Run) -> Classifier:
     if not isinstance(classifier.head, NamedHead):
         return classifier
     train = data.split("train")
-    answers, targets = (torch.as_tensor(each) for each in (classifier.scores(train.images).best, train.targets))
-    table = torch.zeros(len(data.labels), len(data.labels)).index_put_((answers, targets), torch.ones(()), True)
-    true = best_matching(table)[torch.from_numpy(classifier.head.names)].tolist()
+    table = confusion_matrix(classifier.scores(train.images).best, train.targets, len(data.labels)).T
+    true = best_matching(table)[classifier.head.names].tolist()
     return name_clusters(classifier, {cluster: data.labels.names[label] for cluster, label in enumerate(true)})
 
 

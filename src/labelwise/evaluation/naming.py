@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.naming import named_head, uncertain_clusters
@@ -41,7 +40,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
     head = named_head(classifier)
     labels, report = head.labels, classifier.origin.summary["naming"]
-    together = plain(kept_together(torch.from_numpy(head.overlaps)))
+    together = plain(kept_together(head.overlaps))
     answers = classifier.origin.summary.get("answers", {})
     return [
         NamedCluster(

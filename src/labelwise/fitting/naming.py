@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
+import numpy as np
 
 from labelwise.core.classifier import Classifier, KnownState, bind
 from labelwise.methods.zero_label.assignment import best_matching
@@ -58,11 +58,11 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
     evidence = evidence_of(head)
     tables = name_each(evidence, head.search, known)
     votes = vote(evidence, tables, known)
-    renamed = head.renamed(votes.numpy(), choose_names(votes, known).numpy())
+    renamed = head.renamed(votes, choose_names(votes, known))
     bound = bind(renamed, classifier.encoder, labels)
     summary = {**classifier.origin.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
     if "naming" in summary:
-        names = torch.stack([torch.from_numpy(renamed.names), *(best_matching(table) for table in tables[1:])])
+        names = np.stack([renamed.names, *(best_matching(table) for table in tables[1:])])
         summary["naming"] = {**summary["naming"], **naming_figures(renamed, names)}
     return replace(
         classifier,

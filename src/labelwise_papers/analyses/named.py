@@ -4,11 +4,9 @@ from statistics import fmean, pstdev
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
-from labelwise.core.arrays import linear_scores
+from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.naming import name_clusters, named_head, uncertain_clusters
@@ -17,7 +15,6 @@ from labelwise.methods.zero_label.assignment import best_matching
 Order = Literal["uncertain first", "fixed"]
 
 
-@torch.no_grad()
 def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     """Return how right the names of clusters are on labelled test images: of the restart that was chosen without labels.
 
@@ -26,8 +23,8 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     """
     head = named_head(evaluation.classifier)
     scores, positions = evaluation.labelled()
-    targets = torch.as_tensor(positions)
-    table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
+    targets = np.asarray(positions)
+    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T
     opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in head.opinions)
     restarts = [_share(answers, targets) for answers in opinions]
     return {
@@ -36,7 +33,7 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
         "restarts": restarts,
         "mean": fmean(restarts),
         "deviation": pstdev(restarts),
-        "clusters": float(table[torch.arange(len(table)), best_matching(table)].sum() / len(scores)),
+        "clusters": float(table[np.arange(len(table)), best_matching(table)].sum() / len(scores)),
     }
 
 
@@ -47,7 +44,7 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, positions = test.labelled()
-    targets = torch.as_tensor(positions)
+    targets = np.asarray(positions)
     accuracies: list[float] = []
     now, answers = classifier, dict[int, str]()
     for _ in range(len(test.labels) + 1):
@@ -61,13 +58,14 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
     return accuracies
 
 
-def _true_names(evaluation: Evaluation) -> Tensor:
+def _true_names(evaluation: Evaluation) -> Array:
     """Return what a person would call each cluster ``[k]``, each label once."""
     head = named_head(evaluation.classifier)
     scores, positions = evaluation.labelled()
-    targets = torch.as_tensor(positions)
-    table = torch.from_numpy(confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T).float()
-    return best_matching(table)[torch.from_numpy(head.names)]
+    targets = np.asarray(positions)
+    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T
+    names: Array = best_matching(table)[head.names]
+    return names
 
 
 def _share(answers: ArrayLike, targets: ArrayLike) -> float:

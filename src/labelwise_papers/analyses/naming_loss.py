@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from labelwise.methods.zero_label.assignment import random_matchings
-from labelwise.methods.zero_label.label_prior import LabelPrior
+from labelwise.methods.zero_label.transport import LabelPrior
+from labelwise.support.draws import Draws
 
 RANDOM = 50  # random namings
 RIDGE = 1e-9  # of the mean diagonal, for codes that do not fill their space
@@ -60,13 +61,13 @@ class NamingLoss:
         return constant - (right * heads).sum((1, 2))
 
 
-def lowest_namings(loss: NamingLoss, searches: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def lowest_namings(loss: NamingLoss, searches: int, draws: Draws) -> tuple[Tensor, Tensor]:
     """Return namings ``[searches, k]`` and their losses, each where no exchange of two names lowers the loss, from random starts."""
     k = len(loss.sums)
     pairs = torch.combinations(torch.arange(k), 2)
     exchanges = torch.arange(k).repeat(len(pairs), 1)
     exchanges.scatter_(1, pairs, pairs.flip(1))
-    namings = random_matchings(searches, k, generator)
+    namings = torch.from_numpy(random_matchings(searches, k, draws))
     lowest = loss(namings)
     for row in range(searches):
         while True:
@@ -79,20 +80,20 @@ def lowest_namings(loss: NamingLoss, searches: int, generator: torch.Generator) 
     return namings, lowest
 
 
-def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, generator: torch.Generator) -> dict[str, Any]:
+def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, draws: Draws) -> dict[str, Any]:
     """Return the loss of the true naming ``[k]`` beside the lowest that was found, and how many names of that one are right.
 
     Also the mean loss of random namings, how many different namings that no exchange lowers have a lower loss than the true one, and
     by which share of it the loss of every search is ``apart``, from the lowest.
     """
-    namings, losses = lowest_namings(loss, searches, generator)
+    namings, losses = lowest_namings(loss, searches, draws)
     true, best = float(loss(truth[None])), namings[losses.argmin()]
     different, first = torch.unique(namings, dim=0, return_inverse=True)
     lower = {int(place) for place, value in zip(first, losses, strict=True) if value < true - 1e-12}
     return {
         "true": true,
         "lowest": float(losses.min()),
-        "random": float(loss(random_matchings(RANDOM, len(truth), generator)).mean()),
+        "random": float(loss(torch.from_numpy(random_matchings(RANDOM, len(truth), draws))).mean()),
         "right": float((best == truth).double().mean()),
         "below": float(len(lower)),
         "ends": float(len(different)),

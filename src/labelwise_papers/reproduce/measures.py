@@ -31,7 +31,9 @@ from labelwise.images.as_images import as_batch
 from labelwise.images.images import join
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import kmeans
-from labelwise.methods.zero_label.label_prior import LabelPrior, Source, label_similarity
+from labelwise.methods.zero_label.label_prior import Source, label_similarity
+from labelwise.methods.zero_label.transport import LabelPrior
+from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, LabelwiseError, UsageError, listing, suggest
 from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
@@ -316,10 +318,10 @@ def objective(
         torch.Generator().manual_seed(subject.run.seed),
     )
     members = torch.from_numpy(train.targets) if clusters == "labels" else kmeans(codes, k, generator).members
-    truth = best_matching(torch.from_numpy(confusion_matrix(members, train.targets, k).T))
+    truth = torch.from_numpy(best_matching(confusion_matrix(members, train.targets, k).T))
     codes = pad(codes, (0, int(bias)), value=1.0)
     loss = NamingLoss.of(codes, members, LabelPrior.of(label_similarity(subject.dataset.labels, prior)))
-    figures = compare_namings(loss, truth, searches, generator)
+    figures = compare_namings(loss, truth, searches, Draws(subject.run.seed))
     apart = [100 * each for each in figures["apart"]]
     return figures | {"right": 100 * figures["right"], "apart": apart, "search": list(range(1, len(apart) + 1))}
 

@@ -1,50 +1,51 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.core.arrays import Array, unit_rows
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.zero_label.clusters import kmeans
+from labelwise.methods.zero_label.clusters import balanced, cluster_starts, kmeans
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.naming import (
     Evidence,
-    balanced,
     choose_names,
-    cluster_starts,
     modal_shares,
     name_each,
     prior_agreement,
     turned_round,
     vote,
 )
+from labelwise.support.draws import Draws
 
-HIDDEN = torch.tensor([3, 0, 4, 1, 2])
+HIDDEN = np.array([3, 0, 4, 1, 2])
 
 
-def world(noise: float = 0.05) -> tuple[Tensor, Tensor, Tensor]:
+def world(noise: float = 0.05) -> tuple[Array, Array, Array]:
     """Embeddings, the cluster of each, and label vectors whose likeness is that of the clusters, in another order."""
-    made = torch.Generator().manual_seed(2)
-    vectors = torch.randn(5, 6, generator=made)
-    members = torch.arange(5).repeat(20)
-    return vectors[HIDDEN][members] + noise * torch.randn(100, 6, generator=made), members, vectors
+    draws = Draws(2)
+    vectors, members = draws.normal(5, 6), np.tile(np.arange(5), 20)
+    return vectors[HIDDEN][members] + noise * draws.normal(100, 6), members, vectors
 
 
-def evidence_of(shares: Tensor | None = None) -> Evidence:
+def evidence_of(shares: Array | None = None) -> Evidence:
     embeddings, members, vectors = world()
-    unit = normalize(vectors - vectors.mean(0), dim=1)
-    other = torch.tensor([2, 0, 1, 4, 3])[members]
-    return Evidence.of(embeddings, torch.stack([members, other]), (unit @ unit.T).double(), shares)
+    unit = unit_rows(vectors - vectors.mean(0))
+    other = np.array([2, 0, 1, 4, 3])[members]
+    return Evidence.of(embeddings, np.stack([members, other]), unit @ unit.T, shares)
 
 
 def test_clusters_get_their_names() -> None:
     evidence = evidence_of()
     tables = name_each(evidence, 50)
     votes = vote(evidence, tables)
-    assert torch.equal(choose_names(votes), HIDDEN)
-    torch.testing.assert_close(votes.sum(1), torch.ones(5).double())
-    torch.testing.assert_close(tables[0], evidence.overlaps[1] @ tables[1])  # the same clusters in another order
+    assert np.array_equal(choose_names(votes), HIDDEN)
+    np.testing.assert_allclose(votes.sum(1), np.ones(5))
+    np.testing.assert_allclose(
+        tables[0], evidence.overlaps[1] @ tables[1], atol=1e-9
+    )  # the same clusters in another order
 
 
 def test_an_order_is_not_mixed_with_its_reverse() -> None:
@@ -54,36 +55,35 @@ def test_an_order_is_not_mixed_with_its_reverse() -> None:
     turned = turned_round(labels, alike)
     assert turned is not None
     assert turned.tolist() == [0, 4, 3, 2, 1]
-    place = torch.tensor([4, 1, 0, 3, 2])  # of each cluster, from one end
-    made = torch.Generator().manual_seed(0)
-    members = torch.arange(5).repeat(20)
-    angle = place[members] * 0.5 + 0.05 * torch.randn(100, generator=made)
-    embeddings = torch.stack([angle.cos(), angle.sin()], 1)
-    others = [torch.randperm(5, generator=made)[members] for _ in range(6)]
-    found = Evidence.of(embeddings, torch.stack([members, *others]), alike)
+    place = np.array([4, 1, 0, 3, 2])  # of each cluster, from one end
+    rng, members = np.random.default_rng(0), np.tile(np.arange(5), 20)
+    angle = place[members] * 0.5 + 0.05 * rng.normal(size=100)
+    embeddings = np.stack([np.cos(angle), np.sin(angle)], 1)
+    others = [rng.permutation(5)[members] for _ in range(6)]
+    found = Evidence.of(embeddings, np.stack([members, *others]), alike)
     evidence = replace(found, turned=turned)
-    right = torch.tensor(labels.order).argsort()[place]
+    right = np.argsort((2, 0, 3, 1, 4))[place]
     tables = name_each(evidence, 60)
     names = choose_names(vote(evidence, tables))
-    assert torch.equal(names, right) or torch.equal(names, turned[right])
-    assert vote(evidence, tables).amax(1).min() > 0.9
-    assert vote(found, name_each(found, 60)).amax(1).min() < 0.7
+    assert np.array_equal(names, right) or np.array_equal(names, turned[right])
+    assert vote(evidence, tables).max(1).min() > 0.9
+    assert vote(found, name_each(found, 60)).max(1).min() < 0.7
     for one in (right, turned[right]):
         answers = {0: int(one[0])}
         tables = name_each(evidence, 60, answers)
-        assert torch.equal(choose_names(vote(evidence, tables, answers), answers), one)
+        assert np.array_equal(choose_names(vote(evidence, tables, answers), answers), one)
 
 
 def test_an_order_that_similarity_does_not_follow_is_not_turned() -> None:
     labels = Labels(names=tuple("abc"), order=(0, 1, 2))
-    alike = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])
+    alike = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])
     assert turned_round(labels, alike) is None
     assert turned_round(Labels(names=tuple("abc")), alike) is None
 
 
 def test_overlaps_and_sizes_are_counts() -> None:
-    members = torch.tensor([[0, 0, 0, 1, 1, 2], [1, 1, 0, 2, 2, 0]])
-    found = Evidence.of(torch.randn(6, 2), members, torch.eye(3).double())
+    members = np.array([[0, 0, 0, 1, 1, 2], [1, 1, 0, 2, 2, 0]])
+    found = Evidence.of(np.random.default_rng(0).normal(size=(6, 2)), members, np.eye(3))
     assert found.overlaps[1].tolist() == [[pytest.approx(1 / 3), pytest.approx(2 / 3), 0], [0, 0, 1], [1, 0, 0]]
     assert found.sizes[0].tolist() == [pytest.approx(1 / 2), pytest.approx(1 / 3), pytest.approx(1 / 6)]
 
@@ -100,10 +100,8 @@ def test_answers_are_kept_and_change_the_others() -> None:
 
 def test_shares_break_a_tie() -> None:
     """Two labels that are alike to all others the same can only be told apart by how frequent they are."""
-    embeddings = torch.eye(3)[torch.tensor([0] * 6 + [1] * 3 + [2] * 1)]
-    members = embeddings.argmax(1)[None]
-    alike = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]).double()
-    shares = torch.tensor([0.3, 0.1, 0.6])
+    embeddings = np.eye(3)[[0] * 6 + [1] * 3 + [2] * 1]
+    members, alike, shares = embeddings.argmax(1)[None], np.eye(3), np.array([0.3, 0.1, 0.6])
     evidence = Evidence.of(embeddings, members, alike, shares)
     assert choose_names(vote(evidence, name_each(evidence, 20))).tolist() == [2, 0, 1]
 
@@ -122,12 +120,12 @@ def test_balanced_clusters_have_the_sizes_asked_for() -> None:
 
 def test_clusterings_come_with_the_best_first() -> None:
     embeddings, _, _ = world()
-    found = cluster_starts(embeddings, 5, 4, 0, None)
+    found = cluster_starts(torch.from_numpy(embeddings), 5, 4, 0, None)
     assert [one.inertia for one in found] == sorted(one.inertia for one in found)
 
 
 def test_prior_agreement() -> None:
-    similarity = -(torch.arange(5.0)[:, None] - torch.arange(5.0)).abs()
+    similarity = -np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
     assert prior_agreement(similarity, similarity) == (1.0, 1.0)
     near, far = prior_agreement(-similarity, similarity)
     assert near < 1
@@ -135,16 +133,16 @@ def test_prior_agreement() -> None:
 
 
 def test_modal_shares() -> None:
-    members, answers = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 0, 0, 0])
+    members, answers = np.array([0, 0, 0, 1, 1]), np.array([1, 1, 0, 0, 0])
     assert modal_shares(members, answers, 2).tolist() == [pytest.approx(2 / 3), 1.0]
 
 
 def test_looks_name_what_likeness_cannot() -> None:
     """Where all clusters are equally alike, looks decide; an answer of a person still counts more."""
-    evidence = replace(evidence_of(), clusters=torch.zeros(2, 5, 5).double())
-    seen = torch.nn.functional.one_hot(HIDDEN, 5).double()
+    evidence = replace(evidence_of(), clusters=np.zeros((2, 5, 5)))
+    seen = np.eye(5)[HIDDEN]
     other = evidence.overlaps[1].T @ seen  # the same clusters in another order
-    evidence = replace(evidence, looks=torch.stack([seen, other]))
-    assert torch.equal(choose_names(vote(evidence, name_each(evidence, 20))), HIDDEN)
+    evidence = replace(evidence, looks=np.stack([seen, other]))
+    assert np.array_equal(choose_names(vote(evidence, name_each(evidence, 20))), HIDDEN)
     answers = {0: int(HIDDEN[1])}
     assert choose_names(vote(evidence, name_each(evidence, 20, answers), answers), answers)[0] == HIDDEN[1]

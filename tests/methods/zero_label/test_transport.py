@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.methods.zero_label.label_prior import LabelPrior
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
 from labelwise.methods.zero_label.transport import (
     HEAD_SCALE,
     Clustering,
+    LabelPrior,
     Matching,
     Restarts,
     clip_each,
@@ -21,7 +21,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TensorSplit
 from labelwise.train.rng import BatchRng
 
-PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy())
 
 
 def embeddings(n: int = 30) -> Tensor:

@@ -6,56 +6,61 @@ and the label similarities they are sent to (quadratic assignment). Many matchin
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from labelwise.core.arrays import Array
+from labelwise.support.draws import Draws
+
+LEAST_GAIN = 1e-9  # of an exchange that counts as better
 
 
 class Structure(NamedTuple):
     """What is known of clusters and of labels."""
 
-    clusters: Tensor  # how alike clusters are [k, k], standardised (see `standardised`)
-    labels: Tensor  # how alike labels are [k, k], likewise
+    clusters: Array  # how alike clusters are [k, k], standardised (see `standardised`)
+    labels: Array  # how alike labels are [k, k], likewise
     # how well each cluster fits each label by itself [k, k], added to the score; zeros where nothing is known
-    fits: Tensor
+    fits: Array
 
     @classmethod
-    def of(cls, clusters: Tensor, labels: Tensor, fits: Tensor | None = None) -> "Structure":
+    def of(cls, clusters: Array, labels: Array, fits: Array | None = None) -> "Structure":
         """Return the structure of raw similarities ``[k, k]``."""
         left, right = standardised(clusters), standardised(labels)
-        return cls(left, right, torch.zeros_like(left) if fits is None else fits.to(left))
+        return cls(left, right, np.zeros_like(left) if fits is None else fits.astype(left.dtype))
 
 
-def standardised(similarity: Tensor) -> Tensor:
+def standardised(similarity: Array) -> Array:
     """Return similarities ``[k, k]`` made symmetric, of mean 0 and variance 1 off the diagonal, and 0 on it (float64)."""
-    both = (similarity.double() + similarity.double().T) / 2
+    both = (similarity.astype(np.float64) + similarity.astype(np.float64).T) / 2
     k = len(both)
-    off = ~torch.eye(k, dtype=torch.bool, device=both.device)
-    count = max(1, k * (k - 1))
+    off, count = ~np.eye(k, dtype=bool), max(1, k * (k - 1))
     centred = (both - (both * off).sum() / count) * off
-    return centred / (centred.square().sum() / count).sqrt().clamp_min(1e-12)
+    scaled: Array = centred / max(float(np.sqrt((centred**2).sum() / count)), 1e-12)
+    return scaled
 
 
-def matching_scores(structure: Structure, matchings: Tensor) -> Tensor:
+def matching_scores(structure: Structure, matchings: Array) -> Array:
     """Return the score of each matching ``[m]``, at most 1 without fits, from matchings ``[m, k]``."""
     k = matchings.shape[1]
     alike = (structure.clusters * _sent(structure.labels, matchings)).sum((1, 2)) / (k * (k - 1))
-    return alike + structure.fits.gather(1, matchings.T).sum(0)
+    scores: Array = alike + np.take_along_axis(structure.fits, matchings.T, 1).sum(0)
+    return scores
 
 
-def improve(structure: Structure, matchings: Tensor, fixed: Tensor | None = None) -> Tensor:
+def improve(structure: Structure, matchings: Array, fixed: Array | None = None) -> Array:
     """Return the matchings ``[m, k]``, each improved by its best exchange of two labels until none helps (2-opt).
 
     Clusters at ``fixed [k]`` (bool) keep their label.
     """
-    improved = matchings.clone()
+    improved = matchings.copy()
     k = improved.shape[1]
-    free = torch.ones(k, dtype=torch.bool, device=improved.device) if fixed is None else ~fixed
-    allowed = torch.triu(free[:, None] & free, 1)
-    active = torch.arange(len(improved), device=improved.device)
-    while len(active) and bool(allowed.any()):
-        gains = _gains(structure, improved[active]).masked_fill(~allowed, -torch.inf).flatten(1)
-        best, pairs = gains.max(1)
-        better = best > 1e-9
+    free = np.ones(k, bool) if fixed is None else ~fixed
+    allowed = np.triu(free[:, None] & free, 1)
+    active = np.arange(len(improved))
+    while len(active) and allowed.any():
+        gains = np.where(allowed, _gains(structure, improved[active]), -np.inf).reshape(len(active), -1)
+        pairs = gains.argmax(1)
+        better = gains[np.arange(len(active)), pairs] > LEAST_GAIN
         active, pairs = active[better], pairs[better]
         first, second = pairs // k, pairs % k
         one, other = improved[active, first], improved[active, second]
@@ -63,51 +68,53 @@ def improve(structure: Structure, matchings: Tensor, fixed: Tensor | None = None
     return improved
 
 
-def random_matchings(count: int, k: int, generator: torch.Generator, fixed: Tensor | None = None) -> Tensor:
+def random_matchings(count: int, k: int, draws: Draws, fixed: Array | None = None) -> Array:
     """Return random matchings ``[count, k]``; ``fixed [k]`` has the label of clusters where it is known, else -1."""
-    uniform = torch.rand(count, k, generator=generator)
-    if fixed is None or not bool((fixed >= 0).any()):
-        return uniform.argsort(1)
-    clusters = (fixed < 0).nonzero()[:, 0]
-    labels = torch.tensor(sorted(set(range(k)) - set(fixed.tolist())), dtype=torch.int64)
-    matchings = fixed.repeat(count, 1)
-    matchings[:, clusters] = labels[torch.rand(count, len(clusters), generator=generator).argsort(1)]
+    uniform = draws.uniform(count, k)
+    if fixed is None or not (fixed >= 0).any():
+        return uniform.argsort(1, kind="stable")
+    clusters = np.flatnonzero(fixed < 0)
+    labels = np.array(sorted(set(range(k)) - set(fixed.tolist())), np.int64)
+    matchings = np.tile(fixed, (count, 1))
+    matchings[:, clusters] = labels[draws.uniform(count, len(clusters)).argsort(1, kind="stable")]
     return matchings
 
 
-def gibbs_average(matchings: Tensor, scores: Tensor, temperature: float) -> Tensor:
+def gibbs_average(matchings: Array, scores: Array, temperature: float) -> Array:
     """Return how probable it is that cluster i is label j ``[k, k]``: the average of the different matchings ``[m, k]``.
 
     A matching weighs exp(score / temperature); repeated ones count once.
     """
-    different, inverse = torch.unique(matchings, dim=0, return_inverse=True)
+    different, inverse = np.unique(matchings, axis=0, return_inverse=True)
     k = matchings.shape[1]
-    own = scores.new_full((len(different),), -torch.inf).scatter_reduce(0, inverse, scores, "amax")
-    weights = (own / temperature).softmax(0)
-    flat = torch.arange(k, device=different.device) * k + different
-    average = weights.new_zeros(k * k).index_add_(0, flat.flatten(), weights[:, None].expand(-1, k).flatten())
-    return average.view(k, k)
+    own = np.full(len(different), -np.inf)
+    np.maximum.at(own, inverse.ravel(), scores)
+    weights = np.exp((own - own.max()) / temperature)
+    average = np.zeros((k, k))
+    np.add.at(average, (np.arange(k), different), (weights / weights.sum())[:, None])
+    return average
 
 
-def best_matching(fits: Tensor) -> Tensor:
+def best_matching(fits: Array) -> Array:
     """Return the matching ``[k]`` with the largest sum of fits ``[k, k]`` (the Hungarian algorithm)."""
     from scipy.optimize import linear_sum_assignment  # takes a quarter of a second to import
 
-    _, columns = linear_sum_assignment(fits.double().cpu().numpy(), maximize=True)
-    return torch.as_tensor(columns, dtype=torch.int64, device=fits.device)
+    columns: Array = linear_sum_assignment(np.asarray(fits, np.float64), maximize=True)[1]
+    return columns
 
 
-def _sent(labels: Tensor, matchings: Tensor) -> Tensor:
+def _sent(labels: Array, matchings: Array) -> Array:
     """Return the label similarities that clusters are sent to ``[m, k, k]``."""
     return labels[matchings[:, :, None], matchings[:, None, :]]
 
 
-def _gains(structure: Structure, matchings: Tensor) -> Tensor:
+def _gains(structure: Structure, matchings: Array) -> Array:
     """Return what the score of each matching gains when clusters i and j exchange their labels ``[m, k, k]``."""
     a, b, k = structure.clusters, _sent(structure.labels, matchings), matchings.shape[1]
     product = a @ b
-    own = product.diagonal(dim1=-2, dim2=-1)
-    change = product + product.mT - own[..., None] - own[..., None, :] + 2 * a * b
-    unary = structure.fits[:, matchings].transpose(0, 1)  # [m, i, j]: cluster i with the label of cluster j
-    kept = unary.diagonal(dim1=-2, dim2=-1)
-    return 2 * change / (k * (k - 1)) + unary + unary.mT - kept[..., None] - kept[..., None, :]
+    own = np.diagonal(product, axis1=1, axis2=2)
+    change = product + product.swapaxes(1, 2) - own[..., None] - own[:, None] + 2 * a * b
+    unary = structure.fits[:, matchings].swapaxes(0, 1)  # [m, i, j]: cluster i with the label of cluster j
+    kept = np.diagonal(unary, axis1=1, axis2=2)
+    gains: Array = 2 * change / (k * (k - 1)) + unary + unary.swapaxes(1, 2) - kept[..., None] - kept[:, None]
+    return gains

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
 from labelwise.support.errors import UsageError
 from labelwise.train.tensors import segment_mean
 
 CHUNK = 2**24  # numbers of a block of distances
+BALANCING_STEPS = 30
 
 
 class Clusters(NamedTuple):
@@ -89,3 +91,36 @@ def discriminant(embeddings: Tensor, members: Tensor, k: int, *, shrinkage: floa
     weights = torch.linalg.solve(covariance, means.T).T
     bias = -0.5 * (weights * means).sum(1, keepdim=True)
     return torch.cat([weights, bias], 1).to(embeddings)
+
+
+def cluster_starts(embeddings: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
+    """Return k clusters of embeddings ``[n, d]`` from several starts, those of least inertia first.
+
+    ``sizes [k]`` are the shares of images that clusters should have, in any order; None leaves them free.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    clusterings = [kmeans(embeddings, k, generator, starts=1) for _ in range(starts)]
+    if sizes is not None:
+        clusterings = [balanced(embeddings, one, sizes) for one in sorted(clusterings, key=lambda one: one.inertia)]
+    return sorted(clusterings, key=lambda one: one.inertia)
+
+
+def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
+    """Return clusters of these sizes (shares ``[k]``, the largest for the largest cluster), from those of a start.
+
+    Embeddings are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
+    """
+    centres = start.centres
+    order = torch.bincount(start.members, minlength=len(sizes)).argsort(descending=True)
+    wanted = torch.empty_like(sizes)
+    wanted[order.cpu()] = sizes.sort(descending=True).values
+    settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
+    for _ in range(BALANCING_STEPS):
+        cost = torch.cdist(embeddings, centres).square()
+        plan = sinkhorn(cost, columns=wanted.to(embeddings), settings=settings).plan
+        before, centres = centres, plan.T @ embeddings / plan.sum(0)[:, None].clamp_min(1e-12)
+        if float((centres - before).abs().max()) < 1e-4:
+            break
+    members, _ = nearest_centres(embeddings, centres)
+    spent = (plan * torch.cdist(embeddings, centres).square()).sum() / plan.sum()
+    return Clusters(centres, members, float(spent))

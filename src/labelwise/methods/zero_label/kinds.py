@@ -7,10 +7,9 @@ CIFAR-100 and TinyImageNet; docs/results/zero_label.md says what it is worth on 
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
 
+from labelwise.core.arrays import Array, softmax, unit_rows
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import name_vectors, packaged_vectors
 from labelwise.images.split.looks import LOOKS
@@ -73,9 +72,9 @@ KINDS = {
 }
 
 
-def kind_looks() -> Tensor:
+def kind_looks() -> Array:
     """Return how pictures of each kind look, in deviations from the mean ``[kinds, len(LOOKS)]``."""
-    table = torch.zeros(len(KINDS), len(LOOKS), dtype=torch.float64)
+    table = np.zeros((len(KINDS), len(LOOKS)))
     for row, profile in zip(table, KINDS.values(), strict=True):
         for entry in profile.split(", "):
             look, value = entry.rsplit(" ", 1)
@@ -83,28 +82,26 @@ def kind_looks() -> Tensor:
     return table
 
 
-def kind_shares(names: Sequence[str], *, sentences: bool = False) -> Tensor:
+def kind_shares(names: Sequence[str], *, sentences: bool = False) -> Array:
     """Return how much of each kind a name is ``[k, kinds]``, in rows that sum to 1: by word vectors, and by sentences where wanted."""
     words = packaged_vectors()
-    centre = torch.from_numpy(words.matrix).double().mean(0)
-    own, theirs = (
-        normalize(torch.from_numpy(name_vectors(each, words)[0]).double() - centre, dim=1)
-        for each in (names, list(KINDS))
-    )
+    centre = words.matrix.astype(np.float64).mean(0)
+    own, theirs = (unit_rows(name_vectors(each, words)[0].astype(np.float64) - centre) for each in (names, list(KINDS)))
     alike = [own @ theirs.T]
     if sentences:
-        alike.append(photo_vectors(names) @ torch.from_numpy(encode_sentences(list(KINDS), "minilm")).double().T)
-    rows = [(one - one.mean(1, keepdim=True)) / one.std(1, keepdim=True) for one in alike]
-    return torch.stack(rows).mean(0).softmax(1)
+        alike.append(photo_vectors(names) @ encode_sentences(list(KINDS), "minilm").astype(np.float64).T)
+    rows = [(one - one.mean(1, keepdims=True)) / one.std(1, keepdims=True, ddof=1) for one in alike]
+    return softmax(np.stack(rows).mean(0))
 
 
-def looks_fit(clusters: Tensor, names: Sequence[str], *, sentences: bool = False) -> Tensor:
+def looks_fit(clusters: Array, names: Sequence[str], *, sentences: bool = False) -> Array:
     """Return how well the mean looks of clusters ``[..., k, len(LOOKS)]`` fit what each name says ``[..., k, k]``.
 
     Both sides are compared as they differ from their mean over the clusters, and over the names: 1 is a usual size of a fit.
     """
-    apart = clusters.double() - clusters.double().mean(-2, keepdim=True)
-    apart = apart / apart.square().mean(-2, keepdim=True).sqrt().clamp_min(1e-9)
+    apart = clusters.astype(np.float64) - clusters.astype(np.float64).mean(-2, keepdims=True)
+    apart = apart / np.maximum(np.sqrt((apart**2).mean(-2, keepdims=True)), 1e-9)
     expected = kind_shares(names, sentences=sentences) @ kind_looks()
     expected = expected - expected.mean(0)
-    return apart @ expected.T / (expected.square().mean().sqrt().clamp_min(1e-9) * len(LOOKS))
+    fits: Array = apart @ expected.T / (max(float(np.sqrt((expected**2).mean())), 1e-9) * len(LOOKS))
+    return fits

@@ -20,14 +20,13 @@ from labelwise.images.split.looks import looks
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import discriminant, nearest_centres, neighbour_means
+from labelwise.methods.zero_label.clusters import cluster_starts, discriminant, nearest_centres, neighbour_means
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
-from labelwise.methods.zero_label.label_prior import LabelPrior, Source, chosen_source, label_similarity
+from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity
 from labelwise.methods.zero_label.naming import (
     Evidence,
     choose_names,
-    cluster_starts,
     evidence_of,
     modal_shares,
     name_each,
@@ -35,7 +34,7 @@ from labelwise.methods.zero_label.naming import (
     plain,
     vote,
 )
-from labelwise.methods.zero_label.transport import Clustering, Matching, Restarts, transport_stages
+from labelwise.methods.zero_label.transport import Clustering, LabelPrior, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
@@ -100,9 +99,9 @@ class NamedModel(HeadModel):
     @torch.no_grad()
     def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
         """Keep what naming goes by, from the cluster of each embedding ``[n, d]`` in each restart ``[r, n]``."""
-        evidence = Evidence.of(embeddings, members, self.alike[0])
+        evidence = Evidence.of(array(embeddings), array(members), array(self.alike[0]))
         for name in ("clusters", "overlaps", "sizes"):
-            getattr(self, name).copy_(getattr(evidence, name))
+            self.get_buffer(name).copy_(torch.from_numpy(getattr(evidence, name)))
 
     @torch.no_grad()
     def take(self, naming: Naming) -> None:
@@ -182,13 +181,15 @@ class ZeroLabel(Method):
         assert isinstance(model, NamedModel)
         k, shares = len(data.labels), _tensor(data.labels.shares)
         neighbours = self.neighbours if self.naming == "structure" else 0
-        model.alike.copy_(label_similarity(model.spec.labels, self.prior, neighbours=neighbours)[None])
+        model.alike.copy_(
+            torch.from_numpy(label_similarity(model.spec.labels, self.prior, neighbours=neighbours))[None]
+        )
         embeddings = self._embeddings(model, data)
         if model.restarts is None:
             naming = self._structure(model, embeddings, data)
         else:
             split = replace(data.train, images=embeddings)
-            prior = LabelPrior.of(model.alike[0].double(), shares, second=self.second)
+            prior = LabelPrior.of(array(model.alike[0].double()), data.labels.shares, second=self.second)
             yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
             naming = self._transport(model, model.restarts, embeddings)
         model.take(naming)
@@ -199,8 +200,8 @@ class ZeroLabel(Method):
             "prior": chosen_source(data.labels, self.prior),
             "losses": plain(naming.losses, 6),
             "shares": plain(torch.full((k,), 1 / k) if shares is None else shares),
-            **naming_figures(model.export_head(), naming.names),
-            "cohesion": plain(modal_shares(naming.members[0], answers, k)),
+            **naming_figures(model.export_head(), array(naming.names)),
+            "cohesion": plain(modal_shares(array(naming.members[0]), array(answers), k)),
         }
 
     @torch.no_grad()
@@ -231,10 +232,10 @@ class ZeroLabel(Method):
         self._fit_looks(model, data, order.sort().values, members)
         tables = name_each(evidence_of(model.export_head()), self.search)
         votes = vote(evidence_of(model.export_head()), tables)
-        names = torch.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
-        names = names.to(embeddings.device)
+        every = np.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
+        names = torch.from_numpy(every).to(embeddings.device)
         opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
-        return Naming(members, opinions, names, votes, losses)
+        return Naming(members, opinions, names, torch.from_numpy(votes), losses)
 
     @torch.no_grad()
     def _fit_looks(self, model: NamedModel, data: TrainData, rows: Tensor, members: Tensor) -> None:
@@ -252,7 +253,8 @@ class ZeroLabel(Method):
         seen = np.concatenate([looks(read_all(piece, shape)) for piece in pieces])
         pictures, k = torch.from_numpy(seen).double().to(model.device), len(data.labels)
         means = torch.stack([segment_mean(pictures, own, k) for own in members[:, rows.to(members.device)]])
-        model.looks.copy_(looks_fit(means.cpu(), data.labels.names, sentences=source == "sentences"))
+        fits = looks_fit(array(means), data.labels.names, sentences=source == "sentences")
+        model.looks.copy_(torch.from_numpy(fits))
 
     def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Naming:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""

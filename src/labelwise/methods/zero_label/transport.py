@@ -6,15 +6,18 @@ prior over labels, which is transport again; images of one cluster move as one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
+from labelwise.core.arrays import Array
 from labelwise.methods.zero_label.clusters import nearest_centres
-from labelwise.methods.zero_label.label_prior import LabelPrior
+from labelwise.methods.zero_label.label_prior import cost_weights, prior_vectors, rank_labels
 from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.data import TensorSplit
@@ -22,7 +25,53 @@ from labelwise.train.distribution import whole_batch
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 
+SHUFFLED = 3  # entries of a sample of the prior
 HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelPrior:
+    """The prior over scores. A sample is the vector of a label with its three most dissimilar entries shuffled.
+
+    So there are at most 6 k different samples, and a batch of them is how often each was drawn: transport to repeated samples
+    is the same as transport to each once with its count as its mass.
+    """
+
+    atoms: Tensor  # the different samples [a, k]
+    weights: Tensor  # the cost weights of each [a, k]
+    chances: Tensor  # how probable each is [a]
+
+    @classmethod
+    def of(cls, similarity: Array, shares: Array | None = None, *, second: float = 0.2) -> "LabelPrior":
+        """Return the prior of labels with this similarity ``[k, k]`` and these shares ``[k]``, or equal ones."""
+        k = len(similarity)
+        if k < 2:
+            raise UsageError(f"A label prior needs at least two labels; given {k}.")
+        far = torch.from_numpy(rank_labels(similarity)[:, max(1, k - SHUFFLED) :])
+        vectors = torch.from_numpy(prior_vectors(similarity, second=second))
+        weights = torch.from_numpy(cost_weights(similarity))
+        orders = torch.tensor(list(permutations(range(far.shape[1]))))
+        atoms = vectors[:, None].repeat(1, len(orders), 1)
+        atoms.scatter_(2, far[:, None].expand(-1, len(orders), -1), vectors.gather(1, far)[:, orders])
+        alpha = torch.full((k,), 1 / k, dtype=torch.float64) if shares is None else torch.as_tensor(shares).double()
+        return cls(
+            atoms=atoms.flatten(0, 1),
+            weights=weights.repeat_interleave(len(orders), 0),
+            chances=(alpha / len(orders)).repeat_interleave(len(orders)),
+        )
+
+    def draw(self, count: int, batches: int, generator: torch.Generator) -> Tensor:
+        """Return what share of a batch of samples is each atom ``[batches, a]``, for batches of ``count`` samples."""
+        chances = self.chances.to(generator.device)
+        drawn = torch.multinomial(chances.expand(batches, -1), count, replacement=True, generator=generator)
+        ones = torch.full_like(drawn, 1, dtype=torch.float64) / count
+        return torch.zeros(batches, len(chances), dtype=torch.float64, device=drawn.device).scatter_add_(1, drawn, ones)
+
+    def costs(self, scores: Tensor) -> Tensor:
+        """Return the cost of sending each score vector to each atom ``[..., n, a]``, from scores ``[..., n, k]`` (eq. 3)."""
+        weights, atoms = self.weights.to(scores), self.atoms.to(scores)
+        cross = (weights * atoms).T
+        return (scores.square() @ weights.T - 2 * (scores @ cross) + (weights * atoms.square()).sum(1)).clamp_min(0)
 
 
 @dataclass(frozen=True, kw_only=True)
