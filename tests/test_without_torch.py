@@ -22,6 +22,7 @@ import json, sys
 sys.modules["torch"] = None
 import numpy as np
 import labelwise as lw
+from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.tasks.gallery import make_gallery
 
 folder = sys.argv[1]
@@ -50,6 +51,10 @@ for method in sys.argv[2:]:
     elif method in ("eszsl", "izf"):
         told = lw.teach(classifier, "told", vector=known.vectors[0].tolist())
         answers["told"] = told.scores(images).log_odds[:, [0, -1]].tolist()
+    elif method == "zero_label":
+        doubt = uncertain_clusters(classifier)[0]
+        swapped = name_clusters(classifier, {doubt.cluster: doubt.others[0][0] if doubt.others else doubt.label})
+        answers["renamed"] = swapped.origin.summary["answers"]
     said[method] = answers
 assert not any(name.partition(".")[0] == "torch" and sys.modules[name] is not None for name in sys.modules)
 print(json.dumps(said))
@@ -77,3 +82,4 @@ def test_saved_classifiers_answer_without_torch(tmp_path: Path) -> None:
         taught = lw.teach(classifier, "new", examples=images[:5]).scores(images).log_odds[:, -1]
         np.testing.assert_allclose(answers["taught"], taught, atol=1e-3 * scale, err_msg=method)
         assert answers["heat"] == pytest.approx(1.0)
+    assert said["zero_label"]["renamed"]
