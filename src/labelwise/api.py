@@ -48,8 +48,7 @@ def ask(
     if (label is None) == (text is None):
         raise UsageError("Ask about a label or about a sentence (text=), one of the two.")
     asked = classifier if text is None else ask_task.check_text(classifier, text)
-    name = label or ask_task.DRAFT
-    asked.labels.index(name)
+    name = ask_task.DRAFT if label is None else asked.labels.meant(label)
     return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(pictures), name)]
 
 
@@ -116,17 +115,17 @@ def teach(
     texts: teach_task.Texts | None = None,
     vector: teach_task.Vector | None = None,
 ) -> Classifier:
-    """Return the classifier with one more label, from pictures, sentences or attributes; see ``tasks.teach``."""
+    """Return the classifier with one more label, or with more examples of one that it knows; see ``tasks.teach``."""
     if not isinstance(name, str):
         raise UsageError(f'The name of a label is text; given {type(name).__name__}. Try teach("owl", images).')
-    classifier.labels.check_new(label_name(name))
+    label_name(name)
     scores = None if examples is None else classifier.scores(examples)
     return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)
 
 
 def forget(classifier: Classifier, name: str) -> Classifier:
     """Return the classifier without one label."""
-    return classifier.remove(name)
+    return classifier.remove(classifier.labels.meant(name))
 
 
 def calibrate(classifier: Classifier, pictures: Pictures, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:

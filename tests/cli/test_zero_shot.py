@@ -114,13 +114,13 @@ def test_a_label_is_taught_by_sentences(run: Any, by_text: Path, squares: Path, 
     words = ["--text", "an orange square", "--text", "it is orange"]
     code, out, err = run("teach", by_text, "orange", *words, "--out", tmp_path / "o.lw")
     assert code == 0, err
-    assert '"orange" learnt from its description; 9 labels' in " ".join(out.split())
+    assert '"orange" learned from its description; 9 labels' in " ".join(out.split())
     found = json.loads(run("classify", tmp_path / "o.lw", squares / "red", "--json", "--top", 9)[1])
     assert "orange" in [entry["label"] for entry in found["predictions"][0]["top"]]
     assert "orange" in lw.load(tmp_path / "o.lw").unseen
     code, out, _ = run("teach", tmp_path / "o.lw", "pink", squares / "magenta", "--out", tmp_path / "p.lw")
     assert code == 0
-    assert "learnt from 4 images" in " ".join(out.split())
+    assert "learned from 4 images" in " ".join(out.split())
 
 
 def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
     for i, given in enumerate(("1,0.5,0", tmp_path / "labels.csv")):
         code, out, err = run("teach", by_vector, "orange", "--vector", given, "--out", tmp_path / f"{i}.lw")
         assert code == 0, err
-        assert '"orange" learnt from its attributes; 9 labels' in " ".join(out.split())
+        assert '"orange" learned from its attributes; 9 labels' in " ".join(out.split())
     one, other = (lw.load(tmp_path / f"{i}.lw") for i in range(2))
     assert np.array_equal(one.label_embeddings, other.label_embeddings)
     wanted = lw.teach(lw.load(by_vector), "orange", vector=[1, 0.5, 0])

@@ -60,7 +60,11 @@ def test_teach_and_forget(method: str) -> None:
     assert right > (0.6 if method == "clarel" else 0.85)  # three texts say little about where a text of images lies
     assert lw.forget(taught, "blob 3").labels.names == classifier.labels.names
     with pytest.raises(UsageError, match='already a label "blob 3"'):
-        lw.teach(taught, "blob 3", examples=new)
+        lw.teach(taught, "blob 3", texts="a blob")
+    first = lw.teach(classifier, "blob 3", examples=new[:2])
+    more = lw.teach(first, "Blob 3", examples=new[2:])
+    assert more.labels.names == taught.labels.names
+    torch.testing.assert_close(more.scores(px(test)).log_odds, taught.scores(px(test)).log_odds, atol=1e-3, rtol=1e-3)
 
 
 @every_method

@@ -92,16 +92,20 @@ def answer(file: str, prediction: "Prediction", min_probability: float) -> Answe
 
 def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
     """Return the answers that are asked for, or None where all are; what is neither a label nor an answer is an error."""
+    from labelwise.images.describe.labels import Labels
+
     if words is None:
         return None
     names = [name.strip() for name in next(csv.reader([words], skipinitialspace=True), [])]
-    known = [*labels, UNKNOWN, UNSURE, NONE]
+    known = Labels(names=(*labels, UNKNOWN, UNSURE, NONE))
     for name in names:
-        if name not in known:
-            raise UsageError(f'--only names no answer "{name}".{suggest(name, known)} Answers: {listing(known)}.')
+        if known.find(name) is None:
+            raise UsageError(
+                f'--only names no answer "{name}".{suggest(name, known.names)} Answers: {listing(known.names)}.'
+            )
     if not names:
         raise UsageError("--only takes labels with commas between them; given none.")
-    return frozenset(names)
+    return frozenset(map(known.meant, names))
 
 
 class Answers:

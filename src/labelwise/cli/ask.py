@@ -26,11 +26,10 @@ def ask(
     classifier = open_model(model)
     if text is not None:
         classifier = check_text(classifier, text)
-    name = label or DRAFT
-    classifier.labels.index(name)
+    name = DRAFT if label is None else classifier.labels.meant(label)
     images, _, _ = open_pictures(classifier, [image], strict=True)
     (answer,) = run(classifier.scores(images), name)
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
     about = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
-    line = styled(f"Is it {label or text}? ", word, f" (probability of a yes: {percent(answer.probability)})")
+    line = styled(f"Is it {text or name}? ", word, f" (probability of a yes: {percent(answer.probability)})")
     show({"model": str(model), "file": str(image), **about}, line)

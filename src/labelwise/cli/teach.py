@@ -9,8 +9,8 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures
 from labelwise.cli.options import Model, Name, Out, shared
-from labelwise.cli.output import show, styled
-from labelwise.support.errors import UsageError, listing
+from labelwise.cli.output import show, styled, warn
+from labelwise.support.errors import UsageError, listing, suggest
 
 
 def teach(
@@ -21,11 +21,11 @@ def teach(
     text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeatable.")] = None,
     vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
 ) -> None:
-    """Add a label from a few examples or a description."""
+    """Add a label, or examples of a known one, without training."""
     from labelwise.core.store import check_free
     from labelwise.images.describe.labels import label_name
     from labelwise.images.describe.vector_files import read_vector
-    from labelwise.tasks.teach import rehearse
+    from labelwise.tasks.teach import measure_growth, rehearse
     from labelwise.tasks.teach import teach as run
 
     name = label_name(name)
@@ -36,9 +36,12 @@ def teach(
         )
     check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
+    known = classifier.labels.find(name)
+    if known is None and (hint := suggest(name, classifier.labels.names)):
+        warn(f'"{name}" is a new label.{hint}')
+    name = known or name
     attributes = read_vector(vector, name) if vector else None
     images, files, _ = open_pictures(classifier, examples) if examples else (None, [], None)
-    classifier.labels.check_new(name)
     scores = None if images is None else classifier.scores(images)
     taught = run(classifier, name, examples=scores, texts=text, vector=attributes)
     told = [
@@ -48,12 +51,15 @@ def teach(
     ]
     source = " and ".join(word for word, it in told if it)
     lw.save(taught, out_folder, overwrite=shared().overwrite)
-    lines: list[RenderableType] = [
-        styled((str(out_folder), "bold"), f': "{name}" learnt from {source}; {len(taught.labels)} labels')
-    ]
-    if scores is not None:
+    about = f': "{name}" learned from {source}; {len(taught.labels)} labels'
+    about = about if known is None else f': "{name}", a known label, learned from {source} more'
+    lines: list[RenderableType] = [styled((str(out_folder), "bold"), about)]
+    if scores is not None and known is None:
         lines.append(rehearse(classifier, name, scores, texts=text, vector=attributes).words(name, files))
-    show({"model": str(out_folder), "label": name, "examples": files, "labels": list(taught.labels.names)}, *lines)
+    elif scores is not None:
+        lines.append(measure_growth(classifier, name, scores).words(name))
+    document = {"model": str(out_folder), "label": name, "new": known is None, "examples": files}
+    show(document | {"labels": list(taught.labels.names)}, *lines)
 
 
 def forget(model: Model, name: Name, out_folder: Out) -> None:
@@ -61,7 +67,9 @@ def forget(model: Model, name: Name, out_folder: Out) -> None:
     from labelwise.core.store import check_free
 
     check_free(out_folder, shared().overwrite)
-    left = open_model(model).remove(name)
+    classifier = open_model(model)
+    name = classifier.labels.meant(name)
+    left = classifier.remove(name)
     lw.save(left, out_folder, overwrite=shared().overwrite)
     line = styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(left.labels)} labels')
     show({"model": str(out_folder), "label": name, "labels": list(left.labels.names)}, line)

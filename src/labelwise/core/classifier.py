@@ -12,6 +12,7 @@ from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.head import Head, SensesFamiliarity
+from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
@@ -107,6 +108,7 @@ class Classifier:
     verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
     thresholds: Mapping[str, float] = field(default_factory=dict)  # by label, where one was chosen; see ``thresholds``
     origin: Origin = field(default_factory=Origin)  # where it came from
+    examples: KnownExamples | None = None  # of labels that can learn from more of them; None: of no label
 
     def __repr__(self) -> str:
         return f"<Classifier: {self.kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
@@ -187,6 +189,7 @@ class Classifier:
             calibration=self.calibration.select(rows),
             familiarity=self.familiarity.select(rows),
             thresholds={name: value for name, value in self.thresholds.items() if name in names},
+            examples=None if self.examples is None else self.examples.select(names),
         )
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> Self:

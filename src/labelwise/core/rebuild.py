@@ -13,6 +13,7 @@ from labelwise.core.classifier import Classifier, MethodRecord, Origin, Verifier
 from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.head import Array, Head
 from labelwise.core.head_files import Packed, labels_of, unpack
+from labelwise.core.known_examples import KnownExamples
 from labelwise.core.thresholds import check_thresholds
 from labelwise.encoders.encoder import Encoder
 from labelwise.support.errors import StoreError, UsageError
@@ -48,6 +49,7 @@ class Description:
     method: MethodRecord | None
     summary: dict[str, Any]
     unseen: tuple[str, ...]
+    examples: tuple[str, ...]  # the labels that ``KnownExamples`` knows
     thresholds: dict[str, float] = field(default_factory=dict)
 
 
@@ -108,7 +110,19 @@ def classifier_of(
             train_digests=arrays.get("train_digests"),
             training=training,
         ),
+        examples=_examples(described.examples, under("examples", arrays)),
     )
+
+
+def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamples | None:
+    """Return what is known of the examples of labels with these names; parts that do not fit each other are an error."""
+    if not arrays:
+        return None
+    counts, means = arrays["counts"], arrays["means"]
+    fits = counts.shape == (len(names),) and means.ndim == 2 and len(means) == len(names) == len(set(names))
+    if not fits or counts.dtype.kind != "f" or means.dtype.kind != "f" or (counts < 1).any():
+        raise UsageError("counts and means of examples do not fit the names of their labels")
+    return KnownExamples(names, counts, means)
 
 
 def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -115,6 +115,9 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "width": familiarity.width,
         "prior": calibration.prior,
     }
+    examples = classifier.examples
+    if examples is not None:
+        optional |= {"examples/counts": examples.counts, "examples/means": examples.means}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= {f"labels/{name}": array for name, array in label_arrays(classifier.labels).items()}
     arrays |= {f"head/{name}": array for name, array in head.arrays.items()}
@@ -125,6 +128,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "head": {"kind": head.kind, "settings": head.settings},
         "labels": label_words(classifier.labels),
         "unseen": sorted(classifier.unseen),
+        "examples": [] if examples is None else list(examples.names),
         "calibration": {
             "seen_penalty": calibration.seen_penalty,
             "temperature": calibration.temperature,

@@ -10,6 +10,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import MEMORY
+from labelwise.core.known_examples import KnownExamples
 from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
@@ -73,6 +74,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
         bound,
         calibration=replace(bound.calibration, unseen=np.arange(len(every)) >= len(labels)),
         familiarity=bound.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)]),
+        examples=KnownExamples.of(labels.names, embeddings, train.targets),
     )
     about: dict[str, Any] = {"data": data.name, "images": len(train), "skipped": len(data.skipped)}
     about |= {"seconds": round(time.monotonic() - began, 1), "device": "cpu", "processes": 1, "seed": run.seed}

@@ -107,7 +107,7 @@ class LiveClassifier:
     def teach(self, label: str, source: Source, task: Callable[[Classifier], Classifier]) -> Committed:
         """Add a label by a task, given the current classifier."""
         before = self.snapshot
-        if label in before.classifier.labels.names:
+        if before.classifier.labels.find(label):
             raise _taken(label)
         taught = task(before.classifier)
         record = teach_record(before.classifier, taught, source)

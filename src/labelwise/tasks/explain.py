@@ -78,15 +78,16 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
-    column = int(scores.best[0]) if label is None else classifier.labels.index(label)
+    column = int(scores.best[0]) if label is None else classifier.labels.index(classifier.labels.meant(label))
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     pixels = classifier.batch(images)
     if against is None:
         heat = heat_maps(classifier, pixels, np.array([column]))[0]
         return Explanation(name, probability, heat, _seen(pixels[0]))
-    other = classifier.labels.index(against)
+    other = classifier.labels.index(classifier.labels.meant(against))
     if other == column:
         raise UsageError(f'A label is set against another one; given "{name}" twice.')
+    against = classifier.labels.names[other]
     pair = np.array([column, other])
     maps = _located(classifier, np.repeat(pixels, 2, 0), pair, pair[::-1])
     one, two = maps / max(float(maps.max()), TINY)

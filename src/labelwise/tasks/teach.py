@@ -19,6 +19,7 @@ from labelwise.core.head import (
     ReadsDescriptions,
     cannot,
 )
+from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
@@ -44,14 +45,15 @@ def teach(
     texts: Texts | None = None,
     vector: Vector | None = None,
 ) -> Classifier:
-    """Return the classifier with one more label; the scores of the others stay exactly as they are.
+    """Return the classifier with one more label, or with more examples of one; scores of the others stay exactly as they are.
 
-    Images teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
+    Names are matched without regard to case. Images teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
     sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better. A method that joins both learns from
     examples and a description together.
     """
     name = name if name == DRAFT else label_name(name)
-    classifier.labels.check_new(name)
+    if known := classifier.labels.find(name):
+        return _with_more_examples(classifier, known, examples, described=texts is not None or vector is not None)
     ways: dict[str, object] = {"examples": examples, "texts": texts, "vector": vector}
     words = " and ".join(way for way, what in ways.items() if what is not None)
     both = examples is not None and (texts is None) != (vector is None)
@@ -65,8 +67,55 @@ def teach(
         return classifier.add(_with_description(classifier, new), embedding, unseen=True)
     width = _width(classifier, examples.embeddings)
     taught = _from_examples(classifier, name, examples.embeddings, texts, vector, width)
-    familiarity = taught.familiarity.remember(examples.embeddings[draw_rows(len(examples), MEMORY)])
-    return replace(taught, familiarity=familiarity, origin=classifier.origin_with(examples.images))
+    return _remember(taught, name, examples)
+
+
+def _remember(taught: Classifier, name: str, examples: Scores) -> Classifier:
+    """Return the classifier with these examples among what it knows of a label, and among familiar images."""
+    embeddings = examples.embeddings
+    known = KnownExamples((), np.zeros(0, np.float32), embeddings[:0]) if taught.examples is None else taught.examples
+    return replace(
+        taught,
+        examples=known.add(name, embeddings),
+        familiarity=taught.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)]),
+        origin=taught.origin_with(examples.images),
+    )
+
+
+def _with_more_examples(classifier: Classifier, name: str, examples: Scores | None, *, described: bool) -> Classifier:
+    """Return the classifier with a label learnt again from the examples it knows and these."""
+    if examples is None or described:
+        raise UsageError(
+            f'There is already a label "{name}". Give examples alone, or forget it first to describe it anew.'
+        )
+    place = classifier.labels.index(name)
+    relearnt = _relearn(classifier, name, examples.embeddings)
+    calibration = classifier.calibration
+    unseen = calibration.unseen & (np.arange(len(classifier.labels)) != place)
+    return _remember(replace(relearnt, calibration=replace(calibration, unseen=unseen)), name, examples)
+
+
+def _relearn(classifier: Classifier, name: str, embeddings: Array) -> Classifier:
+    """Return the classifier with the embedding of one label learnt again from the examples it knows and these ``[n, d]``."""
+    head, place = classifier.head, classifier.labels.index(name)
+    seen = not classifier.calibration.unseen[place]
+    known = embeddings[:0] if classifier.examples is None else classifier.examples.rows(name)
+    if seen and not len(known):
+        raise UnsupportedError(
+            f'This classifier does not keep the examples of "{name}", so it cannot add to them. Put the images into the folder of '
+            "that label and fit again, or forget the label and teach it with all its examples."
+        )
+    if not isinstance(head, LearnsFromExamples):
+        raise cannot(head, LEARN)
+    rows = np.concatenate([known, embeddings])
+    described = classifier.labels.vectors is not None and isinstance(head, JoinsKnowledge) and head.reads_descriptions
+    if described and isinstance(head, JoinsKnowledge):
+        row = head.label_from_both(rows, classifier.labels.select([name]))
+    else:
+        (row,) = head.labels_from_examples(rows, np.zeros(len(rows), np.int64))
+    label_embeddings = classifier.label_embeddings.copy()
+    label_embeddings[place] = row
+    return replace(classifier, label_embeddings=label_embeddings)
 
 
 def _from_examples(
@@ -128,6 +177,33 @@ class Rehearsal:
         )
         names = listing(files[i] for i in self.odd)
         return f"{checked} Warning: far from the other examples, look at: {names}." if self.odd else checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What more examples changed for a label that was known."""
+
+    examples: int
+    before: int  # how many of them were answered with the label before
+    after: int | None  # and are by leave-one-out; None of one example
+
+    def words(self, name: str) -> str:
+        """Return it in a sentence."""
+        after = "" if self.after is None else f"; now {self.after}, each left out in turn (leave-one-out)"
+        return f'{self.before} of {self.examples} examples were answered "{name}" before{after}.'
+
+
+def measure_growth(classifier: Classifier, name: str, examples: Scores) -> Growth:
+    """Return how many examples of a known label are answered with it, before and after they are learnt."""
+    known, place, n = examples.of(classifier), classifier.labels.index(name), len(examples)
+    before = int((known.best == place).sum())
+    if n == 1:
+        return Growth(examples=1, before=before, after=None)
+    after, parts = 0, np.arange(n) % MOST_LEFT_OUT
+    for part in range(min(n, MOST_LEFT_OUT)):
+        rest = _relearn(classifier, name, known.embeddings[parts != part])
+        after += int((known[parts == part].of(rest).best == place).sum())
+    return Growth(examples=n, before=before, after=after)
 
 
 def rehearse(

@@ -113,6 +113,17 @@ class Labels:
             )
         return self._positions[name]
 
+    def find(self, name: str) -> str | None:
+        """Return the label that a person means by a name: the same, or the only one that differs in case alone; None if there is none."""
+        if name in self._positions:
+            return name
+        alike = [each for each in self.names if each.casefold() == normal_name(name).casefold()]
+        return alike[0] if len(alike) == 1 else None
+
+    def meant(self, name: str) -> str:
+        """Return the label that a person means, or raise an error that suggests one."""
+        return self.find(name) or self.names[self.index(name)]
+
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.names)}
