@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from labelwise.images.sets.finches import finches as finches
     from labelwise.images.sharding import write_shards as write_shards
     from labelwise.images.sources.arrays import arrays as arrays
-    from labelwise.images.sources.audio import audio_folder as audio_folder
     from labelwise.images.sources.folders import folder as folder
     from labelwise.images.sources.packs import features as features
     from labelwise.images.sources.packs import pack as pack

@@ -59,15 +59,27 @@ def load(name: str, *, root: str | Path | None, size: int | None, protocol: str 
 
 
 def reads(path: Path) -> bool:
-    """Return whether a folder has the xlsa17 layout."""
+    """Return whether a folder has the xlsa17 layout, or holds sounds and no images."""
+    from labelwise.images.decode.listing import holds_pictures
+    from labelwise_papers.sound.wav_files import list_wavs
+
+    return _is_xlsa17(path) or (not holds_pictures(path) and bool(list_wavs(path)))
+
+
+def _is_xlsa17(path: Path) -> bool:
     return (path / "att_splits.mat").exists()
 
 
 def read(path: Path, seed: int) -> "Dataset":
-    """Return the data of a folder in the xlsa17 layout."""
+    """Return the data of a folder that ``reads`` knows, with what a file in it says about the labels."""
+    from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
     from labelwise_papers.benchmarks.xlsa17 import read_xlsa17
+    from labelwise_papers.sound.wav_files import audio_folder
 
-    return read_xlsa17(path).dataset(seed=seed)
+    if not _is_xlsa17(path):
+        return audio_folder(path, seed=seed)
+    data, knowledge = read_xlsa17(path).dataset(seed=seed), find_knowledge(path)
+    return with_knowledge(data, knowledge) if knowledge else data
 
 
 def rows(root: str | Path | None) -> list[Mapping[str, Any]]:

@@ -20,7 +20,6 @@ from labelwise.images.decode.decoding import Frame, UnreadableError, decode
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.images import read_all
-from labelwise.images.sources.audio import read_sounds, read_wav
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import read_npy_matrix
 from labelwise.images.sources.packs import pack
@@ -31,6 +30,7 @@ from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.networks.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
+from labelwise_papers.sound.wav_files import read_sounds, read_wav
 from tests import once
 from tests.changed import description
 from tests.hostile import corpus

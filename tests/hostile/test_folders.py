@@ -18,10 +18,10 @@ from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.catalogue import load
 from labelwise.images.decode.listing import list_files, list_pictures
-from labelwise.images.sources.audio import list_wavs, read_wav
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, LabelwiseWarning
 from labelwise.support.regular import open_regular, read_regular
+from labelwise_papers.sound.wav_files import list_wavs, read_wav
 from tests.hostile.folders import ODD, biting_folder
 from tests.hostile.pictures import encoded
 from tests.images.samples import read_files

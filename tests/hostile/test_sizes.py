@@ -18,7 +18,6 @@ from scipy.io import savemat
 import labelwise as lw
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
-from labelwise.images.sources.audio import read_sounds
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.parquet_files import read_parquet
 from labelwise.support import limits
@@ -26,6 +25,7 @@ from labelwise.support.errors import DataError, LabelwiseError, StoreError, Usag
 from labelwise.support.files import read_tensors
 from labelwise.train.networks.weights import read_weights
 from labelwise_papers.benchmarks.mat_files import read_mat
+from labelwise_papers.sound.wav_files import read_sounds
 from tests.forks import Fork, shell
 from tests.hostile import corpus
 from tests.hostile.corpus import mat_array, mat_element

@@ -7,12 +7,10 @@ from pathlib import Path
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame, is_url
 from labelwise.images.decode.listing import holds_pictures, is_hidden
-from labelwise.images.describe.knowledge import find_knowledge, with_knowledge
 from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
-from labelwise.images.sources.audio import audio_folder, list_wavs
 from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
 from labelwise.images.sources.shards import names_shards, shards
@@ -52,7 +50,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
-            pictures, of WAV files or of xlsa17 ``.mat`` files, a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
+            images, one whose layout a plug-in knows (WAV files, xlsa17), a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
             ``.npy`` features, or shards: see ``data.shards``.
         size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
         side: the same for packs and benchmarks alone, where ``size`` is None: a person's own files are read at the shape that
@@ -104,7 +102,9 @@ def _load(  # noqa: PLR0913 - what a source may be told
         )
     if path.suffix.lower() in TABLES and path.is_file():
         return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
-    if path.is_dir() and not plugin_for(path) and (holds_pictures(path) or not list_wavs(path)):
+    if path.is_dir():
+        if plugin := plugin_for(path):
+            return group_by(plugin.read(path, seed), group, seed)
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
     return group_by(_read(path, size or side, seed), group, seed)
 
@@ -124,12 +124,7 @@ def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Datas
 
 
 def _read(path: Path, size: int | None, seed: int) -> Dataset:
-    """Return the data of a path that is no folder or table of pictures."""
-    if path.is_dir():
-        if plugin := plugin_for(path):
-            data, knowledge = plugin.read(path, seed), find_knowledge(path)
-            return with_knowledge(data, knowledge) if knowledge else data
-        return audio_folder(path, seed=seed)
+    """Return the data of a file that is no table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)

@@ -9,7 +9,6 @@ import numpy as np
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import Array
-from labelwise.images.sources.audio import fit_length, read_sounds, resample
 from labelwise.images.sources.npz_files import read_npz
 from labelwise_papers.benchmarks.described import load_described
 from labelwise_papers.benchmarks.entries import ENTRIES, Entry
@@ -17,6 +16,7 @@ from labelwise_papers.benchmarks.protocols import second_labels
 from labelwise_papers.benchmarks.records import Records, tidy
 from labelwise_papers.benchmarks.registry import find_official, find_packs
 from labelwise_papers.benchmarks.xlsa17 import read_gzsl_pack, read_xlsa17
+from labelwise_papers.sound.wav_files import fit_length, read_sounds, resample
 
 SECONDS = {"voxceleb1": 2.0, "audiomnist": 1.0}
 _TEST_SPEAKERS = range(10270, 10310)  # of VoxCeleb1

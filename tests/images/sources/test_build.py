@@ -16,7 +16,7 @@ from labelwise.images.sources.rows import Rows
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.xlsa17 import ZeroShotData, write_xlsa17
 from tests.images.samples import write
-from tests.images.sources.test_audio import riff
+from tests.papers.sound.test_wav_files import riff
 from tests.pixels_of import px
 
 LABELS = ["owl", "kiwi"] * 6 + ["okapi"] * 2

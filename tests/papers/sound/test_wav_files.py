@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import resample_poly
 
-from labelwise.images.sources.audio import audio_folder, fit_length, read_wav, resample
 from labelwise.support.errors import DataError, UsageError
+from labelwise_papers.sound.wav_files import audio_folder, fit_length, read_wav, resample
 from tests.images.samples import sizes
 from tests.pixels_of import px
 
