@@ -13,7 +13,7 @@ FORMAT = 3
 ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
 CHECKSUM = "checksum"
 ENTRIES = {
-    "format", "encoder", "head", "labels", "unseen", "calibration", "outlier_rule", "verifier", "thresholds", "method", "summary", "versions", "files",
+    "format", "encoder", "head", "labels", "unseen", "examples", "calibration", "outlier_rule", "verifier", "thresholds", "method", "summary", "versions", "files",
 }  # fmt: skip
 
 
