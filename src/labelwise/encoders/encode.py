@@ -23,7 +23,7 @@ from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import threads
 from labelwise.support.progress import shown
 
-FORM: Final = 2  # of features in the cache; another one where images are decoded in another way
+FORM: Final = 3  # of features in the cache; another one where images are decoded in another way
 FLUSH: Final = 256  # images whose features go to the cache at a time
 AHEAD: Final = 4096  # pieces of work that are handed to threads at a time
 

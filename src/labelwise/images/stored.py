@@ -30,7 +30,7 @@ MOST_THREADS = 8  # that decode
 FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
 TOGETHER = 256  # images whose fingerprints go to the cache at a time
-FORM = f"2 {PIL.__version__}".encode()  # of fingerprints in the cache; another one where they are made in another way
+FORM = f"3 {PIL.__version__}".encode()  # of fingerprints in the cache; another one where they are made in another way
 
 Content = File | Image.Image
 T = TypeVar("T")

@@ -135,6 +135,31 @@ def test_grey_is_the_luma_of_colour() -> None:
     assert read_picture(encoded(image), 8, channels=1).tolist() == [np.asarray(image.convert("L")).tolist()]
 
 
+UPRIGHT = {
+    1: None, 2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_270,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(80, 48), (301, 200), (199, 301)])
+def test_a_turned_image_gives_what_it_gives_upright(mode: str, size: tuple[int, int]) -> None:
+    """To the bit, also where the crop cannot be symmetric."""
+    rng = np.random.default_rng(0)
+    deep = mode == "I;16"
+    values = rng.integers(0, 65536 if deep else 256, (9, 7) if deep else (9, 7, 3), np.uint16 if deep else np.uint8)
+    image = Image.fromarray(values).resize(size, Image.Resampling.NEAREST)
+    image = image if deep else image.convert(mode)
+    for fit in ("crop", "stretch"):
+        frame = Frame(32, 32, 3, fit=fit)
+        wanted = decode(encoded(image, "PNG"), frame)
+        for orientation, turn in UPRIGHT.items():
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            stored = image if turn is None else image.transpose(turn)
+            assert np.array_equal(decode(encoded(stored, "PNG", exif=exif), frame), wanted), orientation
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_pixels_are_turned_as_exif_says(kind: str, orientation: int) -> None:

@@ -48,6 +48,7 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # which swap width and height
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def reason(error: Exception, frame: Frame) -> str:
         case NotAFileError():
             what = (
                 "it is a folder. Give the pictures in it"
-                if "folder" in str(error)
+                if "folder" in str(error.strerror)
                 else f"{error.strerror}. Give a picture"
             )
             return f"{what}."
@@ -229,9 +230,10 @@ def _too_large(pixels: str, frame: Frame) -> str:
 
 
 def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
-    """Return a picture of any mode as bytes ``[c, h, w]``: resized to cover the frame, its centre kept, or stretched to it.
+    """Return an image of any mode as bytes ``[c, h, w]``: resized to cover the frame and cropped to its centre, or stretched to it.
 
-    ``extent`` is the true width and height of a picture that was decoded at a fraction of its size.
+    EXIF orientation is applied first, so that a turned image gives what it gives upright. ``extent`` is the true width and height of
+    an image that was decoded at a fraction of its size.
     """
     if min(image.size) < 1:
         raise UnreadableError(f"it has no pixels ({image.width}x{image.height}). Replace it or remove it.")
@@ -240,18 +242,19 @@ def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None 
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # a damaged EXIF block says nothing about the pixels
         turn = None
-    lying = turn is not None and turn.name in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270")
-    width, height = (frame.height, frame.width) if lying else (frame.width, frame.height)
     full = extent or image.size
+    if turn is not None:
+        kind, image = image.format, image.transpose(turn)
+        image.format = kind  # which says how deep its values are
+        full = full[::-1] if turn in _LYING else full
     box = (0.0, 0.0, *full)
     if frame.fit == "crop":
-        scale = min(full[0] / width, full[1] / height)
-        left = round((full[0] / scale - width) / 2) * scale
-        top = round((full[1] / scale - height) / 2) * scale
-        box = (left, top, min(left + width * scale, full[0]), min(top + height * scale, full[1]))
-    small = _resized(image, (width, height), box)
-    turned = small if turn is None else small.transpose(turn)
-    pixels = np.asarray(turned.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
+        scale = min(full[0] / frame.width, full[1] / frame.height)
+        left = round((full[0] / scale - frame.width) / 2) * scale
+        top = round((full[1] / scale - frame.height) / 2) * scale
+        box = (left, top, min(left + frame.width * scale, full[0]), min(top + frame.height * scale, full[1]))
+    small = _resized(image, (frame.width, frame.height), box)
+    pixels = np.asarray(small.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
     return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
 
 
