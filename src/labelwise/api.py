@@ -1,4 +1,4 @@
-"""The tasks as a person calls them: a classifier and pictures in, answers out. Each encodes a picture once."""
+"""The tasks as a person calls them: a classifier and images in, answers out. Each encodes an image once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,46 +36,46 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
     return on_device(classifier, device)
 
 
-def classify(classifier: Classifier, pictures: Pictures, *, top: int = 5) -> list[classify_task.Prediction]:
-    """Return what each picture is: its label or "unknown", with probabilities of the ``top`` labels."""
-    return classify_task.classify(classifier.scores(pictures), top=top)
+def classify(classifier: Classifier, images: Pictures, *, top: int = 5) -> list[classify_task.Prediction]:
+    """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels."""
+    return classify_task.classify(classifier.scores(images), top=top)
 
 
 def ask(
-    classifier: Classifier, pictures: Pictures, label: str | None = None, *, text: str | None = None
+    classifier: Classifier, images: Pictures, label: str | None = None, *, text: str | None = None
 ) -> list[ask_task.Answer]:
-    """Return one answer per picture to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
+    """Return one answer per image to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
     if (label is None) == (text is None):
         raise UsageError("Ask about a label or about a sentence (text=), one of the two.")
     asked = classifier if text is None else ask_task.check_text(classifier, text)
     name = ask_task.DRAFT if label is None else asked.labels.meant(label)
-    return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(pictures), name)]
+    return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(images), name)]
 
 
-def outliers(classifier: Classifier, pictures: Pictures) -> list[outliers_task.Outlier]:
-    """Return how little each picture fits any label."""
-    return outliers_task.outliers(classifier.scores(pictures))
+def outliers(classifier: Classifier, images: Pictures) -> list[outliers_task.Outlier]:
+    """Return how little each image fits any label."""
+    return outliers_task.outliers(classifier.scores(images))
 
 
 def explain(
-    classifier: Classifier, picture: Pictures, label: str | None = None, *, against: str | None = None
+    classifier: Classifier, image: Pictures, label: str | None = None, *, against: str | None = None
 ) -> explain_task.Explanation:
-    """Return the heat map of one picture for a label (None: the label that fits best), or for it and not ``against`` another."""
-    return explain_task.explain(classifier.scores(picture), label, against)
+    """Return the heat map of one image for a label (None: the label that fits best), or for it and not ``against`` another."""
+    return explain_task.explain(classifier.scores(image), label, against)
 
 
 def rank(
-    classifier: Classifier, pictures: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
+    classifier: Classifier, images: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
 ) -> list[rank_task.Ranked]:
-    """Return where each picture stands among ordered labels, from the lowest to the highest; see ``tasks.rank``."""
+    """Return where each image stands among ordered labels, from the lowest to the highest; see ``tasks.rank``."""
     rank_task.level_columns(classifier, order)
-    return rank_task.rank(classifier.scores(pictures), order=order, coverage=coverage)
+    return rank_task.rank(classifier.scores(images), order=order, coverage=coverage)
 
 
 def verify(
     classifier: Classifier, first: Pictures, second: Pictures, *, by: By | None = None
 ) -> list[verify_task.Verification]:
-    """Return for each pair whether both pictures show the same label, known or not; see ``tasks.verify``."""
+    """Return for each pair whether both images show the same label, known or not; see ``tasks.verify``."""
     verify_task.check_verifier(classifier, by)
     return verify_task.verify(classifier.scores(first), classifier.scores(second), by=by)
 
@@ -128,6 +128,6 @@ def forget(classifier: Classifier, name: str) -> Classifier:
     return classifier.remove(classifier.labels.meant(name))
 
 
-def calibrate(classifier: Classifier, pictures: Pictures, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
-    """Return the classifier with probabilities and the outlier rule fitted on held-out pictures; see ``tasks.calibrate``."""
-    return calibrate_task.calibrate(classifier.scores(pictures), targets, keep=keep)
+def calibrate(classifier: Classifier, images: Pictures, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
+    """Return the classifier with probabilities and the outlier rule fitted on held-out images; see ``tasks.calibrate``."""
+    return calibrate_task.calibrate(classifier.scores(images), targets, keep=keep)

@@ -40,7 +40,7 @@ class Classifier(core.Classifier):
     """A classifier with the verbs as methods; images are paths, folders, PIL images, arrays or the content of files.
 
     >>> classifier = lw.fit(data)
-    >>> bool(set(classifier.predict(pictures)) <= set(classifier.labels.names))
+    >>> bool(set(classifier.predict(images)) <= set(classifier.labels.names))
     True
     """
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 What = Literal["saliency", "probe", "neighbours", "answers", "joint", "calibration"]
 Projection = Literal["pca", "umap"]
-DRAWN = ("saliency", "joint", "calibration")  # analyses that have a picture
-SHOWN = 8  # heat maps of a picture
-Analysis = tuple[dict[str, Any], Table, Callable[[], Any] | None]  # figures, a table, what draws a picture if any
+DRAWN = ("saliency", "joint", "calibration")  # analyses that have a plot
+SHOWN = 8  # heat maps of an image
+Analysis = tuple[dict[str, Any], Table, Callable[[], Any] | None]  # figures, a table, what draws a plot if any
 ADVICE = ", so the figures are too good. Choose a split of images of their own."
 
 
@@ -73,7 +73,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Look inside a classifier.
 
-    saliency: how much of a picture speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
+    saliency: how much of an image speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
 
     probe: a logistic regression on image codes, trained on train, beside the classifier itself, on test.
 
@@ -86,9 +86,9 @@ def analyse(  # noqa: PLR0913 - the options of the verb
     calibration: whether probabilities of a yes are right, before and after calibration.
     """
     if out_picture is not None and what not in DRAWN:
-        raise UsageError(f"There is no picture of {what} to draw; leave --out out, or choose {listing(DRAWN)}.")
+        raise UsageError(f"There is no plot of {what}; leave --out out, or choose {listing(DRAWN)}.")
     if out_picture is not None and out_picture.suffix.lower() not in PLOTS:
-        raise UsageError(f"A picture is written as {listing(PLOTS)}; given {out_picture}.")
+        raise UsageError(f"A plot is written as {listing(PLOTS)}; given {out_picture}.")
     if data is None and what != "neighbours":
         raise UsageError(f"The analysis {what} needs data: labelwise analyse {model} DATA --what {what}.")
     from labelwise.evaluation.test_set import select_test_set

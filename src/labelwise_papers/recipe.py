@@ -27,12 +27,12 @@ class Source:
 
     source: str  # what ``data.load`` takes; blank where a measure makes its own data
     title: str  # what the paper calls it
-    size: int | None = None  # side in pixels that pictures are brought to; None is that of the source
+    size: int | None = None  # side in pixels that images are brought to; None is that of the source
     # training images set aside to calibrate and validate, or groups where images have them; None keeps the splits of the source
     held: int | None = None
     images: int | None = None  # training images at most; None is all
-    official: bool = False  # only the official files will do, since a packed form has smaller pictures
-    features: str = ""  # a file in the root, in the order of the source's images, that takes the place of pictures
+    official: bool = False  # only the official files will do, since a packed form has smaller images
+    features: str = ""  # a file in the root, in the order of the source's images, that takes the place of images
     # ``strict`` where nothing that is tested can reach a choice, ``paper`` where the paper's own protocol lets it; ``same``
     # where the two do not differ in this
     protocol: Protocol = "same"
@@ -65,7 +65,7 @@ class Row:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures, over those of the recipe
     data: tuple[str, ...] = ()  # only these data sets; empty is all
     expect: dict[str, dict[str, float | str]] = field(default_factory=dict)  # the paper's figures by data set
-    x: float | None = None  # where the row stands on the axis of a picture
+    x: float | None = None  # where the row stands on the axis of a plot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ LABELS = torch.tensor([[0.0, 1.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # the l
 CENTRES = 2 * LABELS - 1
 SPREAD = 1 / 3
 BATCH = 384
-REACH = 3  # of a picture, from the middle
+REACH = 3  # of an image, from the middle
 PADDING = 0.05  # deviation of the two coordinates that are added for the flow
 
 

@@ -112,7 +112,7 @@ def test_images_of_training_are_told(run: Any, model: Path, pictures: Path) -> N
     [
         (["--what", "probe"], 2, "The analysis probe needs data"),
         (["digits", "--what", "answers"], 1, "does not know these labels of the data: zero"),
-        (["digits", "--what", "probe", "--out", "a.png"], 2, "no picture of probe to draw; leave --out out, or choose"),
+        (["digits", "--what", "probe", "--out", "a.png"], 2, "no plot of probe; leave --out out, or choose"),
         (["digits", "--what", "joint", "--out", "a.txt"], 2, "written as .png, .svg, .pdf; given a.txt"),
         (["digits", "--what", "tables"], 2, "'tables' is not one of"),
         (["digits"], 2, "Missing option '--what'"),

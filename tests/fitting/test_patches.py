@@ -94,7 +94,7 @@ def test_a_gradient_reaches_every_part() -> None:
 def test_wrong_use_is_told() -> None:
     with pytest.raises(UsageError, match="at least 40 patches; given 10"):
         Patches(width=10)
-    with pytest.raises(DataError, match="more than 40 pictures; given 3"):
+    with pytest.raises(DataError, match="more than 40 images; given 3"):
         find_patches(torch.zeros(3, 3, 16, 16, dtype=torch.uint8))
     with pytest.raises(UsageError, match="8 pixels a side or more"):
         PatchNet((3, 6, 6))

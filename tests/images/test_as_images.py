@@ -87,8 +87,8 @@ def test_shape_decides_what_could_be_read_in_two_ways() -> None:
         (torch.full((3, 8, 8), torch.nan), r"not a finite number \(NaN or infinity\)"),
         (np.full((8, 8, 3), 256), r"Pixels must lie in 0..255; given 256 to 256. Scale them"),
         (np.full((8, 8, 3), "a"), "Pixels must be numbers; given an array of <U1"),
-        (7, "A picture is a path, a PIL image, an array or a tensor; given int: 7"),
-        ([PIXELS, None], "Picture 1: A picture is a path, .* given NoneType"),
+        (7, "An image is a path, bytes, a PIL image, an array or a tensor; given int: 7"),
+        ([PIXELS, None], "Picture 1: An image is a path, .* given NoneType"),
     ],
 )
 def test_what_is_no_picture_is_refused(given: Any, message: str) -> None:

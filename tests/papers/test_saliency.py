@@ -94,7 +94,7 @@ def test_pictures_without_a_label_are_left_out() -> None:
     assert salient_share(classifier, px(TEST), targets) == salient_share(
         classifier, px(TEST)[:8], torch.as_tensor(TEST.targets)[:8]
     )
-    with pytest.raises(DataError, match="no labelled picture"):
+    with pytest.raises(DataError, match="no labelled image"):
         salient_share(classifier, px(TEST), torch.full((20,), -1))
     with pytest.raises(UsageError, match=r"below 1; given 1\.5"):
         salient_share(classifier, px(TEST), torch.as_tensor(TEST.targets), level=1.5)

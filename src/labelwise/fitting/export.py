@@ -64,7 +64,7 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
     """Write a classifier as an ONNX file and return what was written; it is run and compared before it is put in place.
 
     The input ``images`` is bytes ``[n, c, h, w]`` (RGB, or grey), or features ``[n, a]`` (float32), for any n. The outputs are
-    ``scores``, ``probabilities`` and ``answers`` as ``Classifier`` defines them, each ``[n, k]``. Labels, shape and how pictures
+    ``scores``, ``probabilities`` and ``answers`` as ``Classifier`` defines them, each ``[n, k]``. Labels, shape and how images
     are prepared are in the metadata of the file.
     """
     target = Path(file)
@@ -97,7 +97,7 @@ def metadata(classifier: Classifier) -> dict[str, str]:
         how = (
             f"stretch both sides to {sides}"
             if stretched
-            else f"resize so that the picture covers {sides}, keep the centre"
+            else f"resize so that the image covers {sides}, keep the centre"
         )
         kind = "RGB." if shape[0] == 3 else "grey."
         prepared = f"Turn as EXIF says, lay over white, {how}; bytes 0..255, channels first, {kind}{_inside(method_of(classifier).view)}"
@@ -110,14 +110,14 @@ def metadata(classifier: Classifier) -> dict[str, str]:
         "multilabel": classifier.calibration.multilabel,
         "temperature": classifier.calibration.temperature,
         "described": sorted(classifier.unseen),
-        "outlier_rule": None if outlier is None else "The rule for unknown pictures is not part of this file.",
+        "outlier_rule": None if outlier is None else "The rule for unknown images is not part of this file.",
         "labelwise": __version__,
     }
     return {name: json.dumps(value, ensure_ascii=False) for name, value in about.items()}
 
 
 def _inside(view: View) -> str:
-    """Return in words what the graph does itself to the pictures it is handed."""
+    """Return in words what the graph does itself to the images it is handed."""
     steps = []
     if view.crop is not None:
         what = f"{view.crop:g} of each side" if view.crop <= 1 else f"{view.crop} x {view.crop} pixels"

@@ -43,8 +43,8 @@ def _check_method(data: Dataset, method: Method) -> None:
             raise UsageError(f'"{data.name}" has a label that could not be saved: {unfit}. Rename it.')
     if data.features and getattr(method, "adversarial", None) is not None:
         raise UsageError(
-            f'Adversarial training changes the pixels of pictures, and "{data.name}" holds precomputed features. '
-            "Leave adversarial out, or give pictures."
+            f'Adversarial training changes the pixels of images, and "{data.name}" holds precomputed features. '
+            "Leave adversarial out, or give images."
         )
     if data.multilabel and not method.multilabel:
         able = listing(name for name in METHODS if "one_label" not in needs_of(name))

@@ -1,4 +1,4 @@
-"""An image encoder in seconds, without labels or gradients: a dictionary of patches, and what changes of a picture leave alone."""
+"""An image encoder in seconds, without labels or gradients: a dictionary of patches, and what changes of an image leave alone."""
 
 from dataclasses import dataclass
 
@@ -37,13 +37,13 @@ class Patches:
 
 @torch.no_grad()
 def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int = 0) -> ImageEncoder:
-    """Return an encoder found for these pictures; its embeddings are uncorrelated and have a variance of 1 over them.
+    """Return an encoder found for these images; its embeddings are uncorrelated and have a variance of 1 over them.
 
     Images are bytes ``[n, c, h, w]``; the seed is that of the dictionary and of the changes.
     """
     how = settings or Patches()
     if len(images) <= EMBEDDING_SIZE:
-        raise DataError(f"Patches are found on more than {EMBEDDING_SIZE} pictures; given {len(images)}. Add pictures.")
+        raise DataError(f"Patches are found on more than {EMBEDDING_SIZE} images; given {len(images)}. Add images.")
     shape = tuple(images.shape[1:])
     network = PatchNet(shape, how.width).requires_grad_(False)
     encoder = ImageEncoder(network, shape)
@@ -79,9 +79,9 @@ def _pooled(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
 
 
 def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) -> None:
-    """Set the directions to those that vary most over pictures, against what two changed copies of a picture differ by.
+    """Set the directions to those that vary most over images, against what two changed copies of an image differ by.
 
-    From activations of pictures ``[n, q]``, and of two changed copies of each.
+    From activations of images ``[n, q]``, and of two changed copies of each.
     """
     x = pooled.double()
     mean = x.mean(0)
@@ -90,7 +90,7 @@ def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) ->
     noise = apart.T @ apart / len(x)
     noise += RIDGE * noise.trace() / len(noise) * torch.eye(len(noise), dtype=torch.float64)
     values, vectors = torch.linalg.eigh(noise)
-    equal = first @ (vectors / values.clamp_min(1e-12).sqrt())  # copies of a picture differ by 1 in every direction
+    equal = first @ (vectors / values.clamp_min(1e-12).sqrt())  # copies of an image differ by 1 in every direction
     embeddings = (x - mean) @ equal
     values, vectors = torch.linalg.eigh(embeddings.T @ embeddings / len(x))
     network.around.copy_(mean)

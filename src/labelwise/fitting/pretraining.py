@@ -89,7 +89,7 @@ class Pretrain(Method):
         assert isinstance(model, ContrastModel)
         images = data.train.images
         if len(images) < 2:
-            raise DataError(f"Contrast needs at least two images; given {len(images)}. Add pictures.")
+            raise DataError(f"Contrast needs at least two images; given {len(images)}. Add images.")
         model.encoder.fit_normalisation(images)
         if model.keys is not None:
             model.keys.load_state_dict(model.followed.state_dict())
@@ -118,7 +118,7 @@ class ContrastModel(LabelModel):
         if encoder.untrained:
             raise UsageError(
                 "Contrast trains an image encoder, and this one is not trained: it is frozen, or the data are features "
-                "already. Give pictures and leave out encoder.frozen."
+                "already. Give images and leave out encoder.frozen."
             )
         d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
@@ -207,14 +207,14 @@ def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE)
     """Return an encoder to train, normalised as it will be when its weights are loaded again."""
     if settings.frozen or settings.code_size is not None or len(shape) == 1:
         raise UsageError(
-            "Pretraining trains a backbone on pictures, as it is: leave out encoder.frozen and encoder.code_size, and give "
-            f"pictures, not features (given images of shape {shape})."
+            "Pretraining trains a backbone on images, as it is: leave out encoder.frozen and encoder.code_size, and give "
+            f"images, not features (given images of shape {shape})."
         )
     return settings.build(shape, view, to_publish=True)
 
 
 def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[ImageEncoder, dict[str, Any]]:
-    """Return an encoder trained on pictures without labels, bytes ``[n, c, h, w]``, and a summary of the run."""
+    """Return an encoder trained on images without labels, bytes ``[n, c, h, w]``, and a summary of the run."""
     split = TensorSplit(images=images, targets=torch.full((len(images),), -1))
     data = TrainData(train=split, val=split.select([]), labels=Labels(names=("unlabelled",)))
     run = run or Run()

@@ -109,7 +109,7 @@ def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Cla
     """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
     if data.features:
         raise UsageError(
-            f'Tuning trains an encoder of pictures, and "{data.name}" holds features. Leave out --tune (tune).'
+            f'Tuning trains an encoder of images, and "{data.name}" holds features. Leave out --tune (tune).'
         )
     frozen = _fit(data, replace(method, tune=None), replace(run, folder=None, resume=False))
     if run.tell is not None:

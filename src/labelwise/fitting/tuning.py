@@ -10,11 +10,9 @@ from labelwise.core.classifier import Classifier
 from labelwise.methods.discriminant.tune import Trial, Tune
 
 WEAK, STRONG = 0.75, 0.85  # accuracy of the closed form on the encoder as it came: tuning pays below, and hardly above
-FEWEST = 15  # pictures of a label from which on it pays
-TIMED, TIMES = (
-    8,
-    3,
-)  # pictures that are encoded to tell how long training takes; a step of training is as long as so many encodings
+FEWEST = 15  # images of a label from which on it pays
+TIMED = 8  # images that are encoded to tell how long training takes
+TIMES = 3  # encodings that a step of training is as long as
 
 
 def before_tuning(frozen: Classifier, tune: Tune) -> Iterator[str]:
@@ -23,7 +21,7 @@ def before_tuning(frozen: Classifier, tune: Tune) -> Iterator[str]:
     if about["training"]["device"] == "cpu":
         yield f"Tuning on a CPU does not pay: it takes about {_cost(frozen, tune)} here, seconds on a GPU (docs/tune.md)."
     if each < FEWEST:
-        yield f"Tuning seldom helps with {each:.0f} pictures of a label; {FEWEST} and more are wanted."
+        yield f"Tuning seldom helps with {each:.0f} images of a label; {FEWEST} and more are wanted."
     accuracy = about.get("leave_one_out", {}).get("accuracy", 0.0)
     if accuracy >= STRONG:
         yield f"Without tuning about {100 * accuracy:.1f} % are right (leave-one-out): there is little to gain."
@@ -37,7 +35,7 @@ def tuning_lines(classifier: Classifier) -> Iterator[str]:
     elif method is not None and method.name == "discriminant" and len(classifier.shape) == 3:
         accuracy, each = summary.get("leave_one_out", {}).get("accuracy", 1.0), _pictures_each(classifier)
         if summary["training"]["device"] == "cuda" and accuracy < WEAK and each >= FEWEST:
-            yield f"--tune will probably pay here: {each:.0f} pictures of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
+            yield f"--tune will probably pay here: {each:.0f} images of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
 
 
 def about_trials(trials: tuple[Trial, ...]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Adversarial training for any method: each batch is attacked before its loss is computed.
 
-The pictures of a batch are replaced by those that projected gradient ascent finds on the stage's own loss, within a ball around them.
+The images of a batch are replaced by those that projected gradient ascent finds on the stage's own loss, within a ball around them.
 Meanwhile the model is in eval mode and its parameters take no gradient. Eval mode, because the attack goes through the model many
 times a step: batch norm must not count these passes, dropout would add noise to the gradient, and nothing else that a loss
 keeps up to date in training may move. It also attacks what users will hold: a model in eval mode.
@@ -50,11 +50,11 @@ class Adversarial:
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
     def around(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
-        """Return the loss of attacked batches of a model; a stage on what an encoder made of pictures is left as it is."""
+        """Return the loss of attacked batches of a model; a stage on what an encoder made of images is left as it is."""
         if len(data.train.shape) == 1:
             if any(isinstance(module, ImageEncoder) for module in model.modules()):
                 raise UsageError(
-                    "Adversarial training changes pixels, and these are features, computed before. Train on pictures, with an "
+                    "Adversarial training changes pixels, and these are features, computed before. Train on images, with an "
                     "encoder that is not frozen, or leave adversarial out."
                 )
             return loss

@@ -22,10 +22,10 @@ from labelwise.support.errors import UnsupportedError, UsageError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
-    """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees pictures.
+    """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees images.
 
     ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features. A model keeps ``view`` itself when it encodes
-    pictures of this shape, as ``nn.image_encoder`` does.
+    images of this shape, as ``nn.image_encoder`` does.
     """
 
     shape: tuple[int, ...]
@@ -118,7 +118,7 @@ def as_float(images: Tensor) -> Tensor:
 def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
     """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
     if tuple(images.shape[1:]) != shape:
-        advice = f" Read pictures with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
+        advice = f" Read images with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
         raise UsageError(
             f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis).{advice}"
         )

@@ -25,7 +25,7 @@ def pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Tensor:
     tensor, faults = readable_pixels(images, shape, fit)
     if faults:
         words = " ".join(f"{one.file}: {one.reason}" for one in list(faults.values())[:3])
-        raise DataError(f"{len(faults)} of {len(images)} pictures cannot be read. {words}")
+        raise DataError(f"{len(faults)} of {len(images)} images cannot be read. {words}")
     return tensor
 
 

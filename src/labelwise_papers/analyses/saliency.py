@@ -1,4 +1,4 @@
-"""How much of a picture speaks for its label: the share of pixels that a heat map of the true label marks."""
+"""How much of an image speaks for its label: the share of pixels that a heat map of the true label marks."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ def salient_share(
     batch: int = 64,
     from_zero: bool = False,
 ) -> dict[str, Any]:
-    """Return the share of pixels that are salient for the true label of their picture, averaged over pictures.
+    """Return the share of pixels that are salient for the true label of their image, averaged over images.
 
-    A pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each picture, exceeds ``level``; ``from_zero`` divides the
-    map by its highest value alone. What the view crops away does not count. Pictures without a label (-1) are left out. Also the
-    standard deviation over pictures (``spread``), and the share of pictures where nothing speaks for the label (``blank``).
+    A pixel is salient where the heat map (Grad-CAM), from 0 to 1 within each image, exceeds ``level``; ``from_zero`` divides the
+    map by its highest value alone. What the view crops away does not count. Images without a label (-1) are left out. Also the
+    standard deviation over images (``spread``), and the share of images where nothing speaks for the label (``blank``).
     """
     if not 0 <= level < 1:
         raise UsageError(f"The level of a salient pixel lies from 0 to below 1; given {level}.")
@@ -38,11 +38,11 @@ def salient_share(
 def pixel_shares(
     classifier: Classifier, images: Tensor, targets: Tensor, level: float, batch: int, from_zero: bool = False
 ) -> Tensor:
-    """Return the share of what the network sees of each picture that is salient ``[n]`` under the label at ``targets [n]``."""
+    """Return the share of what the network sees of each image that is salient ``[n]`` under the label at ``targets [n]``."""
     if len(classifier.shape) != 3:
-        raise UnsupportedError("This model takes precomputed features, not pictures, so it has no salient pixels.")
+        raise UnsupportedError("This model takes precomputed features, not images, so it has no salient pixels.")
     if not len(images):
-        raise DataError("There is no labelled picture to look at.")
+        raise DataError("There is no labelled image to look at.")
     assert isinstance(classifier.encoder, Locates)
     window, parts = classifier.encoder.window, []
     for pictures, columns in zip(torch.split(images, batch), torch.split(targets, batch), strict=True):
@@ -52,7 +52,7 @@ def pixel_shares(
 
 
 def draw_saliency(classifier: Classifier, images: Tensor, targets: Tensor, *, level: float = 0.5) -> Any:
-    """Return a figure of some pictures ``[n, c, h, w]`` under their heat maps; a line encloses what is salient."""
+    """Return a figure of some images ``[n, c, h, w]`` under their heat maps; a line encloses what is salient."""
     from matplotlib.figure import Figure
 
     shares = pixel_shares(classifier, images, targets, level, 64)

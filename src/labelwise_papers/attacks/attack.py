@@ -1,4 +1,4 @@
-"""Attack: how little must a picture change for a wrong answer? Perturbed pictures within a ball around the given ones."""
+"""Attack: how little must an image change for a wrong answer? Perturbed images within a ball around the given ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from labelwise_papers.attacks.square import Square
 
 QUICK: tuple[Attack, ...] = (Fgsm(), Apgd(), Apgd(loss="ratio"))
 GRADIENTS: tuple[Attack, ...] = (Fgsm(), Pgd(), Apgd(), Apgd(loss="ratio"))
-BATCH = 256  # pictures attacked together
+BATCH = 256  # images attacked together
 STANDARD: tuple[Attack, ...] = (*GRADIENTS, Square())
 
 
@@ -28,10 +28,10 @@ class AttackSettings:
     """How to attack."""
 
     epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
-    attacks: tuple[Attack, ...] = QUICK  # one after another, each on the pictures that those before left standing
+    attacks: tuple[Attack, ...] = QUICK  # one after another, each on the images that those before left standing
     bisections: int = 0  # how often to halve the interval of the smallest radius that fools; 0 does not look for it
     seed: int = 0  # of random starts and random search
-    batch: int = BATCH  # pictures attacked together
+    batch: int = BATCH  # images attacked together
 
     def __post_init__(self) -> None:
         check_radius(self.epsilon)
@@ -47,12 +47,12 @@ class AttackSettings:
 class Attacked:
     """What an attack found."""
 
-    clean: Tensor  # the pictures as the model takes them, floats in [0, 1] [n, c, h, w]
-    images: Tensor  # perturbed ones, the worst found; a picture that is answered wrongly as it is stays as it is
-    wrong: Tensor  # whether the answer to the clean picture is wrong already [n]
-    fooled: Tensor  # whether the answer to the perturbed picture is wrong [n]; true where wrong is
-    answers: tuple[str, ...]  # what is said of the perturbed pictures
-    # the smallest radius that was found to fool each picture [n]: 0 where wrong, infinite where none within
+    clean: Tensor  # the images as the model takes them, floats in [0, 1] [n, c, h, w]
+    images: Tensor  # perturbed ones, the worst found; an image that is answered wrongly as it is stays as it is
+    wrong: Tensor  # whether the answer to the clean image is wrong already [n]
+    fooled: Tensor  # whether the answer to the perturbed image is wrong [n]; true where wrong is
+    answers: tuple[str, ...]  # what is said of the perturbed images
+    # the smallest radius that was found to fool each image [n]: 0 where wrong, infinite where none within
     # epsilon did. A bound from above: a better attack may need less. None unless bisections were asked for
     radii: Tensor | None
 
@@ -60,7 +60,7 @@ class Attacked:
 
     @property
     def accuracy(self) -> float:
-        """The share of pictures that no attack fooled."""
+        """The share of images that no attack fooled."""
         return float((~self.fooled).double().mean())
 
 
@@ -71,10 +71,10 @@ def attack(
     settings: AttackSettings | None = None,
     model: LabelModel | None = None,
 ) -> Attacked:
-    """Return perturbed pictures that the classifier answers wrongly, as far as they were found.
+    """Return perturbed images that the classifier answers wrongly, as far as they were found.
 
     ``targets`` are the true labels, by name or as positions among the classifier's ``[n]``; None takes what the classifier says
-    of the clean pictures. ``model`` is the model of a classifier that was not saved with its training.
+    of the clean images. ``model`` is the model of a classifier that was not saved with its training.
     """
     settings = settings or AttackSettings()
     scores = scores_of(classifier, model)
@@ -101,7 +101,7 @@ def scores_of(classifier: Classifier, model: LabelModel | None = None) -> Scores
     """Return the function from images in [0, 1] to the scores that decide, ``[n, k]``, through which gradients flow."""
     if len(classifier.shape) != 3:
         raise UnsupportedError(
-            "This model takes precomputed features, not pictures, so there are no pixels to change. Train it on pictures."
+            "This model takes precomputed features, not images, so there are no pixels to change. Train it on images."
         )
     if classifier.calibration.multilabel:
         raise UnsupportedError(
@@ -174,7 +174,7 @@ def _positions(classifier: Classifier, count: int, targets: Tensor | Sequence[st
     if not isinstance(targets, Tensor):
         targets = torch.tensor([classifier.labels.index(name) for name in targets])
     if targets.shape != (count,):
-        raise UsageError(f"Give one label for each of the {count} pictures; given {list(targets.shape)}.")
+        raise UsageError(f"Give one label for each of the {count} images; given {list(targets.shape)}.")
     if not bool(((targets >= 0) & (targets < len(classifier.labels))).all()):
         raise UsageError(f"Targets are places among the {len(classifier.labels)} labels of the classifier, from 0 on.")
     return targets

@@ -1,4 +1,4 @@
-"""Pictures that an attack fooled, beside their clean ones and what was added: files to look at."""
+"""Images that an attack fooled, beside their clean ones and what was added: files to look at."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from torch import Tensor
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise_papers.attacks.attack import AttackSettings, attack
 
-SIDE = 192  # of each picture that is written, at least
+SIDE = 192  # of each image that is written, at least
 
 
 def write_fooled(folder: Path, evaluation: Evaluation, epsilon: float, most: int) -> list[dict[str, Any]]:
-    """Write at most so many fooled pictures into a folder, and return the file, the label and the answer of each."""
+    """Write at most so many fooled images into a folder, and return the file, the label and the answer of each."""
     result = attack(
         evaluation.classifier,
         evaluation.split.images,
@@ -34,7 +34,7 @@ def write_fooled(folder: Path, evaluation: Evaluation, epsilon: float, most: int
 
 
 def strip(clean: Tensor, perturbed: Tensor, epsilon: float) -> NDArray[np.uint8]:
-    """Return a picture ``[c, h, w]``, the perturbed one and their difference (grey is none) side by side, ``[H, W, 3]``."""
+    """Return an image ``[c, h, w]``, the perturbed one and their difference (grey is none) side by side, ``[H, W, 3]``."""
     panels = torch.stack([clean, perturbed, (perturbed - clean) / (2 * epsilon) + 0.5]).cpu().clamp(0, 1)
     times = max(1, -(-SIDE // panels.shape[3]))
     panels = panels.expand(-1, 3, -1, -1).repeat_interleave(times, 2).repeat_interleave(times, 3)

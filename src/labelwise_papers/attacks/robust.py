@@ -28,8 +28,8 @@ from labelwise_papers.attacks.attack import (
 )
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd, Problem, choice_loss
 
-HUGE = 0.5  # at this radius every picture can become plain grey
-LEFT = 0.05  # accuracy at the huge radius, and share of pictures without a gradient, that raise no doubt
+HUGE = 0.5  # at this radius every image can become plain grey
+LEFT = 0.05  # accuracy at the huge radius, and share of images without a gradient, that raise no doubt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class RobustSettings:
     """How robustness is measured."""
 
     epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
-    # each is run on all pictures that are answered rightly, so that they can be compared
+    # each is run on all images that are answered rightly, so that they can be compared
     attacks: tuple[Attack, ...] = STANDARD
     longer: int | None = None  # PGD of this many steps checks whether more steps help the defender; None leaves it out
-    # PGD on another classifier makes pictures that are then shown to this one (transfer)
+    # PGD on another classifier makes images that are then shown to this one (transfer)
     surrogate: Classifier | None = None
     seed: int = 0  # of random starts and random search
-    batch: int = BATCH  # pictures attacked together
+    batch: int = BATCH  # images attacked together
 
     def __post_init__(self) -> None:
         check_radius(self.epsilon)
@@ -66,9 +66,9 @@ class RobustResult:
 
     images: int  # how many were evaluation
     epsilon: float  # how far a pixel could move
-    clean: float  # accuracy on the pictures as they are
+    clean: float  # accuracy on the images as they are
     attacks: dict[str, float]  # accuracy under each attack alone, by its name
-    worst: float  # share of pictures that are answered rightly as they are and under every attack: the figure to quote
+    worst: float  # share of images that are answered rightly as they are and under every attack: the figure to quote
     error: float  # 1.96 standard errors of worst
     checks: tuple[Check, ...]  # sanity checks of the attacks
     warnings: tuple[str, ...]  # what looks like masked gradients, in words; none where all checks passed
@@ -77,7 +77,7 @@ class RobustResult:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """One attack on all pictures: which of them ``[n]`` stand."""
+    """One attack on all images: which of them ``[n]`` stand."""
 
     name: str
     stands: Tensor
@@ -121,7 +121,7 @@ def evaluate_robust(
 
 
 def _trials(problem: Problem, settings: RobustSettings, classifier: Classifier) -> list[_Trial]:
-    """Return every attack on the same pictures, all answered rightly."""
+    """Return every attack on the same images, all answered rightly."""
     ways = [*settings.attacks, *([] if settings.longer is None else [Pgd(steps=settings.longer)])]
     trials = [_Trial(way.name, _standing(problem, way, settings), way.black_box, isinstance(way, Fgsm)) for way in ways]
     if settings.surrogate is not None:
@@ -131,16 +131,16 @@ def _trials(problem: Problem, settings: RobustSettings, classifier: Classifier) 
 
 
 def _standing(problem: Problem, way: Attack, settings: RobustSettings) -> Tensor:
-    """Return which pictures are answered rightly after one attack ``[n]``."""
+    """Return which images are answered rightly after one attack ``[n]``."""
     return ~worst_of(problem, AttackSettings(attacks=(way,), seed=settings.seed, batch=settings.batch)).fooled
 
 
 def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettings, classifier: Classifier) -> Tensor:
-    """Return which pictures are answered rightly after PGD on another classifier of the same labels ``[n]``."""
+    """Return which images are answered rightly after PGD on another classifier of the same labels ``[n]``."""
     if surrogate.shape != classifier.shape:
         raise UsageError(
             f"The other classifier takes images of shape {list(surrogate.shape)}, this one of "
-            f"{list(classifier.shape)}; a picture made for one cannot be shown to the other."
+            f"{list(classifier.shape)}; an image made for one cannot be shown to the other."
         )
     device = problem.images.device
     columns = torch.tensor([surrogate.labels.index(name) for name in classifier.labels.names], device=device)
@@ -153,7 +153,7 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
 
 
 def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) -> list[Check]:
-    """Return the sanity checks on pictures that are answered rightly."""
+    """Return the sanity checks on images that are answered rightly."""
     radius = max(HUGE, settings.epsilon)
     far = replace(problem, epsilon=torch.full_like(problem.epsilon, radius))
     left = float(_standing(far, Apgd(steps=40), settings).double().mean())
@@ -163,8 +163,8 @@ def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) ->
     seeing = [trial for trial in trials if not trial.black_box]
     steps = [trial for trial in seeing if not trial.single]
     strongest = min(seeing, key=lambda trial: int(trial.stands.sum()))
-    huge = f"{100 * left:.1f} % of the pictures stand at a radius of {radius:g}, where any picture can become grey"
-    none = f"{100 * blind:.1f} % of the pictures have no gradient to follow"
+    huge = f"{100 * left:.1f} % of the images stand at a radius of {radius:g}, where any image can become grey"
+    none = f"{100 * blind:.1f} % of the images have no gradient to follow"
     return [
         Check("huge radius", left <= LEFT, huge),
         Check("gradients", blind <= LEFT, none),
@@ -175,8 +175,8 @@ def _checks(problem: Problem, settings: RobustSettings, trials: list[_Trial]) ->
 
 
 def _compared(name: str, weaker: _Trial, stronger: _Trial) -> Check:
-    """Return whether the attack that should be weaker breaks fewer pictures, up to noise (two standard errors, paired)."""
+    """Return whether the attack that should be weaker breaks fewer images, up to noise (two standard errors, paired)."""
     alone = int((~weaker.stands & stronger.stands).sum())
     other = int((weaker.stands & ~stronger.stands).sum())
-    words = f"{weaker.name} breaks {alone} pictures that {stronger.name} does not, and {other} the other way round"
+    words = f"{weaker.name} breaks {alone} images that {stronger.name} does not, and {other} the other way round"
     return Check(name, alone - other <= 2 * sqrt(alone + other), words)

@@ -1,4 +1,4 @@
-"""The verb attack: how little must a picture change for a wrong answer?"""
+"""The verb attack: how little must an image change for a wrong answer?"""
 
 from dataclasses import asdict
 from fractions import Fraction

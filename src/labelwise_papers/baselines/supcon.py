@@ -49,7 +49,7 @@ class Supcon(ImageMethod):
     0.05 and 256 for CIFAR-10, 0.5 and 256 for STL-10, 0.1 and 128 for BMW-10, 0.5 and 128 for CUB-20, 0.1 and 128 for Pets.
 
     Where ``augment`` is None the images choose: crops of a fifth of the area and more, changed brightness and contrast, and
-    for colour pictures changed colours and a mirror image half of the time.
+    for colour images changed colours and a mirror image half of the time.
     """
 
     name: ClassVar[str] = "supcon"

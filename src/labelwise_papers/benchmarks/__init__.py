@@ -35,7 +35,7 @@ def load_benchmark(
     """Return a benchmark with its official splits; where there are none it is divided 70/10/20, as the seed says.
 
     The official layout is looked for in the folder of the benchmark in the root, then a packed file in the root
-    itself. ``size`` is the side in pixels that pictures are brought to, or samples per second of sound; None is the
+    itself. ``size`` is the side in pixels that images are brought to, or samples per second of sound; None is the
     ``side`` of the entry. The protocol is one of the ``protocols`` of the entry; None is the first.
     """
     entry, home = find_entry(name), data_root(root)
@@ -56,7 +56,7 @@ def load_benchmark(
 
 
 def _load_pictures(entry: Entry, home: Path, protocol: str, size: int, seed: int) -> Dataset | None:
-    """Return a benchmark of pictures; None where it is not in the root."""
+    """Return a benchmark of images; None where it is not in the root."""
     layout, packed = find_layout(entry, home), find_packs(entry, home)
     if layout is not None:
         records = layout[0](layout[1])

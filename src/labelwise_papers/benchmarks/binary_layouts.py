@@ -1,4 +1,4 @@
-"""Readers of official layouts that hold many pictures in one file: CIFAR, STL-10, MNIST and its relatives."""
+"""Readers of official layouts that hold many images in one file: CIFAR, STL-10, MNIST and its relatives."""
 
 import gzip
 import io
@@ -16,7 +16,7 @@ from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
 Bytes = npt.NDArray[np.uint8]
-Part = tuple[str, Bytes, npt.NDArray[np.integer]]  # a split, its pictures, their labels
+Part = tuple[str, Bytes, npt.NDArray[np.integer]]  # a split, its images, their labels
 
 _PIXELS = 3 * 32 * 32
 _CIFAR10 = (*(("train", f"data_batch_{i}") for i in range(1, 6)), ("test", "test_batch"))
@@ -24,7 +24,7 @@ _CIFAR100 = ("train", "test")
 
 
 def read_cifar10_binary(home: Path) -> Records:
-    """Return CIFAR-10 from its binary version: one byte of label and 3,072 of pixels for each picture."""
+    """Return CIFAR-10 from its binary version: one byte of label and 3,072 of pixels for each image."""
     tables = [(split, _table(home / f"{file}.bin", 1 + _PIXELS)) for split, file in _CIFAR10]
     return _joined(home, [(split, _pictures(rows[:, 1:]), rows[:, 0]) for split, rows in tables])
 
@@ -55,7 +55,7 @@ def read_cifar100_python(home: Path) -> Records:
 
 
 def read_stl10(home: Path) -> Records:
-    """Return STL-10 with its unlabelled pictures, where they are there, as train without a label."""
+    """Return STL-10 with its unlabelled images, where they are there, as train without a label."""
     parts: list[Part] = [
         (split, _stl10_pictures(home / f"{split}_X.bin"), _bytes(home / f"{split}_y.bin").astype(np.int64) - 1)
         for split in ("train", "test")
@@ -98,7 +98,7 @@ def _joined(
     for _, pictures, labels in parts:
         if len(pictures) != len(labels):
             raise DataError(
-                f'"{home}" has {len(pictures)} pictures but {len(labels)} labels in a split. Download it again.'
+                f'"{home}" has {len(pictures)} images but {len(labels)} labels in a split. Download it again.'
             )
     return Records(
         names=names,
@@ -139,7 +139,7 @@ def _pictures(rows: Bytes) -> Bytes:
 
 
 def _stl10_pictures(file: Path) -> Bytes:
-    """Return pictures ``[n, 3, 96, 96]``; the file holds each channel column by column."""
+    """Return images ``[n, 3, 96, 96]``; the file holds each channel column by column."""
     return _table(file, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
 
 

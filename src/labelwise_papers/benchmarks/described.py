@@ -107,7 +107,7 @@ def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
 def with_cub_files(features: ZeroShotData, root: Path) -> ZeroShotData:
     """Return the features with ``class folder/file name`` of each image.
 
-    Features without names are in the order of CUB's ``images.txt``, which the pack of 64x64 pictures keeps as well.
+    Features without names are in the order of CUB's ``images.txt``, which the pack of 64x64 images keeps as well.
     """
     files = features.files or _cub_files(root)
     short = tuple("/".join(file.replace("\\", "/").split("/")[-2:]) for file in files)

@@ -31,7 +31,7 @@ class Entry:
     labels: tuple[str, ...] = ()  # their names, where the files do not hold them
     train: int | None = None  # training images as the papers state them; None where there is no fixed number
     test: int | None = None  # test images, likewise
-    side: int  # the side in pixels that pictures are brought to, or samples per second of sound, unless asked otherwise
+    side: int  # the side in pixels that images are brought to, or samples per second of sound, unless asked otherwise
     licence: str  # the terms in a few words
     citation: str  # one line
     homepage: str  # the official page
@@ -42,7 +42,7 @@ class Entry:
     packs: tuple[str, ...] = ()  # packed files that serve in place of the official layout, relative to the root
     folder: str  # its folder in the root; sets made from the same files share one
     protocols: tuple[str, ...] = ("standard",)  # other ways to divide or label it; the first is the default
-    notes: str = ""  # the kind of pictures, and what differs between the papers and the files
+    notes: str = ""  # the kind of images, and what differs between the papers and the files
     papers: tuple[str, ...] = ()  # the methods whose papers use it
 
 

@@ -21,7 +21,7 @@ _OLDEST = 116
 
 
 def read_pacs(home: Path) -> Records:
-    """Return PACS with the domain of each picture; no official split."""
+    """Return PACS with the domain of each image; no official split."""
     rows = [
         (domain, label, path)
         for domain in PACS_DOMAINS
@@ -57,7 +57,7 @@ def first_synonyms(names: Iterable[str], ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_lsun(home: Path) -> Records:
-    """Return every picture of a folder as test without a label."""
+    """Return every image of a folder as test without a label."""
     return records_of("splits targets pictures", [("test", -1, path) for path in list_pictures(home)], home)
 
 
@@ -82,7 +82,7 @@ def omniglot_records(parts: Iterable[tuple[Path, str]]) -> Records:
 
 
 def _characters(folder: Path) -> list[tuple[str, str, bytes]]:
-    """Return alphabet, character and content of each picture below a folder or in a zip of that name."""
+    """Return alphabet, character and content of each image below a folder or in a zip of that name."""
     if folder.is_dir():
         paths = [(path.relative_to(folder).parts, path) for path in list_pictures(folder)]
         return [(parts[0], parts[1], read_regular(path)) for parts, path in paths if len(parts) == 3]
@@ -116,7 +116,7 @@ def read_utkface(home: Path) -> Records:
 
 
 def read_adience(home: Path) -> Records:
-    """Return Adience in 8 ordered age groups; the fold of each picture is given as its domain, the person as its group."""
+    """Return Adience in 8 ordered age groups; the fold of each image is given as its domain, the person as its group."""
     aligned = (home / "aligned").is_dir()
     folder, prefix = ("aligned", "landmark_aligned_face") if aligned else ("faces", "coarse_tilt_aligned_face")
     rows, skipped = [], []

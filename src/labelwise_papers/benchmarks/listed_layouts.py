@@ -1,4 +1,4 @@
-"""Readers of official layouts that list their pictures in a file: Pets, CUB, Cars, BMW-10, Flowers, miniImageNet."""
+"""Readers of official layouts that list their images in a file: Pets, CUB, Cars, BMW-10, Flowers, miniImageNet."""
 
 import csv
 from dataclasses import replace
@@ -59,7 +59,7 @@ def read_cars(home: Path) -> Records:
 
 
 def read_cars_devkit(home: Path) -> Records:
-    """Return Stanford Cars from its devkit, ``cars_train``, ``cars_test`` and the labels of the test pictures."""
+    """Return Stanford Cars from its devkit, ``cars_train``, ``cars_test`` and the labels of the test images."""
     names = _squeezed(home / "devkit" / "cars_meta.mat", "class_names")["class_names"]
     lists = {"train": home / "devkit" / "cars_train_annos.mat", "test": home / "cars_test_annos_withlabels.mat"}
     if not lists["test"].exists():

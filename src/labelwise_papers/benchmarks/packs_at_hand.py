@@ -1,6 +1,6 @@
 """Readers of packed benchmarks: one ``.npz`` file for each, read without pickle, that serves for the official layout.
 
-``data`` holds encoded pictures one after another and ``offsets [n + 1]`` where each begins; or ``images`` holds pixels.
+``data`` holds encoded images one after another and ``offsets [n + 1]`` where each begins; or ``images`` holds pixels.
 ``labels [n]``, ``split [n]`` (0 train, 1 test; with a 2: train, val, test) and ``classes`` say the rest, as in a user's pack.
 """
 
@@ -23,7 +23,7 @@ def _ints(values: Array) -> Ints:
 
 
 def _encoded(file: Path) -> Records:
-    """Return the records of encoded pictures with labels, classes and splits, and what else a benchmark holds."""
+    """Return the records of encoded images with labels, classes and splits, and what else a benchmark holds."""
     arrays = read_npz(file, "data", "offsets", "labels")
     with about(file):
         records = Records(

@@ -20,7 +20,7 @@ def standard(records: Records, seed: int) -> Records:
 
 
 def labelled(records: Records, seed: int) -> Records:
-    """Return the pictures that have a label."""
+    """Return the images that have a label."""
     return standard(records.select([i for i, target in enumerate(records.targets) if target >= 0]), seed)
 
 
@@ -35,7 +35,7 @@ def first_labels(count: int) -> Protocol:
 
 
 def squashed(protocol: Protocol) -> Protocol:
-    """Return a protocol with pictures stretched to squares, nothing cut off."""
+    """Return a protocol with images stretched to squares, nothing cut off."""
     return lambda records, seed: replace(protocol(records, seed), fit="stretch")
 
 

@@ -1,4 +1,4 @@
-"""What a layout says about its pictures before any is decoded: labels, splits, domains; so choosing some is cheap."""
+"""What a layout says about its images before any is decoded: labels, splits, domains; so choosing some is cheap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,27 +23,27 @@ Encoded = list[Path] | list[bytes]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Records:
-    """n pictures and what is known of each; row i of every piece belongs to the same picture."""
+    """n images and what is known of each; row i of every piece belongs to the same image."""
 
     names: tuple[str, ...]  # the labels; empty where the files do not name them, see ``Entry.labels``
-    pictures: Any  # paths, contents of picture files, pixels as bytes ``[n, c, h, w]``, or sounds ``[n, samples]``
+    pictures: Any  # paths, contents of image files, pixels as bytes ``[n, c, h, w]``, or sounds ``[n, samples]``
     targets: Sequence[int] | Ints  # positions in ``names`` ``[n]``; -1 where there is no label
     splits: Sequence[str] = ()  # train, val or test for each; empty where there is no official split
-    files: Sequence[str] = ()  # a name for each picture, or empty
+    files: Sequence[str] = ()  # a name for each image, or empty
     domains: Sequence[str] = ()  # or empty
     groups: Sequence[str] = ()  # or empty
     other_names: tuple[str, ...] = ()  # the labels of a second labelling (superclasses, species), or empty
     other_targets: Sequence[int] | Ints = ()  # positions in ``other_names``, or empty
     ordered: bool = False  # True where the labels are in rank order
-    grey: bool = False  # True where pictures have one channel
-    fit: Fit = "crop"  # how picture files become squares, see ``View``
+    grey: bool = False  # True where images have one channel
+    fit: Fit = "crop"  # how image files become squares, see ``View``
     skipped: tuple[Skipped, ...] = ()  # what the layout lists but cannot be used
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def select(self, rows: Sequence[int]) -> "Records":
-        """Return these pictures only, in this order; the labels stay."""
+        """Return these images only, in this order; the labels stay."""
         parts: dict[str, Any] = {}
         for name in _PER_PICTURE:
             piece = getattr(self, name)
@@ -53,16 +53,16 @@ class Records:
         return replace(self, **parts)
 
     def keep(self, labels: Sequence[int]) -> "Records":
-        """Return the pictures of these labels only; the labels are counted anew."""
+        """Return the images of these labels only; the labels are counted anew."""
         position = {label: i for i, label in enumerate(labels)}
         subset = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
         targets = [position[int(target)] for target in subset.targets]
         return replace(subset, names=tuple(self.names[i] for i in labels), targets=targets)
 
     def dataset(self, name: str, size: int) -> Dataset:
-        """Return the data set: pictures read as squares of this side, divided into its splits."""
+        """Return the data set: images read as squares of this side, divided into its splits."""
         if not len(self):
-            raise DataError(f'"{name}" has no picture. Look whether its files arrived whole.')
+            raise DataError(f'"{name}" has no image. Look whether its files arrived whole.')
         whole = Split(
             images=self._images(size),
             targets=np.asarray(self.targets, dtype=np.int64),
@@ -90,9 +90,9 @@ _PER_PICTURE = ("pictures", "targets", "splits", "files", "domains", "groups", "
 
 
 def records_of(columns: str, rows: Sequence[tuple[Any, ...]], home: Path | None = None) -> Records:
-    """Return the records of a table, without names of labels: a row for each picture, ``columns`` as ``Records`` calls them.
+    """Return the records of a table, without names of labels: a row for each image, ``columns`` as ``Records`` calls them.
 
-    Where the pictures lie below ``home``, ``files`` are their paths from there.
+    Where the images lie below ``home``, ``files`` are their paths from there.
     """
     names = columns.split()
     pieces: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}

@@ -70,7 +70,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def find_marker(folder: Path, marker: str) -> Path | None:
-    """Return the folder that holds a marker: this one or one below it; ``*`` is any picture."""
+    """Return the folder that holds a marker: this one or one below it; ``*`` is any image."""
     level = [folder] if folder.is_dir() else []
     for _ in range(_DEPTH):
         for home in level:
@@ -83,7 +83,7 @@ def find_marker(folder: Path, marker: str) -> Path | None:
 
 
 def find_layout(entry: Entry, root: Path) -> tuple[Reader, Path] | None:
-    """Return the reader of the official layout of a benchmark of pictures that lies in the root, and its folder."""
+    """Return the reader of the official layout of a benchmark of images that lies in the root, and its folder."""
     for marker, reader in LAYOUTS.get(entry.folder, {}).items():
         home = find_marker(root / entry.folder, marker)
         if home is not None:

@@ -1,4 +1,4 @@
-"""Labels turned by quarter circles: each turn of a label's pictures is a label of its own, as is usual with Omniglot."""
+"""Labels turned by quarter circles: each turn of a label's images is a label of its own, as is usual with Omniglot."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def rotated(data: Dataset) -> Dataset:
     """
     shape = data.shape or SHAPE
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise DataError(f'Only square pictures can be turned; those of "{data.name}" have the shape {list(shape)}.')
+        raise DataError(f'Only square images can be turned; those of "{data.name}" have the shape {list(shape)}.')
     if data.multilabel:
         raise DataError("Several labels may be true of these images; a turned label needs one label for each image.")
     k = len(data.labels)

@@ -1,4 +1,4 @@
-"""Benchmarks that are no pictures: features with label vectors (xlsa17), and sound as waveforms ``[n, samples]``."""
+"""Benchmarks that are no images: features with label vectors (xlsa17), and sound as waveforms ``[n, samples]``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Training pictures as squares that together show all of each, for papers that resize by the short side and cut nothing off."""
+"""Training images as squares that together show all of each, for papers that resize by the short side and cut nothing off."""
 
 import io
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ WINDOWS = (0.0, 0.5, 1.0)  # where along the long side a window lies
 
 
 def wide(protocol: Protocol) -> Protocol:
-    """Return a protocol with three squares of the short side for each training picture, one group: start, middle and end of the long side.
+    """Return a protocol with three squares of the short side for each training image, one group: start, middle and end of the long side.
 
-    Random crops of these lie anywhere along the picture. A test picture stays one, of which the middle is kept.
+    Random crops of these lie anywhere along the image. A test image stays one, of which the middle is kept.
     """
 
     def divide(records: Records, seed: int) -> Records:
@@ -35,7 +35,7 @@ def wide(protocol: Protocol) -> Protocol:
 
 
 def cut_windows(content: bytes) -> list[bytes]:
-    """Return the windows of a picture as contents of files; what is no picture comes back as it is, and reading it says so."""
+    """Return the windows of an image as contents of files; what is no image comes back as it is, and reading it says so."""
     try:
         image = ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")
     except OSError:

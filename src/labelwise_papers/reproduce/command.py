@@ -44,7 +44,7 @@ def run_recipes(recipes: list[Recipe], place: Place, choice: Choice, workers: in
 
 
 def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdown: bool) -> None:
-    """Print the table of each recipe, and draw its picture."""
+    """Print the table of each recipe, and draw its plot."""
     results = read_results(place.out)
     page = [page_head(place.out)] if len(recipes) > 1 else []
     for recipe in recipes:
@@ -57,7 +57,7 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
         for data, own in groupby(lines, lambda line: line.data):
             out().print(_table(data, own))
         file = draw_recipe(recipe, results, choice, place.out / "pictures")
-        for words in (recipe.note, measured_on(recipe, results), f"Picture: {file}" if file else ""):
+        for words in (recipe.note, measured_on(recipe, results), f"Plot: {file}" if file else ""):
             if words:
                 note(words)
     if page and as_markdown:

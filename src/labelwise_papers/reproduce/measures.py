@@ -1,6 +1,6 @@
 """What can be measured of a cell: every measure is a function of a subject, its options are the parameters beside.
 
-A measure returns figures by name: numbers (rates in per cent), words, or lists for pictures. It fits the subject's classifier by
+A measure returns figures by name: numbers (rates in per cent), words, or lists for plots. It fits the subject's classifier by
 asking for it, or makes fits of its own with ``Subject.fit``.
 """
 
@@ -100,7 +100,7 @@ def calibration(subject: Subject) -> Figures:
 def outliers(subject: Subject, *, sets: tuple[str, ...] = (), made: bool = False) -> Figures:
     """Return the AUROC of telling each set from test images, by confidence and by both signs.
 
-    ``sets`` are names of data of none of the labels; one that is not at hand gives no figure. For quick runs tiny pictures are
+    ``sets`` are names of data of none of the labels; one that is not at hand gives no figure. For quick runs tiny images are
     ``made`` in place of them.
     """
     figures: Figures = {}
@@ -244,7 +244,7 @@ def robustness(  # noqa: PLR0913 - the options of the measure
     images: int | None = None,
     weak_step: float | None = None,
 ) -> Figures:
-    """Return accuracy on clean pictures, under FGSM and each PGD alone, and under all attacks together (``worst``).
+    """Return accuracy on clean images, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
     Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
     size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps, and where there is

@@ -1,4 +1,4 @@
-"""Pictures of results: a figure of each row over its place on an axis, or a curve of each row; means with 95 % intervals."""
+"""Plots of results: a figure of each row over its place on an axis, or a curve of each row; means with 95 % intervals."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ def draw(panels: dict[str, list[Curve]], picture: Picture) -> "Figure":
 
 
 def draw_recipe(recipe: Recipe, results: Iterable[Entry], choice: Choice, folder: Path) -> Path | None:
-    """Return the file of the recipe's picture; None where it has none, or no result to draw."""
+    """Return the file of the recipe's plot; None where it has none, or no result to draw."""
     if recipe.picture is None:
         return None
     panels = curves_of(recipe, recipe.picture, results, choice)

@@ -47,7 +47,7 @@ STOP_SECONDS = 60  # for workers to write their checkpoints
 class Place:
     """Where cells are run."""
 
-    out: Path  # the folder of results, checkpoints and pictures
+    out: Path  # the folder of results, checkpoints and plots
     root: Path | None = None  # where benchmarks lie; None is the variable ``LABELWISE_DATA``
     device: str = "auto"
     threads: int | None = None  # of torch; None leaves it as it is

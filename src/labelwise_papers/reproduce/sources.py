@@ -30,7 +30,7 @@ def missing(source: Source, root: Path | None) -> str:
         name = source.source.partition("/")[0]
         advice = where(name, root) if name in ENTRIES else f'No data at "{source.source}".'
         wanted = (
-            " The packed form will not do here: its pictures are smaller than the paper's." if source.official else ""
+            " The packed form will not do here: its images are smaller than the paper's." if source.official else ""
         )
         return f"{advice}{wanted}" + (f"\n{source.note}" if source.note else "")
     if source.features and not (data_root(root) / source.features).is_file():
@@ -90,7 +90,7 @@ def read_source(source: Source, root: Path | None, seed: int) -> Dataset | None:
 
 
 def _with_features(data: Dataset, file: Path) -> Dataset:
-    """Return the data with the features of a file in place of pictures, in the same order.
+    """Return the data with the features of a file in place of images, in the same order.
 
     The file is a pack that ``write_features`` made of the same data, or holds ``f`` for train and ``ft`` for test.
     """

@@ -48,6 +48,6 @@ class Subject:
         return Evaluation.of(self.classifier, self.dataset.split("train"), self.dataset.labels)
 
     def draw(self, figure: Any, dpi: int) -> None:
-        """Write a figure of matplotlib as the picture of this cell."""
+        """Write a figure of matplotlib as the plot of this cell."""
         self.picture.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.picture, dpi=dpi)

@@ -1,4 +1,4 @@
-"""Tiny data for quick runs, made in an instant: pictures, features with descriptions of labels, and sound.
+"""Tiny data for quick runs, made in an instant: images, features with descriptions of labels, and sound.
 
 Each label is a random pattern and its images are that pattern under noise, so that a method has something to learn. A quick
 run shows that a recipe works from end to end; its figures mean nothing.
@@ -21,7 +21,7 @@ COUNTS = {"train": 8, "val": 3, "test": 8}  # images of each label
 def tiny(word: str) -> Dataset:
     """Return the tiny data set ``tiny/KIND``; kinds are those of ``SHAPES``.
 
-    ``described`` and ``unseen`` (pictures) have labels without training images; test images of ``unseen`` have no other.
+    ``described`` and ``unseen`` (images) have labels without training images; test images of ``unseen`` have no other.
     """
     kind = word.removeprefix("tiny/")
     if kind not in SHAPES:

@@ -1,4 +1,4 @@
-"""Pictures of sound: log-mel spectrograms and cepstral coefficients, a whole batch on the device."""
+"""Images of sound: log-mel spectrograms and cepstral coefficients, a whole batch on the device."""
 
 import math
 

@@ -1,6 +1,6 @@
 """Sound: WAV files as waveforms, and folders of them as a data set of waveforms ``[n, samples]``.
 
-A method sees waveforms as features; ``labelwise_papers.sound.spectrogram.Spectrogram`` makes pictures of them on the device.
+A method sees waveforms as features; ``labelwise_papers.sound.spectrogram.Spectrogram`` makes images of them on the device.
 """
 
 import struct

@@ -193,7 +193,7 @@ def test_what_speaks_against_it_is_told_before(weights: str, data: Dataset) -> N
 
     assert lines("cuda", 0.6, 60)[0] == []
     assert "--tune will probably pay" in lines("cuda", 0.6, 60)[1][0]
-    assert "seldom helps with 14 pictures" in lines("cuda", 0.6, 56)[0][0]
+    assert "seldom helps with 14 images" in lines("cuda", 0.6, 56)[0][0]
     assert "little to gain" in lines("cuda", 0.86, 60)[0][0]
     for device, accuracy, images in (("cpu", 0.6, 60), ("cuda", 0.6, 56), ("cuda", 0.76, 60)):
         assert lines(device, accuracy, images)[1] == []

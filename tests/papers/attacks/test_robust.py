@@ -51,7 +51,7 @@ def test_masked_gradients_are_seen() -> None:
     failed = {check.name for check in masked.checks if not check.passed}
     assert failed == {"huge radius", "gradients", "black box"}
     assert len(masked.warnings) == 3
-    assert "100.0 % of the pictures have no gradient" in masked.warnings[1]
+    assert "100.0 % of the images have no gradient" in masked.warnings[1]
     assert masked.worst == pytest.approx(plain.worst, abs=0.1)  # the attack by scores alone is not misled
 
 

@@ -23,7 +23,7 @@ def test_each_turn_is_a_label_of_its_own() -> None:
 
 def test_what_cannot_be_turned() -> None:
     tall = Split(images=torch.zeros(1, 1, 4, 3, dtype=torch.uint8), targets=torch.tensor([0]))
-    with pytest.raises(DataError, match="Only square pictures can be turned"):
+    with pytest.raises(DataError, match="Only square images can be turned"):
         rotated(Dataset(name="tall", labels=Labels(names=("p",)), splits={"test": tall}))
     with pytest.raises(DataError, match="Several labels may be true"):
         rotated(squares(30))

@@ -3,7 +3,7 @@
 Image embeddings of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
 multiple of the identity, whitens embeddings; the means of the trained labels, in whitened space, are regressed on label vectors
 by kernel ridge. So the mean of any label is known by its vector, up to an error that is measured by leaving each trained label out of the
-regression, in closed form. The same error serves three times: pictures scatter around a predicted mean by a share of it more, a label
+regression, in closed form. The same error serves three times: images scatter around a predicted mean by a share of it more, a label
 without images has a share of it taken off its squared distances, the more, the less is known of vectors like its own, and a trained
 label keeps a share of what its images say against its vector.
 

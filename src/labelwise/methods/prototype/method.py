@@ -228,7 +228,7 @@ class Prototype(StartedMethod):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the one stage, then weigh what was learned against the closed form, where there is one.
 
-        It is trained to its end: the similarity also compares pictures, which no closed form does.
+        It is trained to its end: the similarity also compares images, which no closed form does.
         """
         assert isinstance(model, PrototypeModel)
         self.begin(model, data)

@@ -94,7 +94,7 @@ class BilinearModel(ZeroShotModel):
 class ZeroShotMethod(ImageMethod):
     """Settings of methods that read a vector of each label.
 
-    Pictures are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
+    Images are first encoded by a network: a frozen one, or one trained on the seen labels with these settings.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("targets", "descriptions")

@@ -1,7 +1,7 @@
-"""What a name says about looks: kinds of things, the words for them, and how pictures of them tend to look.
+"""What a name says about looks: kinds of things, the words for them, and how images of them tend to look.
 
 The table was written by hand, signs and rough sizes only: a landscape has a light blue sky above level lines, a fruit is colourful in
-the middle, what people build has upright and level edges. It was touched up by eye, against mean looks of labelled pictures of some classes of
+the middle, what people build has upright and level edges. It was touched up by eye, against mean looks of labelled images of some classes of
 CIFAR-100 and TinyImageNet; docs/results/zero_label.md says what it is worth on others.
 """
 
@@ -15,7 +15,7 @@ from labelwise.images.describe.words import name_vectors, packaged_vectors
 from labelwise.images.split.looks import LOOKS
 from labelwise.methods.zero_label.label_prior import photo_vectors
 
-# Each kind: words for it, and by how many deviations each look of its pictures is above or below the mean.
+# Each kind: words for it, and by how many deviations each look of its images is above or below the mean.
 KINDS = {
     "landscape, horizon, sea, lake, beach, mountain, cloud": (
         "top light +1, top yellow -1.5, centre yellow -.7, centre colourful -.3, bottom light -.3, coarse +1.5, upright -1, "
@@ -73,7 +73,7 @@ KINDS = {
 
 
 def kind_looks() -> Array:
-    """Return how pictures of each kind look, in deviations from the mean ``[kinds, len(LOOKS)]``."""
+    """Return how images of each kind look, in deviations from the mean ``[kinds, len(LOOKS)]``."""
     table = np.zeros((len(KINDS), len(LOOKS)))
     for row, profile in zip(table, KINDS.values(), strict=True):
         for entry in profile.split(", "):

@@ -2,7 +2,7 @@
 
 Images are encoded by a network that was trained without these labels, their embeddings are clustered, and the clusters are named
 by how alike labels are. There are two ways to name. ``structure`` matches the likeness of clusters to the likeness of labels
-(``naming``), and, where there are pictures, their looks to what names say about looks (``kinds``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
+(``naming``), and, where there are images, their looks to what names say about looks (``kinds``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
 that its scores follow a prior over labels, with each cluster moving as one (stage III). All restarts are trained together, and
 one is chosen by its loss alone.
 """
@@ -43,8 +43,8 @@ from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores, segment_mean
 
-MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and pictures it looks at
-LOOKS_AT_ONCE = 256  # pictures
+MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and images it looks at
+LOOKS_AT_ONCE = 256  # images
 
 
 class Naming(NamedTuple):
@@ -239,7 +239,7 @@ class ZeroLabel(Method):
 
     @torch.no_grad()
     def _fit_looks(self, model: NamedModel, data: TrainData, rows: Tensor, members: Tensor) -> None:
-        """Keep how well the looks of clusters, over some pictures, fit what names say; members are ``[r, n]``."""
+        """Keep how well the looks of clusters, over some images, fit what names say; members are ``[r, n]``."""
         source = chosen_source(data.labels, self.prior)
         if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3:
             return

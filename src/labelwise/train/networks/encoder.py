@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from labelwise.train.networks.image_encoder import ImageEncoder
 
 PRETRAINED = "efficientnet_lite0"
-DEFAULT_SIDE = 64  # of pictures for a network that is trained from scratch
+DEFAULT_SIDE = 64  # of images for a network that is trained from scratch
 LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Which image encoder: what turns a picture into numbers. The first thing to change where accuracy is too low."""
+    """Which image encoder: what turns an image into numbers. The first thing to change where accuracy is too low."""
 
     backbone: str = setting(
         "auto",
@@ -69,7 +69,7 @@ class Encoder:
         return encoder
 
     def check(self, side: int, view: View = WHOLE) -> None:
-        """Raise an error where it cannot be built for pictures of a side, or its weights cannot be loaded: before these are read."""
+        """Raise an error where it cannot be built for images of a side, or its weights cannot be loaded: before these are read."""
         if self.backbone in ("auto", *VARIANTS) and self.weights is None:
             if self.frozen and not is_installed():
                 VARIANTS[PRETRAINED].weights()  # raises what to install
@@ -88,7 +88,7 @@ class Encoder:
         return view if self.size is None else replace(view, size=self.size)
 
     def side(self, view: View = WHOLE) -> int | None:
-        """Return the side that pictures are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
+        """Return the side that images are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
         if size is None and name == PRETRAINED:
@@ -101,10 +101,10 @@ class Encoder:
 
 
 def pretrained_encoder() -> Encoder | None:
-    """Return the encoder for a person's own pictures where nothing else is asked for; None where it is not installed."""
+    """Return the encoder for a person's own images where nothing else is asked for; None where it is not installed."""
     return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
 
 
 def side_for(encoder: Encoder | None, view: View = WHOLE) -> int:
-    """Return the side in pixels that a person's own pictures are read at for an encoder; None trains one from scratch."""
+    """Return the side in pixels that a person's own images are read at for an encoder; None trains one from scratch."""
     return (encoder or Encoder()).side(view) or view.side(DEFAULT_SIDE)

@@ -1,8 +1,8 @@
 """A network of one layer that is found, not trained: small patches compared with a dictionary of patches.
 
 What is learned without gradients or labels (``methods.patches``): a dictionary of patches (Coates and Ng, 2011), and a linear map
-that keeps what stays the same when a picture is changed a little. In between, patches are pooled: those count that differ from the rim of the
-picture, so that it helps where pictures show one thing, near the middle.
+that keeps what stays the same when an image is changed a little. In between, patches are pooled: those count that differ from the rim of the
+image, so that it helps where images show one thing, near the middle.
 """
 
 import torch
