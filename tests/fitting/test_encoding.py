@@ -8,6 +8,7 @@ import pytest
 from labelwise.fitting.encoding import write_features
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import pack
+from labelwise.support.errors import StoreError
 from tests.conftest import blobs
 from tests.pixels_of import px
 
@@ -28,7 +29,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("labelwise.support.files.os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StoreError, match="No space left"):
         write_features(features(9), file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["blobs.npz"]
