@@ -124,7 +124,7 @@ def test_shell_and_python_agree(run: Any, installed: bool, case: str, tmp_path: 
     assert shell == python
     assert python["method"]["name"] == ("discriminant" if installed and case == "labels" else method)
     assert python["method"]["settings"]["encoder"]["frozen"] == installed
-    assert python["shape"] == ([3, SIDE, SIDE] if installed else [3, 64, 64])
+    assert python["encoder"]["shape"] == ([3, SIDE, SIDE] if installed else [3, 64, 64])
 
 
 def test_an_explicit_method_is_what_is_trained(installed: bool, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_side_that_was_asked_for_stays(run: Any, installed: bool, tmp_path: Pa
     assert run("fit", source, "--out", tmp_path / "shell.lw", "--device", "cpu", "--size", 10)[0] == 0
     lw.save(lw.fit(lw.data.folder(source, size=10), run=Run(device="cpu")), tmp_path / "python.lw")
     assert saved(tmp_path / "shell.lw") == saved(tmp_path / "python.lw")
-    assert saved(tmp_path / "shell.lw")["shape"] == [3, 10, 10]
+    assert saved(tmp_path / "shell.lw")["encoder"]["shape"] == [3, 10, 10]
 
 
 def test_features_in_a_table_get_no_encoder(run: Any, installed: bool, tmp_path: Path) -> None:

@@ -24,8 +24,12 @@ def root_features(features: Array) -> Array:
 
 
 def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
-    """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias)."""
-    scores: Array = image_embeddings @ label_embeddings[:, :-1].T
+    """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias).
+
+    A score depends on its image and its label alone, to the bit. BLAS takes an eighth of the time for thousands of images and labels,
+    but rounds by how many there are.
+    """
+    scores: Array = np.einsum("nd,kd->nk", image_embeddings, label_embeddings[:, :-1])
     scores += label_embeddings[:, -1]
     return scores
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from labelwise.core.scores import Scores
 
 MEMORY = 5_000  # training embeddings remembered
+ROUNDING = 1e-5  # by which single precision may move an outlier score: an image at the limit is known
 NEAREST = 3  # the distance to this one of them counts, by nearness
 ROWS = 1024  # images compared with them at a time
 Sign = Literal["both", "confidence", "familiarity"]
@@ -67,7 +68,7 @@ class Familiarity:
             limit=0.0,
         )
         outlier_score = replace(self, rule=rule).outlier_score(scores)
-        return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep))))
+        return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep)) + ROUNDING))
 
     def remember(self, embeddings: Array) -> Self:
         """Return it with these embeddings ``[n, d]`` among the familiar ones."""

@@ -50,6 +50,13 @@ def test_features_are_the_embeddings_of_the_network(code_size: int | None, view:
 
 
 @pytest.mark.parametrize("name", ["convnet", "resnet18"])
+def test_the_memory_format_of_weights_changes_no_bit(name: str) -> None:
+    images, plain, last = pixels(5, SHAPE), trained(name), trained(name)
+    last.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    assert np.array_equal(TorchEncoder(plain)(images), TorchEncoder(last)(images))
+
+
+@pytest.mark.parametrize("name", ["convnet", "resnet18"])
 def test_an_image_has_the_same_bits_whatever_comes_with_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,8 @@ class TorchEncoder:
 
     def __init__(self, image_encoder: "ImageEncoder") -> None:
         image_encoder.check_weights()
-        self.network = image_encoder.eval()
+        # in one memory format, since convolutions of another one round otherwise
+        self.network = image_encoder.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.cacheable = image_encoder.frozen  # weights that were trained may never be saved
         self.device = image_encoder.mean.device
         self.name = type(image_encoder.backbone).__name__
@@ -133,7 +134,7 @@ class TorchEncoder:
     def _piece(self, images: Array, network: Network) -> Rows:
         with torch.no_grad():
             x = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
-            x = x.float() / 255 if len(self.shape) == 3 else x
+            x = (x.float() / 255).to(memory_format=torch.channels_last) if len(self.shape) == 3 else x
             features: Rows = network(x).float().cpu().numpy()
         return features
 
