@@ -85,8 +85,9 @@ class TorchEncoder:
 
     def __init__(self, image_encoder: "ImageEncoder") -> None:
         image_encoder.check_weights()
-        # in one memory format, since convolutions of another one round otherwise
-        self.network = image_encoder.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = image_encoder.eval()
+        # in one memory format, since convolutions round otherwise in another one
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.cacheable = image_encoder.frozen  # weights that were trained may never be saved
         self.device = image_encoder.mean.device
         self.name = type(image_encoder.backbone).__name__
