@@ -99,9 +99,10 @@ def table_of(root: Path) -> Path:
 
 
 def saved(folder: Path) -> dict[str, Any]:
-    """What a saved classifier says of itself, apart from times; the checksum of its weights is part of it."""
+    """What a saved classifier says of itself, apart from times and the command; the checksum of its weights is part of it."""
     about = description(folder)
     about["summary"]["training"].pop("seconds")
+    about["summary"].pop("command", None)  # only the shell has one
     return about
 
 
