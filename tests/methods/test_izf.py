@@ -304,9 +304,9 @@ def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
     model, plain = (trained(Izf(**{**SET, "flat": 0.0}), each) for each in (data, without_texts(data)))
     assert isinstance(model, FlowModel)
     features = model.encode_features(px(data.train))
-    found = model.telling(replace(data, train=replace(data.train, images=features)))
+    found = model.caption_relevance(replace(data, train=replace(data.train, images=features)))
     assert found is not None
-    assert plain.telling(without_texts(data)) is None
+    assert plain.caption_relevance(without_texts(data)) is None
     centring = Centring(model.vector_size, 0.7)
     centring.fit(torch.from_numpy(model.source.of(data.labels)))
     wanted = centring(torch.from_numpy(model.source.of(data.known))).double() @ found.weights(
@@ -315,7 +315,7 @@ def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
     torch.testing.assert_close(model.vectors(data.known).double(), normalize(wanted, dim=1), rtol=1e-3, atol=1e-3)
     assert not torch.allclose(model.vectors(data.known), plain.vectors(data.known), atol=0.05)
     attributes = replace(data, labels=replace(data.labels, vectors=torch.ones(len(data.labels), model.vector_size)))
-    assert model.telling(attributes) is None, "vectors of labels that are not those of their texts"
+    assert model.caption_relevance(attributes) is None, "vectors of labels that are not those of their texts"
 
 
 def without_texts(data: TrainData) -> TrainData:

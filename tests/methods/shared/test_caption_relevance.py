@@ -5,8 +5,8 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
-from labelwise.methods.shared import caption_relevance as telling
-from labelwise.methods.shared.caption_relevance import FLOOR, PARTS, PENALTY, Telling
+from labelwise.methods.shared import caption_relevance as relevance
+from labelwise.methods.shared.caption_relevance import FLOOR, PARTS, PENALTY, CaptionRelevance
 
 
 def pairs(n: int = 60) -> tuple[Tensor, Tensor]:
@@ -18,7 +18,7 @@ def pairs(n: int = 60) -> tuple[Tensor, Tensor]:
 
 def test_texts_are_predicted_by_images_of_other_parts() -> None:
     images, texts = pairs()
-    rows, found = images - images.mean(0), Telling.of(images, texts)
+    rows, found = images - images.mean(0), CaptionRelevance.of(images, texts)
     predicted = found.predict @ texts.double()
     penalty = PENALTY * float(rows.square().sum(1).mean())
     for part in range(PARTS):
@@ -31,7 +31,7 @@ def test_texts_are_predicted_by_images_of_other_parts() -> None:
 
 def test_directions_weigh_by_the_root_of_their_share_that_is_told() -> None:
     images, texts = pairs(2000)
-    found = Telling.of(images, texts)
+    found = CaptionRelevance.of(images, texts)
     weights = found.weights(texts)
     assert float(weights[3:].norm()) < 0.2 * float(weights[:3].norm()), "what no image tells hardly weighs"
     centred = (texts - texts.mean(0)).double()
@@ -45,8 +45,8 @@ def test_directions_weigh_by_the_root_of_their_share_that_is_told() -> None:
 
 
 def test_only_so_many_images_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "MOST", 25)
+    monkeypatch.setattr(relevance, "MOST", 25)
     images, texts = pairs()
-    found = Telling.of(images, texts)
+    found = CaptionRelevance.of(images, texts)
     assert len(found.texts) == len(found.predict) == 20
     torch.testing.assert_close(found.texts, texts[::3])

@@ -151,8 +151,8 @@ class Izf(GeneratingMethod):
             choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
             if model.flow is None and self.head == "nbc":
                 model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
-        telling = model.telling(replace(data, train=replace(data.train, images=features)))
-        model.fit_vectors(data.labels, choice, telling)
+        relevance = model.caption_relevance(replace(data, train=replace(data.train, images=features)))
+        model.fit_vectors(data.labels, choice, relevance)
         model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
         model.solution = choice
         if self.start == "closed":
@@ -259,10 +259,10 @@ def _merits(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) 
 def _curves(model: FlowModel, fold: TrainData, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, BalanceCurve]]:
     """Yield each choice and its accuracies in a trial whose images are features, for every gap in units of ``seen_spread``."""
     gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
-    seen, telling = torch.arange(len(fold.known)) < len(fold.labels), model.telling(fold)
+    seen, relevance = torch.arange(len(fold.known)) < len(fold.labels), model.caption_relevance(fold)
     for prepared in dict.fromkeys(one[-2:] for one in grid):
         some = tuple(one for one in grid if one[-2:] == prepared)
-        model.fit_vectors(fold.labels, some[0], telling)
+        model.fit_vectors(fold.labels, some[0], relevance)
         vectors = model.vectors(fold.known).double()
         own = gaussians._replace(vectors=vectors[: len(fold.labels)])
         for one, scores in own.scores(fold.val.images, vectors, some):

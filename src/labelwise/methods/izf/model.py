@@ -13,7 +13,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
 from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents
-from labelwise.methods.shared.caption_relevance import Telling
+from labelwise.methods.shared.caption_relevance import CaptionRelevance
 from labelwise.methods.shared.centring import Centring, Flattening
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel
 from labelwise.methods.shared.linear import array
@@ -97,14 +97,14 @@ class FlowModel(GeneratingModel):
         self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
-    def fit_vectors(self, labels: Labels, choice: Choice, telling: Telling | None) -> None:
-        """Prepare label vectors as those of these labels, a choice and what images tell of their own texts say."""
+    def fit_vectors(self, labels: Labels, choice: Choice, relevance: CaptionRelevance | None) -> None:
+        """Fit how label vectors are prepared: to these labels, with the settings of a choice and the relevance of captions."""
         assert isinstance(self.centre_vectors, Flattening)
         self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
-        self.centre_vectors.fit(self.tensor(self.source.of(labels)), telling)
+        self.centre_vectors.fit(self.tensor(self.source.of(labels)), relevance)
 
-    def telling(self, data: TrainData) -> Telling | None:
-        """Return what training images, as features, tell of their own texts; None where there are none, or labels have other vectors."""
+    def caption_relevance(self, data: TrainData) -> CaptionRelevance | None:
+        """Return how well images (features) predict their captions; None without captions, or where labels have other vectors."""
         texts, labels = data.train.texts, data.labels
         if not texts or labels.texts is None:
             return None
@@ -112,7 +112,7 @@ class FlowModel(GeneratingModel):
         if first.shape[1] != self.vector_size or not np.allclose(first, self.source.of(labels)[:1], atol=1e-4):
             return None
         sentences = torch.from_numpy(self.source.sentence_vectors(texts))
-        return Telling.of(data.train.images, sentences.to(data.train.images.device))
+        return CaptionRelevance.of(data.train.images, sentences.to(data.train.images.device))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""

@@ -1,8 +1,8 @@
-"""What images tell of the texts that belong to them: directions of texts that images say nothing of should weigh nothing.
+"""How relevant each direction of caption vectors is to what images show; irrelevant directions should weigh nothing.
 
-Vectors of texts vary for many reasons, and most have nothing to do with what is seen. Where every image has a text of its own, ridge
-regression predicts the vector of an image's text from images of other parts of the data. The share of the variance of texts that is told
-so, direction by direction, is a squared canonical correlation; its root is how much a direction weighs.
+Caption vectors vary for many reasons, and most have nothing to do with the image. Where every image has a caption, ridge regression
+predicts its vector from images of the other folds. The share of variance that it predicts, direction by direction, is a squared
+canonical correlation. A direction is weighted by the root of that share.
 """
 
 from typing import NamedTuple
@@ -10,21 +10,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-PARTS = 5  # of the images; a text is predicted by those of the other parts
+PARTS = 5  # folds of images; a caption is predicted from those of the other folds
 PENALTY = 1.0  # of the ridge regression, in units of the mean squared length of an image embedding
 FLOOR = 0.05  # of the mean variance of texts, added to that of each direction
 MOST = 4_000  # images, evenly over all of them
 
 
-class Telling(NamedTuple):
-    """Texts of n images, and how each text is predicted by the images of other parts."""
+class CaptionRelevance(NamedTuple):
+    """Caption vectors of n images, and how each is predicted from the images of other folds."""
 
     texts: Tensor  # vectors [n, a]
     predict: Tensor  # times vectors of the texts: their predictions [n, n]
 
     @classmethod
-    def of(cls, images: Tensor, texts: Tensor) -> "Telling":
-        """Return what image embeddings ``[n, d]`` say of the vectors of their texts ``[n, a]``, of the first so many by ``MOST``."""
+    def of(cls, images: Tensor, texts: Tensor) -> "CaptionRelevance":
+        """Return the relevance from image embeddings ``[n, d]`` and caption vectors ``[n, a]``; of more than ``MOST``, some."""
         rows = torch.arange(0, len(images), -(-len(images) // MOST), device=images.device)
         centred = (images[rows] - images[rows].mean(0)).double()
         products = centred @ centred.T
@@ -38,7 +38,7 @@ class Telling(NamedTuple):
         return cls(texts[rows], predict)
 
     def weights(self, texts: Tensor) -> Tensor:
-        """Return the matrix ``[a, a]`` that texts are multiplied by; ``texts [n, a]`` are ours, prepared as those it is meant for."""
+        """Return the matrix ``[a, a]`` that weights directions of label vectors; ``texts [n, a]`` are prepared as these are."""
         centred = texts.double() - texts.double().mean(0)
         whole = centred.T @ centred
         crossed = centred.T @ (self.predict @ centred)

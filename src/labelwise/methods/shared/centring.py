@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from labelwise.methods.shared.caption_relevance import Telling
+from labelwise.methods.shared.caption_relevance import CaptionRelevance
 from labelwise.methods.shared.head import Array, Centre
 
 FLOOR = 0.1  # of the mean variance, added to that of each direction in a ``Flattening``
@@ -58,11 +58,15 @@ class Flattening(Centring):
         self.register_buffer("turn", torch.eye(size))
 
     @torch.no_grad()
-    def fit(self, rows: Tensor, telling: Telling | None = None) -> None:
+    def fit(self, rows: Tensor, relevance: CaptionRelevance | None = None) -> None:
         """Take the mean and the directions of these rows ``[n, size]``, and what images tell."""
         super().fit(rows)
         unit = super().forward(rows.double())
-        told = torch.eye(len(self.turn)).to(unit) if telling is None else telling.weights(self._evened(telling.texts))
+        told = (
+            torch.eye(len(self.turn)).to(unit)
+            if relevance is None
+            else relevance.weights(self._evened(relevance.texts))
+        )
         unit = normalize(unit @ told, dim=1)
         values, axes = torch.linalg.eigh(unit.T @ unit)
         values = values / (values.sum() / min(rows.shape)).clamp_min(1e-12)
