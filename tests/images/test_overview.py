@@ -196,8 +196,10 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
         contact_sheet(Dataset(name="bare", labels=Labels(names=("a",)), splits={"train": features}), tmp_path / "a.png")
     with pytest.raises(UsageError, match="given 0 images of 30 labels"):
         contact_sheet(toys(), tmp_path / "a.png", images=0)
-    with pytest.raises(DataError, match=r'Cannot write ".*a.png": No such file'):
-        contact_sheet(toys(), tmp_path / "none" / "a.png")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r'Cannot write ".*a.png": ".*/file" is a file'):
+        contact_sheet(toys(), tmp_path / "file" / "a.png")
+    (tmp_path / "file").unlink()
     strange = replace(toys().splits["test"], targets=torch.full((3,), -1))
     with pytest.raises(DataError, match="has no labelled images to show"):
         contact_sheet(replace(toys(), splits={"train": strange}), tmp_path / "a.png")

@@ -11,7 +11,7 @@ FIGURES: Final[dict[str, str]] = {
     "accuracy": "right (accuracy)",
     "balanced_accuracy": "right, averaged over labels (balanced accuracy)",
     "baseline": "right if it always answered {label} (baseline)",
-    "mean_label_precision": "images of a label ranked first (mean average precision)",
+    "mean_label_precision": "ranking for each label (mean average precision)",
     "ece": "calibration error of answers (ECE)",
     "answer_ece": "calibration error of yes and no (ECE)",
     "kept": 'not called "unknown" (coverage)',
