@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labelwise.support.cache import _CONNECTION, Cache, user_folder
@@ -178,3 +179,41 @@ def test_a_writer_that_is_killed_leaves_what_it_had_kept(cache: Cache) -> None:
     assert cache.read(b"owner", keys) == {key: key[-4:] * 500 for key in keys}
     cache.write(b"owner", SOME)
     assert cache.read(b"owner", list(SOME)) == SOME
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write(b"a", SOME)
+    cache.file.parent.chmod(0o777)
+    with pytest.warns(LabelwiseWarning, match=r"can be written by every user .*so it is not used"):
+        assert cache.read(b"a", list(SOME)) == {}
+    before = cache.file.read_bytes()
+    cache.write(b"a", {b"more": b"x"})
+    assert cache.file.read_bytes() == before
+    cache.file.parent.chmod(0o700)
+    assert cache.read(b"a", list(SOME)) == SOME
+
+
+def test_a_folder_of_another_user_is_not_used(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write(b"a", SOME)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.warns(LabelwiseWarning, match="belongs to another user"):
+        assert cache.read(b"a", list(SOME)) == {}
+    assert cache.contents().encoders == {}
+
+
+def test_entries_that_nobody_wrote_are_left_out(cache: Cache) -> None:
+    row = np.arange(4, dtype=np.float32)
+    cache.write(b"a", {b"good": row.tobytes(), b"half": row.tobytes()[:8], b"nan": (row * np.nan).tobytes()})
+    _CONNECTION.close()
+    db = sqlite3.connect(cache.file)
+    entries = [("text", "x" * 16, 0), ("number", 10**15, 0), ("none", None, 0), ("late", row.tobytes(), "never")]
+    for key, value, used in entries:
+        db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (b"a", key.encode(), value, used))
+    db.commit()
+    db.close()
+    keys = [b"good", b"half", b"nan", b"text", b"number", b"none", b"late"]
+    assert set(cache.read(b"a", keys)) == {b"good", b"half", b"nan", b"late"}
+    assert set(cache.read(b"a", keys, 16)) == {b"good", b"nan", b"late"}
+    rows = cache.read_rows(b"a", keys, 4)
+    assert set(rows) == {b"good", b"late"}
+    assert np.array_equal(rows[b"good"], row)

@@ -118,17 +118,8 @@ class _Store:
         self._fresh: dict[bytes, bytes] = {}
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return features by digest; entries that cannot be features are left out, and the file is checked."""
-        if not self._on:
-            return {}
-        rows = {
-            key: np.frombuffer(value, np.float32) if len(value) == 4 * self._width else None
-            for key, value in self._cache.read(self._space, keys).items()
-        }
-        good = {key: row for key, row in rows.items() if row is not None and np.isfinite(row).all()}
-        if len(good) < len(rows):
-            self._cache.check()
-        return good
+        """Return features by digest."""
+        return self._cache.read_rows(self._space, keys, self._width) if self._on else {}
 
     def add(self, key: bytes, row: Row) -> None:
         """Keep the features of an image, some images at a time."""

@@ -20,7 +20,7 @@ from labelwise.images.decode.fingerprint import SIDE, Print, fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
-from labelwise.support.cache import DIGESTS, LOOKS, Cache, digest
+from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import memory, threads
 from labelwise.support.regular import open_regular
@@ -52,7 +52,7 @@ class CachedStamps:
 
     def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the digest of each stamp that is known."""
-        return Cache().read(DIGESTS, [stamp for stamp in stamps if stamp])
+        return Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
 
     def write(self, digests: Mapping[bytes, bytes]) -> None:
         """Keep digests by stamp."""
@@ -132,10 +132,10 @@ class StoredImages(Selection):
         """
         prints, faults = np.zeros((len(self), SIDE * SIDE), np.float32), dict[int, str]()
         keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp else []
-        cached = Cache().read(LOOKS, keys)
+        cached = Cache().read_rows(LOOKS, keys, SIDE * SIDE)
         for i, key in enumerate(keys):
             if key in cached:
-                prints[i] = np.frombuffer(cached[key], np.float32)
+                prints[i] = cached[key]
         missing = [i for i in range(len(self)) if not keys or keys[i] not in cached]
         for start in range(0, len(missing), TOGETHER):
             some, fresh = missing[start : start + TOGETHER], dict[bytes, bytes]()

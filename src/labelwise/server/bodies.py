@@ -1,7 +1,6 @@
 """Bodies: of requests, told apart by content type; of answers, JSON."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from starlette.responses import Response
 from labelwise.server.answers import TeachBody
 from labelwise.server.errors import HTTPError
 from labelwise.server.settings import Service
+from labelwise.support.display import json_text
 
 TYPES = ("image/png", "image/jpeg", "image/webp", "image/bmp", "image/gif")
 MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"BM", b"GIF8")
@@ -24,20 +24,7 @@ MOST_IMAGES = 64
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON answer, null for what is no number; it is not validated again, which would take longer than the question."""
-    try:
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(document), ensure_ascii=False, allow_nan=False)
-    return Response(text.encode(errors="replace"), status, headers, JSON)
-
-
-def _finite(document: Any) -> Any:
-    """Return a document with None in place of infinite numbers and of those that are none."""
-    if isinstance(document, dict):
-        return {name: _finite(value) for name, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_finite(value) for value in document]
-    return None if isinstance(document, float) and not math.isfinite(document) else document
+    return Response(json_text(document).encode(errors="replace"), status, headers, JSON)
 
 
 def error_response(error: HTTPError) -> Response:

@@ -2,12 +2,14 @@
 
 One SQLite file in the user's cache folder (``LABELWISE_CACHE``; "off" is none), which several processes may use at once. It holds
 no pixel and no path. It only saves time: a damaged file is recreated with a warning, and where it cannot be written (a full or
-read-only disk) one warning says so and everything else goes on.
+read-only disk) one warning says so and everything else goes on. A folder that other users may write to is not used: whoever writes
+to it decides answers.
 """
 
 import atexit
 import os
 import sqlite3
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,9 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 from warnings import warn
+
+import numpy as np
+import numpy.typing as npt
 
 from labelwise.support.errors import LabelwiseWarning
 
@@ -34,6 +39,7 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (space BLOB, key BLOB, value BLOB, used INTEGER, PRIMARY KEY (space, key))",
     "CREATE INDEX IF NOT EXISTS age ON entries (used)",
 )
+DIGEST_SIZE = 16  # bytes
 DIGESTS = b"digests"  # by the stamp of a file, the digest of its content
 LOOKS = b"looks"  # fingerprints by which images look alike
 
@@ -51,8 +57,27 @@ def user_folder() -> Path:
 
 
 def is_on() -> bool:
-    """Return whether the cache is used: unless ``LABELWISE_CACHE`` is off."""
-    return os.environ.get(VARIABLE) != OFF
+    """Return whether the cache is used: unless ``LABELWISE_CACHE`` is off, or others may write to its folder."""
+    return os.environ.get(VARIABLE) != OFF and _is_own(user_folder())
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's alone, or not there yet; a warning says once that it is not."""
+    try:
+        about = os.stat(folder)
+    except OSError:
+        return True
+    if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+        fault = "belongs to another user"
+    elif about.st_mode & stat.S_IWOTH:
+        fault = "can be written by every user (chmod o-w changes that)"
+    else:
+        return True
+    if folder not in _CONNECTION.failed:
+        _CONNECTION.failed.add(folder)
+        words = f"The cache {folder} {fault}, so it is not used. Set {VARIABLE} to a folder of your own, or to off."
+        warn(words, LabelwiseWarning, stacklevel=3)
+    return False
 
 
 def turn_off() -> None:
@@ -62,7 +87,7 @@ def turn_off() -> None:
 
 def digest(*parts: bytes) -> bytes:
     """Return 16 bytes that are the same for the same parts."""
-    state = blake2b(digest_size=16)
+    state = blake2b(digest_size=DIGEST_SIZE)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
@@ -87,21 +112,34 @@ class Cache:
         self.file = (folder or user_folder()) / FILE
         self.limit = float(os.environ.get("LABELWISE_CACHE_MB") or LIMIT)
 
-    def read(self, space: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the values of those keys that are known."""
+    def read(self, space: bytes, keys: Sequence[bytes], size: int | None = None) -> dict[bytes, bytes]:
+        """Return the values of those keys that are known; if not all have the size in bytes, these are left out and the file is checked."""
+        known = self._read(space, keys)
+        good = {key: value for key, value in known.items() if isinstance(value, bytes) and size in (None, len(value))}
+        if len(good) < len(known):
+            self.check()
+        return good
+
+    def read_rows(self, space: bytes, keys: Sequence[bytes], width: int) -> dict[bytes, npt.NDArray[np.float32]]:
+        """Return the rows of ``width`` finite numbers of those keys that are known."""
+        rows = {key: np.frombuffer(value, np.float32) for key, value in self.read(space, keys, 4 * width).items()}
+        return {key: row for key, row in rows.items() if np.isfinite(row).all()}
+
+    def _read(self, space: bytes, keys: Sequence[bytes]) -> dict[bytes, object]:
+        """Return what is under these keys, of whatever type."""
         if not is_on() or not self.file.exists():
             return {}
 
-        def ask(db: sqlite3.Connection) -> dict[bytes, bytes]:
-            known: dict[bytes, bytes] = {}
+        def ask(db: sqlite3.Connection) -> dict[bytes, object]:
+            known: dict[bytes, object] = {}
             old, now = [], int(time.time())
             every = list(dict.fromkeys(keys))
             for some in (every[start : start + KEYS_PER_QUERY] for start in range(0, len(every), KEYS_PER_QUERY)):
                 marks = ",".join("?" * len(some))
                 query = f"SELECT key, value, used FROM entries WHERE space = ? AND key IN ({marks})"
                 for key, value, used in db.execute(query, (space, *some)):
-                    known[key] = bytes(value)
-                    if used < now - DAY:
+                    known[key] = value
+                    if not isinstance(used, int) or used < now - DAY:
                         old.append((now, space, key))
             if old:
                 db.executemany("UPDATE entries SET used = ? WHERE space = ? AND key = ?", old)
@@ -143,7 +181,7 @@ class Cache:
                 elif space != LOOKS:
                     encoders[f"{names.get(space, 'unknown')} {space.hex()[:8]}"] = number
 
-        if self.file.exists():
+        if self.file.exists() and _is_own(self.file.parent):
             self._do(count)
         _CONNECTION.close()  # which brings everything into the one file
         size = sum(each.stat().st_size for each in (*self._files(), *self._graphs()) if each.exists())
@@ -236,6 +274,7 @@ class _Connection:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA trusted_schema = OFF")
             for statement in SCHEMA:
                 db.execute(statement)
             db.commit()

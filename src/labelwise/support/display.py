@@ -1,6 +1,7 @@
 """Names as they are shown: whatever a label or a file is called, it reads as that name and does nothing else."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -26,9 +27,26 @@ def _spelled(match: re.Match[str]) -> str:
     return f"\\x{ord(sign) - 0xDC00:02x}" if "\udc80" <= sign <= "\udcff" else ascii(sign)[1:-1]
 
 
+def json_text(document: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
+    """Return a document as JSON, with null for numbers that are not finite, which JSON does not have."""
+    try:
+        return json.dumps(document, ensure_ascii=ascii_only, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), ensure_ascii=ascii_only, indent=indent, allow_nan=False)
+
+
+def _finite(document: Any) -> Any:
+    """Return a document with None in place of infinite numbers and of those that are none."""
+    if isinstance(document, dict):
+        return {name: _finite(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_finite(value) for value in document]
+    return None if isinstance(document, float) and not math.isfinite(document) else document
+
+
 def as_json(document: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
     """Return a document as JSON that is safe to show: the same values, some letters spelled in ASCII."""
-    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
+    text = json_text(document, indent, ascii_only=ascii_only)
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -210,8 +210,9 @@ def test_images_that_are_not_named_can_be_left_out(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_written_or_told_apart(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'Cannot read the split ".*none.csv": No such file'):
         apply_split(TOYS, tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r'Cannot write ".*split.csv": No such file'):
-        write_split(TOYS, tmp_path / "none" / "split.csv")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r'Cannot write ".*split.csv": ".*/file" is a file'):
+        write_split(TOYS, tmp_path / "file" / "split.csv")
     twice = made({"train": [0], "test": [0]}, ("a/b.png", "a/b.png"))
     with pytest.raises(DataError, match=r'"toys" has files more than once, so a split cannot name them: b.png'):
         write_split(twice, tmp_path / "split.csv")
