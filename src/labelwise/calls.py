@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from labelwise.tasks.similarity import By
 from labelwise.tasks.teach import Texts, Vector
 from labelwise.tasks.verify import Verification
 from labelwise.train.method import Method, Run
+
+if TYPE_CHECKING:
+    from labelwise.fitting.suspects import Suspect
 
 WAYS = "Try lw.fit(folder) or lw.fit((images, labels))."
 
@@ -136,6 +139,22 @@ def fit(
     options = FitOptions(method=method or "auto", encoder=encoder, settings=_texts(settings))
     dataset = as_dataset(data, run.seed, next_frame(options))
     return Classifier.of(fitting.fit(dataset, decide(dataset, options).method, run))
+
+
+def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
+    """Return images whose label looks wrong, and images that are there twice; see ``fitting.suspects``.
+
+    >>> [one.file for one in lw.suspects(data) if one.doubtful]
+    []
+
+    Args:
+        data: as for ``fit``, all splits of it.
+        likeness: how alike two images must look to be duplicates, at most 1; None is 0.97.
+    """
+    from labelwise.fitting.suspects import suspects as find
+
+    dataset = as_dataset(data)
+    return find(dataset) if likeness is None else find(dataset, likeness=likeness)
 
 
 def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dataset:

@@ -34,8 +34,8 @@ def test_the_sheet_names_the_nearest_label_of_an_unknown_image() -> None:
     image = np.zeros((3, 8, 8), np.uint8)
     sheet = Sheet()
     sheet.add("unknown", "a.jpg", prediction(known=False), image)
-    page = sheet.page("m.lw")
+    page = sheet.page("m.lw", ["a"])
     assert "looks most like howler" in page
     assert "80.5" not in page
     sheet.add("howler", "b.jpg", prediction(known=True), image)
-    assert "80.5" in sheet.page("m.lw")
+    assert "80.5" in sheet.page("m.lw", ["a"])

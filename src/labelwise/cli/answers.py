@@ -113,6 +113,7 @@ class Answers:
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
         self.writing, self.rows = writing, list[Answer]()
+        self._labels = labels
         self._only = read_only(writing.only, labels)
         self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), link=writing.link)
         self._sheet = None
@@ -139,7 +140,7 @@ class Answers:
         if table is not None:
             write_file(table, table_of(self.rows))
         if self._sheet and sheet is not None:
-            write_file(sheet, self._sheet.page(model).encode("utf-8", "replace"))
+            write_file(sheet, self._sheet.page(model, self._labels).encode("utf-8", "replace"))
         return [str(path) for path in (table, sheet, folder) if path is not None]
 
 

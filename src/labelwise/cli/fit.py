@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from labelwise.train.method import Method
 
 NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
+CORRECTIONS_HELP = "A table of images and the labels they should have."
 ENCODER_HELP = "auto, none (train from scratch), or a pretrained encoder."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
@@ -39,6 +40,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
     names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
     group: Group = None,
+    corrections: Annotated[Path | None, Option(help=CORRECTIONS_HELP)] = None,
     prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None,
     costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
@@ -64,6 +66,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         if names is None:
             frame = None if size else next_frame(options)
             dataset = open_data(data, side, size=size, group=group, next_frame=frame)
+            dataset = _corrected(dataset, corrections)
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)
@@ -95,6 +98,17 @@ def fit(  # noqa: PLR0913 - the options of the verb
         *next_steps(dataset, out_folder, None if names else [data, *again]),
     ]
     show(document, *lines)
+
+
+def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Dataset":
+    """Return the data with the labels that a table corrects, and say how many."""
+    if table is None:
+        return dataset
+    from labelwise.images.corrections import correct, read_corrections
+
+    dataset, changed, added = correct(dataset, read_corrections(table))
+    note(f"Corrections: {changed} labels changed, {added} images added.")
+    return dataset
 
 
 def _processes(device: str) -> AbstractContextManager[object]:

@@ -17,6 +17,7 @@ from labelwise.cli.output import bar, plain_table, show, styled
 from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError
 from labelwise.support.words import FIGURES
+from labelwise.support.writable import write_file
 
 SHOWN = 24  # rows: a screen
 
@@ -25,7 +26,6 @@ CsvFile = Annotated[Path | None, Option("--csv", help="A table to write: file, s
 
 def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobOut = None) -> None:
     """Which images have none of the labels? Sorted by score."""
-    from labelwise.support.files import write_atomically
     from labelwise.tasks.outliers import outliers as run
 
     if job_out is not None:
@@ -59,7 +59,7 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
         text = io.StringIO(newline="")
         rows = ((to_cell(name), f"{one.score:.6g}", "yes" if one.flagged else "no") for name, one in ranked)
         csv.writer(text).writerows([("file", "score", "unknown"), *rows])
-        write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
+        write_file(table, text.getvalue().encode("utf-8", "surrogateescape"))
         lines.append(styled((str(table), "bold"), " written"))
     found = [{"file": name, **asdict(one)} for name, one in ranked]
     show({"model": str(model), "outliers": found, "skipped": skipped}, *lines)

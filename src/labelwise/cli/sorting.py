@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labelwise.support.atomic import write_atomically
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.regular import read_text
 
@@ -88,8 +89,6 @@ class Sorter:
         self._record({"model": model})
 
     def _record(self, about: Mapping[str, str]) -> None:
-        from labelwise.support.files import write_atomically
-
         document = {"source": self.source, **about, "placed": self.placed}
         write_atomically(self.root / RECORD, json.dumps(document, indent=0).encode("utf-8", "replace"))
 

@@ -33,6 +33,7 @@ from labelwise.cli.report import report
 from labelwise.cli.retrieve import retrieve
 from labelwise.cli.serve import demo, export, serve
 from labelwise.cli.settings import settings
+from labelwise.cli.suspects import suspects
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
@@ -49,7 +50,7 @@ DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of d
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
     "Make": (fit, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
-    "Measure": (evaluate, report),
+    "Measure": (evaluate, report, suspects),
     "More": (serve, export, demo, settings, cache),
 }
 for plugin in plugins():

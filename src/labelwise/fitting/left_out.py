@@ -41,7 +41,7 @@ def calibrate_by_leave_one_out(
     if len(usable) < LEAST_IMAGES:
         return classifier
     rows, labels = left.rows[usable], np.asarray(train.targets)
-    scores, targets = _scores(classifier, embeddings, left)[usable], labels[rows]
+    scores, targets = left_out_scores(classifier, embeddings, left)[usable], labels[rows]
     done = calibrate(scores, targets)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
@@ -96,7 +96,7 @@ def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Ar
     return np.asarray(margins.mean() + (margins - margins.mean()) * left.margin_ratio[rows] > 0)
 
 
-def _scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:
+def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
     scores = classifier.scores_of(embeddings[left.rows])
     raw = scores.raw.copy()

@@ -1,23 +1,32 @@
-"""A sheet of answers: small pictures grouped by what they were taken for, the least sure first. One file, no script."""
+"""Pages of images to look at: answers, the least sure first, and suspects. A wrong label is corrected on the page, which saves a table.
 
+One file each. Its script, the same on every page, only makes the table of corrections, which ``fit --corrections`` reads.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labelwise.core.scores import UNKNOWN
+from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import Picture, percent, picture, render
 from labelwise.tasks.classify import Prediction
 
-SIDE = 128  # of a picture on the page
-MOST = 60  # pictures of one answer, the least sure of them
+if TYPE_CHECKING:
+    from labelwise.fitting.suspects import Suspect
+
+SIDE = 128  # of an image on the page
+MOST = 60  # images of one answer, the least sure of them
+SUSPECTS = 500  # on a page
 
 
 @dataclass
 class Group:
-    """The pictures with one answer: how many there are, and those that are shown."""
+    """The images with one answer: how many there are, and those that are shown."""
 
     count: int = 0
     shown: list[tuple[float, int, Picture, str]] = field(default_factory=list)  # a heap, the surest first
@@ -25,12 +34,12 @@ class Group:
 
 @dataclass
 class Sheet:
-    """Collects pictures and their answers, a few of each kept as thumbnails, so that many need little memory."""
+    """Collects images and their answers, a few of each kept as thumbnails, so that many need little memory."""
 
     groups: dict[str, Group] = field(default_factory=dict)
 
     def add(self, word: str, file: str, prediction: Prediction, image: Any) -> None:
-        """Add a picture ``[c, h, w]`` (bytes) under its answer."""
+        """Add an image ``[c, h, w]`` (bytes) under its answer."""
         group = self.groups.setdefault(word, Group())
         group.count += 1
         doubt = -prediction.probability
@@ -41,11 +50,23 @@ class Sheet:
         entry = (doubt, -group.count, picture(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 
-    def page(self, model: str) -> str:
-        """Return the page as HTML, the pictures inside it."""
+    def page(self, model: str, labels: Sequence[str]) -> str:
+        """Return the page as HTML, the images inside it; ``labels`` are offered as corrections."""
         groups = [
             (word, group.count, [entry[2:] for entry in sorted(group.shown, reverse=True)])
             for word, group in sorted(self.groups.items(), key=lambda pair: (-pair[1].count, pair[0]))
         ]
         total = sum(group.count for group in self.groups.values())
-        return render("answers.html", {"title": f"Answers of {model}", "groups": groups, "total": total})
+        values = {"title": f"Answers of {model}", "groups": groups, "total": total, "labels": labels}
+        return render("answers.html", values)
+
+
+def suspects_page(name: str, suspects: "Sequence[Suspect]", images: Images, labels: Sequence[str]) -> str:
+    """Return a page of suspects in some data of this name; ``images`` are all of the data, labels those that it has."""
+    cards = []
+    for one in suspects[:SUSPECTS]:
+        (pixels,) = images.read([one.row], images.shape or (3, SIDE, SIDE))
+        if not isinstance(pixels, Unreadable) and pixels.ndim == 3:
+            cards.append((picture(thumbnail(np.asarray(pixels), SIDE), one.file, "JPEG"), one))
+    values = {"title": f"Suspects in {name}", "cards": cards, "total": len(suspects), "labels": labels}
+    return render("suspects.html", values)

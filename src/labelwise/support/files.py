@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from io import BufferedReader
 from itertools import chain
 from os import SEEK_END
@@ -16,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from labelwise.support.atomic import sync_folder as sync_folder
+from labelwise.support.atomic import write_atomically as write_atomically
 from labelwise.support.errors import StoreError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, regular_path
@@ -31,36 +31,6 @@ BLANK = f"crc32:{0:08x}"
 CHUNK = 2**20  # bytes read at a time
 # What readers of safetensors raise for files that lie: of unknown kinds of numbers and of shapes that no tensor has, too.
 BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, OverflowError)
-
-
-def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part, even after a crash.
-
-    ``content`` is written one piece after another; ``keep`` is where the file that is replaced goes.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.writelines(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            os.replace(path, keep)
-        os.replace(part, path)
-        sync_folder(path.parent)
-    finally:
-        with suppress(OSError):  # where the disk is read-only there is none
-            part.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk, as after a rename; some file systems cannot."""
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def write_tensors(

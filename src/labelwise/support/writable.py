@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from labelwise.support.atomic import write_atomically
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import write_atomically
 
 
 def check_writable(target: Path) -> None:

@@ -1,0 +1,122 @@
+"""The verb suspects: which labels look wrong, and which images are there twice?"""
+
+import csv
+import io
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import RenderableType
+from typer import Option
+
+import labelwise as lw
+from labelwise.cli.inputs import open_data, tell_skipped
+from labelwise.cli.options import Data
+from labelwise.cli.output import one_line, percent, show, styled
+from labelwise.support.display import to_cell
+from labelwise.support.errors import UsageError
+from labelwise.support.writable import check_writable, write_file
+
+if TYPE_CHECKING:
+    from labelwise.fitting.suspects import Suspect
+
+SHOWN = 24  # rows: a screen
+APPLIED = 0.9  # probability from which on a suggestion is applied: below, hard images outnumber wrong labels
+COLUMNS = ("file", "label", "suggested", "probability", "reason", "other", "other_label")
+
+
+def suspects(
+    data: Data,
+    page: Annotated[Path | None, Option("--out", help="A page (.html) of the images to look at.")] = None,
+    table: Annotated[Path | None, Option("--csv", help="A table of all suspects.")] = None,
+    corrected: Annotated[
+        Path | None, Option("--apply", help="A table (.csv) of the data with suggested labels.")
+    ] = None,
+) -> None:
+    """Which labels look wrong? Which images are there twice?
+
+    Each image is answered as if it had not been there (leave-one-out), held-out images included. Files stay as they are: --apply writes
+    a table that fit reads.
+    """
+    from labelwise.images.survey import readable
+
+    if page is not None and page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out takes a page (.html); given {page}.")
+    if corrected is not None and corrected.suffix.lower() != ".csv":
+        raise UsageError(f"--apply takes a table (.csv); given {corrected}.")
+    for target in filter(None, (page, table, corrected)):
+        check_writable(target)
+    dataset = readable(open_data(data, None))
+    tell_skipped(dataset.skipped)
+    found = lw.suspects(dataset)
+    written = []
+    if table is not None:
+        written.append(_write(table, COLUMNS, ([str(asdict(one)[name]) for name in COLUMNS] for one in found)))
+    if corrected is not None:
+        written.append(_write_corrected(corrected, dataset, found))
+    if page is not None:
+        written.append(_write_page(page, dataset, found))
+    doubtful, twins = [one for one in found if one.reason == "label"], [one for one in found if one.other]
+    lines: list[RenderableType] = [one_line(_line(one)) for one in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"The first {SHOWN} of {len(found)}. --csv FILE writes all of them.")
+    clash = sum(one.doubtful for one in twins)
+    lines.append(f"Doubtful labels: {len(doubtful)}. Duplicates: {len(twins)}, {clash} of them under another label.")
+    lines += [styled((str(place), "bold"), " written") for place in written]
+    if corrected is not None:
+        sure = sum(one.probability >= APPLIED for one in doubtful)
+        lines.append(
+            f"It has {sure} suggested labels, those of {percent(APPLIED)} and more. Check it before you fit it."
+        )
+    show({"data": data, "suspects": [asdict(one) for one in found], "written": [str(one) for one in written]}, *lines)
+
+
+def _line(one: "Suspect") -> str:
+    """Return what is said of a suspect in a line."""
+    likely = "" if one.reason == "copy" else f" ({percent(one.probability)})"
+    return f"{one.file}: labelled {one.label or 'nothing'}, {one.words}{likely}"
+
+
+def _write(file: Path, columns: tuple[str, ...], rows: Iterable[list[str]]) -> Path:
+    """Write a table and return where it is."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([to_cell(cell) for cell in row] for row in rows)
+    write_file(file, text.getvalue().encode("utf-8", "surrogateescape"))
+    return file
+
+
+def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
+    """Write a table of all images with the most probable of the suggested labels."""
+    from labelwise.images.dataset import SPLITS
+    from labelwise.images.split.divide import pool
+
+    if not dataset.own_pictures:
+        raise UsageError("--apply names image files, and these data are none.")
+    whole, suggested = (
+        pool(dataset),
+        {one.row: one.suggested for one in found if one.reason == "label" and one.probability >= APPLIED},
+    )
+    labels = whole.words(dataset.labels.names)
+    splits = [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))]
+    paths = [os.path.relpath(name, file.absolute().parent) for name in whole.files]
+    rows = [[path, suggested.get(row, labels[row])] for row, path in enumerate(paths)]
+    if dataset.own_splits:
+        return _write(
+            file, ("path", "label", "split"), ([*row, split] for row, split in zip(rows, splits, strict=True))
+        )
+    return _write(file, ("path", "label"), rows)
+
+
+def _write_page(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
+    """Write a page of the images to look at."""
+    from labelwise.images.split.divide import pool
+    from labelwise.reporting.answer_sheet import suspects_page
+
+    whole = pool(dataset)
+    page = suspects_page(dataset.name, found, whole.images, dataset.labels.names)
+    write_file(file, page.encode("utf-8", "replace"))
+    return file

@@ -1,0 +1,149 @@
+"""Suspects: images whose label looks wrong, and images that are there twice.
+
+Every image is scored by leave-one-out, those of the test split, too: a closed form on features answers it as if it, and its copies, had
+not been among the images. So no image vouches for its own label.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from labelwise.core.arrays import Array
+from labelwise.core.classifier import bind
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder, Precomputed
+from labelwise.encoders.registry import open_encoder
+from labelwise.fitting.left_out import calibrate_by_leave_one_out, left_out_scores
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.split.divide import pool
+from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
+from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.support.errors import DataError
+from labelwise.train.networks.encoder import PRETRAINED
+
+DOUBTFUL = 0.5  # probability of another label from which on the own one is in doubt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """An image to look at."""
+
+    file: str
+    label: str
+    suggested: str  # the label that it looks like; of a duplicate its own
+    probability: float  # of the suggested label by leave-one-out, or how alike it and its duplicate look
+    reason: str  # "label", "copy" (the same file content) or "lookalike"
+    other: str = ""  # the earlier image that it is a duplicate of
+    other_label: str = ""  # of that image
+    row: int = 0  # its place among all images, those of train first, then val, then test
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether its label, or that of its duplicate, is wrong."""
+        return self.label != (self.other_label if self.other else self.suggested)
+
+    @property
+    def words(self) -> str:
+        """Why it is a suspect."""
+        kind = {"copy": "same content as", "lookalike": "looks the same as"}
+        labelled = f", which is labelled {self.other_label}" if self.other_label != self.label else ""
+        return f"{kind[self.reason]} {self.other}{labelled}" if self.other else f"looks like {self.suggested}"
+
+
+def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
+    """Return images whose label looks wrong, the most doubtful first, and then duplicates; no file is touched.
+
+    Args:
+        data: with one label for each image.
+        likeness: how alike two images must look to be duplicates, at most 1.
+    """
+    if data.multilabel:
+        raise DataError(
+            f'Several labels may be true of an image of "{data.name}". Suspects are found where each has one label.'
+        )
+    whole = pool(data)
+    labelled = np.flatnonzero(whole.labelled)
+    features, rows, encoder = _features(whole.select(labelled))
+    rows = labelled[rows]
+    return [*_doubtful(data, whole, features, rows, encoder), *_duplicates(data, whole, likeness)]
+
+
+def _features(split: Split) -> tuple[Array, Array, Encoder]:
+    """Return the features of images that can be read ``[n, d]``, which rows these are, and what made them."""
+    if split.shape is not None and len(split.shape) == 1:
+        values = split.images.read(np.arange(len(split)), split.shape)
+        return np.asarray(values, np.float32), np.arange(len(split)), Precomputed(split.shape[0])
+    encoder = open_encoder(PRETRAINED)
+    known = encode(encoder, split.images)
+    return known.values, np.asarray(known.rows), encoder
+
+
+def _doubtful(data: Dataset, whole: Split, features: Array, rows: Array, encoder: Encoder) -> list[Suspect]:
+    """Return the images that look like another label, the most doubtful first."""
+    present, targets = np.unique(whole.targets[rows], return_inverse=True)
+    names = tuple(data.labels.names[place] for place in present)
+    if len(names) < 2:
+        raise DataError(f'"{data.name}" has images of one label alone; suspects are found among two labels and more.')
+    labels = replace(data.labels.select(names), shares=None)
+    fitted = fit_discriminant(features, targets, labels)
+    embeddings = fitted.head.embed(features)
+    part = Split(images=whole.images.select(rows), targets=targets)
+    classifier = calibrate_by_leave_one_out(bind(fitted.head, encoder, labels), fitted, part, embeddings)
+    left = fitted.leave_one_out()
+    chances = left_out_scores(classifier, embeddings, left).probabilities[left.usable]
+    places = left.rows[left.usable]
+    here, own = np.arange(len(places)), targets[places]
+    chances[here, own] = 0
+    others, best = chances.argmax(1), chances.max(1)
+    return [
+        Suspect(
+            file=whole.files[rows[places[i]]],
+            label=names[own[i]],
+            suggested=names[others[i]],
+            probability=round(float(best[i]), 4),
+            reason="label",
+            row=int(rows[places[i]]),
+        )
+        for i in (-best).argsort(kind="stable").tolist()
+        if best[i] >= DOUBTFUL
+    ]
+
+
+def _duplicates(data: Dataset, whole: Split, likeness: float) -> list[Suspect]:
+    """Return images that repeat an earlier one, by content or by looks; those with another label first."""
+    first: dict[bytes, int] = {}
+    copies = {
+        row: first[digest] for row, digest in enumerate(whole.images.digests()) if first.setdefault(digest, row) != row
+    }
+    near = {} if whole.shape is not None and len(whole.shape) == 1 else _lookalikes(whole, likeness, set(copies))
+    words = whole.words(data.labels.names)
+    pairs = [(row, other, 1.0, "copy") for row, other in copies.items()]
+    pairs += [(row, other, value, "lookalike") for row, (other, value) in near.items()]
+    twins = [_twin(whole.files, words, *pair) for pair in pairs]
+    return sorted(twins, key=lambda one: (not one.doubtful, one.reason, -one.probability, one.row))
+
+
+def _twin(files: Sequence[str], words: Sequence[str], row: int, other: int, value: float, reason: str) -> Suspect:
+    return Suspect(
+        file=files[row],
+        label=words[row],
+        suggested=words[row],
+        probability=round(value, 4),
+        reason=reason,
+        other=files[other],
+        other_label=words[other],
+        row=row,
+    )
+
+
+def _lookalikes(whole: Split, likeness: float, copies: set[int]) -> dict[int, tuple[int, float]]:
+    """Return the earlier image that each image looks most like, and how much, if it is a lookalike at all."""
+    prints, _ = fingerprints(whole.images)
+    best: dict[int, tuple[int, float]] = {}
+    for first, second, values in alike(prints, likeness):
+        for one, other, value in zip(first.tolist(), second.tolist(), values.tolist(), strict=True):
+            early, late = min(one, other), max(one, other)
+            if not copies & {early, late} and value > best.get(late, (0, 0.0))[1]:
+                best[late] = (early, min(float(value), 1.0))
+    return best

@@ -1,0 +1,86 @@
+"""Corrections: a table of images and the labels that they should have, applied to data in memory; no file is touched."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import label_name
+from labelwise.images.sources.csv_files import headed
+from labelwise.images.stored import FileImages
+from labelwise.support.display import from_cell
+from labelwise.support.errors import DataError, UsageError, listing
+
+IMAGE_COLUMNS = ("image", "file", "path")
+LABEL_COLUMNS = ("label",)
+
+
+def read_corrections(table: Path) -> dict[str, str]:
+    """Return the label of each image that a table names, by its whole path; of an image named twice the last one counts.
+
+    Paths start from the working folder, or from the folder of the table where the image is not there.
+    """
+    (_, first), *rows = list(headed(table, what="table of corrections", errors="surrogateescape")) or [(0, [])]
+    heads = [field.strip().casefold() for field in first]
+    image, label = (
+        next((heads.index(name) for name in names if name in heads), None) for names in (IMAGE_COLUMNS, LABEL_COLUMNS)
+    )
+    if image is None or label is None:
+        raise DataError(f'"{table}" needs the columns image and label; its columns: {listing(heads) or "none"}.')
+    corrections: dict[str, str] = {}
+    for number, fields in rows:
+        name, word = from_cell(fields[image].strip()), from_cell(fields[label].strip())
+        places = [Path(name), table.parent / name]
+        place = next((each for each in places if each.is_file()), None)
+        if place is None:
+            raise DataError(
+                f'Row {number} of "{table}": there is no image "{name}". Run the command where it was answered.'
+            )
+        try:
+            corrections[os.path.realpath(place)] = label_name(word)
+        except UsageError as error:
+            raise DataError(f'Row {number} of "{table}": {error}') from None
+    return corrections
+
+
+def correct(data: Dataset, corrections: Mapping[str, str]) -> tuple[Dataset, int, int]:
+    """Return the data with corrected labels, how many were changed, and how many images were added to the training images.
+
+    A label is matched without regard to case; one that is not there becomes a new label.
+    """
+    if data.multilabel or not data.own_pictures:
+        raise UsageError("Corrections are for image files with one label each.")
+    labels, meant = data.labels, {}
+    for word in dict.fromkeys(corrections.values()):
+        if (known := labels.find(word)) is None:
+            labels, known = labels.add(word), word
+        meant[word] = labels.index(known)
+    rest, splits, changed = dict(corrections), {}, 0
+    for name, split in data.splits.items():
+        targets = split.targets.copy()
+        for row, file in enumerate(split.files):
+            word = rest.pop(os.path.realpath(file), "")
+            if word and targets[row] != meant[word]:
+                targets[row], changed = meant[word], changed + 1
+        splits[name] = replace(split, targets=targets)
+    if rest:
+        shape = next(iter(splits.values())).shape
+        files = tuple(map(_short, rest))
+        more = Split(
+            images=FileImages(files, shape), targets=np.array([meant[word] for word in rest.values()]), files=files
+        )
+        blanks: dict[str, Any] = {"groups": "", "moments": "", "domains": "", "texts": (), "weights": 1.0}
+        columns = {what: (blank,) * len(more) for what, blank in blanks.items() if getattr(splits["train"], what)}
+        more = replace(more, **columns)
+        splits["train"] = splits["train"].join(more)
+    return replace(data, labels=labels, splits=splits), changed, len(rest)
+
+
+def _short(file: str) -> str:
+    """Return the path of a file, from the working folder on where it lies in it."""
+    here = os.path.join(os.path.realpath(os.curdir), "")
+    return file.removeprefix(here)
