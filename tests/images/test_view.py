@@ -229,9 +229,7 @@ def test_the_exported_graph_sees_the_same(odd: tuple[Path, Path], tmp_path: Path
     images = classifier.batch([str(path) for path in sorted(odd[0].rglob("*.png"))[:3]])
     (scores,) = session.run(["scores"], {"images": images})
     assert np.abs(scores - classifier.scores(images).log_odds).max() < 1e-4
-    words = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
-    assert "stretch both sides to 16 x 16 pixels" in words
-    assert "The graph itself keeps the middle 0.75 of each side and sees the mirror image" in words
+    assert json.loads(session.get_modelmeta().custom_metadata_map["fit"]) == "stretch"
 
 
 def test_heat_lies_where_the_network_looks() -> None:

@@ -24,12 +24,18 @@ def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]
     reference = getattr(encoder, "reference", None)
     if reference is not None:
         return {"kind": "shared", **about, "view": to_plain(reference)}, {}
+    exported = as_onnx(encoder)
+    about |= {"id": exported.id}
+    return {"kind": "own", **about}, {ENCODER: exported.content, CARD: card_file(exported.card)}
+
+
+def as_onnx(encoder: Encoder) -> OnnxEncoder:
+    """Return an encoder as one that ONNX Runtime runs."""
     exporter = getattr(encoder, "exporter", None)  # of one that runs in torch: what writes it as an ONNX file
     exported = encoder if exporter is None else import_object(exporter)(encoder)
     if not isinstance(exported, OnnxEncoder):
         raise UnsupportedError(f"The encoder {encoder.name} cannot be saved: it is no ONNX file, and shared by nobody.")
-    about |= {"id": exported.id}
-    return {"kind": "own", **about}, {ENCODER: exported.content, CARD: card_file(exported.card)}
+    return exported
 
 
 def saved_encoder(about: Mapping[str, Any], folder: Path) -> Encoder:

@@ -30,18 +30,18 @@ class FlowSteps:
     def forward(self, v: Array) -> tuple[Array, Array]:
         """Return where the vectors go ``[n, size]``, and the log of |det Jacobian| there ``[n]``."""
         log_det = np.zeros(len(v), v.dtype)
-        for step in self._steps():
+        for step in self.steps():
             v, more = self._forward(step, v)
             log_det = log_det + more
         return v, log_det
 
     def inverse(self, z: Array) -> Array:
         """Return the vectors that ``forward`` takes to these."""
-        for step in reversed(self._steps()):
+        for step in reversed(self.steps()):
             z = self._inverse(step, z)
         return z
 
-    def _steps(self) -> list[str]:
+    def steps(self) -> list[str]:
         """Return the names of the steps, in order."""
         names = {".".join(name.split(".")[:3]) for name in self.state if name.startswith("blocks.")}
         steps = sorted(names, key=lambda name: [int(part) for part in name.split(".")[1:]])
@@ -55,7 +55,7 @@ class FlowSteps:
             scale = state[f"{step}.log_scale"]
             return (v - state[f"{step}.shift"]) * np.exp(scale), scale.sum()
         if f"{step}.factors" in state:
-            v = v[:, state[f"{step}.permutation.order"]] @ self._upper(step).T
+            v = v[:, state[f"{step}.permutation.order"]] @ self.upper(step).T
             return v + v @ np.tril(state[f"{step}.factors"], -1).T, state[f"{step}.log_diagonal"].sum()
         first, second = self._halves(v)
         scale, shift = self._affine(f"{step}.by_first", first)
@@ -73,7 +73,7 @@ class FlowSteps:
             return back
         if f"{step}.factors" in state:
             lower = solve_triangular(np.tril(state[f"{step}.factors"], -1), z.T, lower=True, unit_diagonal=True)
-            before: Array = solve_triangular(self._upper(step), lower).T
+            before: Array = solve_triangular(self.upper(step), lower).T
             return before[:, state[f"{step}.permutation.back"]]
         first, second = self._halves(z)
         scale, shift = self._affine(f"{step}.by_second", second)
@@ -81,7 +81,8 @@ class FlowSteps:
         scale, shift = self._affine(f"{step}.by_first", first)
         return np.concatenate([first, (second - shift) / np.exp(scale)], 1)
 
-    def _upper(self, step: str) -> Array:
+    def upper(self, step: str) -> Array:
+        """Return the upper triangle of a step that is a matrix."""
         upper: Array = np.triu(self.state[f"{step}.factors"], 1) + np.diag(np.exp(self.state[f"{step}.log_diagonal"]))
         return upper
 

@@ -180,13 +180,17 @@ class PrototypeHead(TrainedHead):
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``, each label on its own."""
         d = embeddings.shape[1]
-        size = (self.scorer != "dol") * (self.pair_score.size(d) + 1) + (self.scorer != "sim") * (d + 1)
+        size = self.learned_size(d)
         learned = self._learned(embeddings, label_embeddings[:, :size])
         if label_embeddings.shape[1] == size:
             return learned
         base = linear_scores(embeddings, label_embeddings[:, size:])
         mixed: Array = base + self.share * (learned - base)
         return mixed
+
+    def learned_size(self, d: int) -> int:
+        """Return the size of a label embedding for image embeddings of size d, the closed form left out."""
+        return (self.scorer != "dol") * (self.pair_score.size(d) + 1) + (self.scorer != "sim") * (d + 1)
 
     def similarity(self, queries: Array, gallery: Array) -> Array:
         """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
