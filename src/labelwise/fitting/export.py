@@ -98,7 +98,7 @@ def metadata(classifier: Classifier) -> dict[str, str]:
 def _model(classifier: Classifier, onnx: Any) -> Any:
     """Return the ONNX model of a classifier."""
     sheet, helper, types = Formulas(), onnx.helper, onnx.TensorProto
-    pictures, nodes, constants, functions, version = len(classifier.shape) == 3, [], [], [], IR_VERSION
+    images, nodes, constants, functions, version = len(classifier.shape) == 3, [], [], [], IR_VERSION
     features = Term(sheet, INPUT)
     if not isinstance(classifier.encoder, Precomputed):
         encoder = as_onnx(classifier.encoder)
@@ -113,7 +113,7 @@ def _model(classifier: Classifier, onnx: Any) -> Any:
     graph = helper.make_graph(
         [*nodes, *sheet.nodes],
         "classifier",
-        [helper.make_tensor_value_info(INPUT, types.UINT8 if pictures else types.FLOAT, ["n", *classifier.shape])],
+        [helper.make_tensor_value_info(INPUT, types.UINT8 if images else types.FLOAT, ["n", *classifier.shape])],
         [
             helper.make_tensor_value_info(name, kind, ["n"] if name in ("outlier_score", "unknown") else ["n", k])
             for name, kind in kinds.items()
