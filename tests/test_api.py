@@ -99,6 +99,16 @@ def test_a_call_that_cannot_work_names_one_that_does(classifier: lw.Classifier, 
         lw.fit(files(photos), names(photos))  # type: ignore[arg-type]
 
 
+def test_several_labels_of_an_image_are_named(photos: Path) -> None:
+    several = [["warm", name] if name == "red" else [name] for name in names(photos)]
+    classifier = lw.fit((files(photos), several), "indicator", epochs=2)
+    assert classifier.labels.names == ("blue", "green", "red", "warm")
+    assert classifier.calibration.multilabel
+    table = np.array([[name in each for name in classifier.labels.names] for each in several])
+    with pytest.raises(UsageError, match=r'lw\.fit\(\(images, \[\["owl", "wren"\], \[\]\]\)\)'):
+        lw.fit((files(photos), table))
+
+
 def test_features_are_cached_as_in_the_shell(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path))
     lw.fit((files(photos), names(photos))).predict(photos)

@@ -1,6 +1,6 @@
 """What a person types in Python: ``lw.fit``, ``lw.load``, and a classifier with the verbs as methods. Each calls the functions of ``api``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +19,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.build import check_two_labels
-from labelwise.images.sources.rows import as_labels, label_rows
+from labelwise.images.sources.rows import Rows, as_labels, label_rows, named_rows
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.ask import Answer
 from labelwise.tasks.classify import Prediction
@@ -118,7 +118,7 @@ def fit(
 
     Args:
         data: a path (a folder with one folder for each label, a table, a pack), a ``Dataset``, or images and their labels:
-            ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``.
+            ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``, ``(paths, [["owl", "wren"], [], ...])`` where several may be true.
         method: the name of a method, a method with its settings, or "auto": chosen from the data.
         run: device, folder for checkpoints; the default keeps nothing on disk.
         seed: random seed.
@@ -167,7 +167,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         raise UsageError(
             f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"
         )
-    images, rows = as_images(data[0]), label_rows(as_labels(data[1]), None)
+    images, rows = as_images(data[0]), rows_of(data[1])
     if len(images) != len(rows.targets):
         raise DataError(f"There are {len(images)} images but {len(rows.targets)} labels; give one for each image.")
     check_two_labels("images", rows)
@@ -180,6 +180,19 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         own_splits=False,
         own_pictures=files,
     )
+
+
+def rows_of(labels: Any) -> Rows:
+    """Return the rows of images with these labels: one name or number each, or the names of all that are true."""
+    several = isinstance(labels, Sequence) and all(isinstance(each, list | tuple | set | frozenset) for each in labels)
+    if several and all(isinstance(name, str) for each in labels for name in each):
+        return named_rows([None] * len(labels), [tuple(each) for each in labels])
+    values = as_labels(labels)
+    if values.dtype.kind == "b":
+        raise UsageError(
+            'Yes and no do not name labels. Give the names that are true of each image: lw.fit((images, [["owl", "wren"], []])).'
+        )
+    return label_rows(values, None)
 
 
 def _texts(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
