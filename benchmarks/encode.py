@@ -21,7 +21,7 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.encoders.runtime import onnxruntime
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.images.images import ArrayImages
 from labelwise.images.stored import FileImages
 
@@ -72,7 +72,7 @@ def on_cpu(count: int, threads: int, rounds: int) -> None:
 def from_folder(folder: Path, threads: int) -> None:
     """Print what a folder of photos takes the first time, and from the cache."""
     os.environ["LABELWISE_CACHE"] = tempfile.mkdtemp()
-    paths = list_pictures(folder)
+    paths = list_images(folder)
     for name in ("cold", "cached"):
         took = seconds(lambda: encode(open_encoder(), FileImages(paths), workers=threads, progress=False))
         print(f"{len(paths)} files, {name}: {took:.2f} s, {len(paths) / took:,.0f} images/s")

@@ -39,7 +39,7 @@ def method(data: Dataset | None = None) -> NearestMean:
 
 
 def features(data: Dataset) -> Dataset:
-    """The same pictures as columns of numbers: the mean of each colour."""
+    """The same images as columns of numbers: the mean of each colour."""
     flat = {name: replace(s, images=as_float(px(s)).mean((2, 3))) for name, s in data.splits.items()}
     return replace(data, splits=flat)
 

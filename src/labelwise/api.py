@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from labelwise.core import store
 from labelwise.core.classifier import Classifier
-from labelwise.images.as_images import Pictures
+from labelwise.images.as_images import ImagesLike
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import label_name
 from labelwise.support.errors import UsageError
@@ -36,13 +36,13 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
     return on_device(classifier, device)
 
 
-def classify(classifier: Classifier, images: Pictures, *, top: int = 5) -> list[classify_task.Prediction]:
+def classify(classifier: Classifier, images: ImagesLike, *, top: int = 5) -> list[classify_task.Prediction]:
     """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels."""
     return classify_task.classify(classifier.scores(images), top=top)
 
 
 def ask(
-    classifier: Classifier, images: Pictures, label: str | None = None, *, text: str | None = None
+    classifier: Classifier, images: ImagesLike, label: str | None = None, *, text: str | None = None
 ) -> list[ask_task.Answer]:
     """Return one answer per image to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
     if (label is None) == (text is None):
@@ -52,20 +52,20 @@ def ask(
     return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(images), name)]
 
 
-def outliers(classifier: Classifier, images: Pictures) -> list[outliers_task.Outlier]:
+def outliers(classifier: Classifier, images: ImagesLike) -> list[outliers_task.Outlier]:
     """Return how little each image fits any label."""
     return outliers_task.outliers(classifier.scores(images))
 
 
 def explain(
-    classifier: Classifier, image: Pictures, label: str | None = None, *, against: str | None = None
+    classifier: Classifier, image: ImagesLike, label: str | None = None, *, against: str | None = None
 ) -> explain_task.Explanation:
     """Return the heat map of one image for a label (None: the label that fits best), or for it and not ``against`` another."""
     return explain_task.explain(classifier.scores(image), label, against)
 
 
 def rank(
-    classifier: Classifier, images: Pictures, *, order: Sequence[str] | None = None, coverage: float = 0.8
+    classifier: Classifier, images: ImagesLike, *, order: Sequence[str] | None = None, coverage: float = 0.8
 ) -> list[rank_task.Ranked]:
     """Return where each image stands among ordered labels, from the lowest to the highest; see ``tasks.rank``."""
     rank_task.level_columns(classifier, order)
@@ -73,7 +73,7 @@ def rank(
 
 
 def verify(
-    classifier: Classifier, first: Pictures, second: Pictures, *, by: By | None = None
+    classifier: Classifier, first: ImagesLike, second: ImagesLike, *, by: By | None = None
 ) -> list[verify_task.Verification]:
     """Return for each pair whether both images show the same label, known or not; see ``tasks.verify``."""
     verify_task.check_verifier(classifier, by)
@@ -89,8 +89,8 @@ def fit_verification(
 
 def retrieve(  # noqa: PLR0913 - each may be chosen
     classifier: Classifier,
-    query: Pictures,
-    gallery: Gallery | StoredGallery | Pictures,
+    query: ImagesLike,
+    gallery: Gallery | StoredGallery | ImagesLike,
     k: int = 5,
     *,
     by: By = "similarity",
@@ -111,7 +111,7 @@ def teach(
     classifier: Classifier,
     name: str,
     *,
-    examples: Pictures | None = None,
+    examples: ImagesLike | None = None,
     texts: teach_task.Texts | None = None,
     vector: teach_task.Vector | None = None,
 ) -> Classifier:
@@ -128,6 +128,6 @@ def forget(classifier: Classifier, name: str) -> Classifier:
     return classifier.remove(classifier.labels.meant(name))
 
 
-def calibrate(classifier: Classifier, images: Pictures, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
+def calibrate(classifier: Classifier, images: ImagesLike, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
     """Return the classifier with probabilities and the outlier rule fitted on held-out images; see ``tasks.calibrate``."""
     return calibrate_task.calibrate(classifier.scores(images), targets, keep=keep)

@@ -13,7 +13,7 @@ from labelwise.core import store
 from labelwise.core.arrays import Array
 from labelwise.fitting import fit as fitting
 from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
-from labelwise.images.as_images import Pictures, as_images
+from labelwise.images.as_images import ImagesLike, as_images
 from labelwise.images.catalogue import load as load_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.decoding import Frame
@@ -52,42 +52,42 @@ class Classifier(core.Classifier):
         """Return a classifier with the verbs."""
         return cls(**{field.name: getattr(classifier, field.name) for field in fields(core.Classifier)})
 
-    def predict(self, images: Pictures) -> Array:
+    def predict(self, images: ImagesLike) -> Array:
         """Return the name of the most probable label of each image ``[n]``."""
         return np.array(self.labels.names)[self.scores(images).best]
 
-    def predict_proba(self, images: Pictures) -> Array:
+    def predict_proba(self, images: ImagesLike) -> Array:
         """Return how probable each label is ``[n, k]``, in the order of ``labels.names``."""
         return self.scores(images).reported
 
-    def classify(self, images: Pictures, *, top: int = 5) -> list[Prediction]:
+    def classify(self, images: ImagesLike, *, top: int = 5) -> list[Prediction]:
         """Return what each image is: its label or "unknown"."""
         return api.classify(self, images, top=top)
 
-    def ask(self, images: Pictures, label: str | None = None, *, text: str | None = None) -> list[Answer]:
+    def ask(self, images: ImagesLike, label: str | None = None, *, text: str | None = None) -> list[Answer]:
         """Return for each image whether it is a ``label``, or whether a sentence is true of it."""
         return api.ask(self, images, label, text=text)
 
-    def explain(self, image: Pictures, label: str | None = None, *, against: str | None = None) -> Explanation:
+    def explain(self, image: ImagesLike, label: str | None = None, *, against: str | None = None) -> Explanation:
         """Return the heat map of an image for a label, by default the most probable one, perhaps against another."""
         return api.explain(self, image, label, against=against)
 
-    def outliers(self, images: Pictures) -> list[Outlier]:
+    def outliers(self, images: ImagesLike) -> list[Outlier]:
         """Return how little each image fits any label."""
         return api.outliers(self, images)
 
-    def verify(self, first: Pictures, second: Pictures, *, by: By | None = None) -> list[Verification]:
+    def verify(self, first: ImagesLike, second: ImagesLike, *, by: By | None = None) -> list[Verification]:
         """Return for each pair whether both images show the same label."""
         return api.verify(self, first, second, by=by)
 
     def retrieve(
-        self, query: Pictures, gallery: Gallery | StoredGallery | Pictures, k: int = 5, *, by: By = "similarity"
+        self, query: ImagesLike, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5, *, by: By = "similarity"
     ) -> list[list[Match]]:
         """Return for each query the k images that are most like it, best first, of a gallery or of images."""
         return api.retrieve(self, query, gallery, k, by=by)
 
     def teach(
-        self, name: str, examples: Pictures | None = None, *, texts: Texts | None = None, vector: Vector | None = None
+        self, name: str, examples: ImagesLike | None = None, *, texts: Texts | None = None, vector: Vector | None = None
     ) -> Self:
         """Return the classifier with one more label, learned from example images, sentences or attributes."""
         return type(self).of(api.teach(self, name, examples=examples, texts=texts, vector=vector))
@@ -178,7 +178,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         labels=Labels(names=tuple(rows.names)),
         splits={"train": split},
         own_splits=False,
-        own_pictures=files,
+        own_images=files,
     )
 
 

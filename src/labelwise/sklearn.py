@@ -127,7 +127,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used = tuple(weights[rows].tolist()) if (weights != 1).any() else ()
         split = Split(images=examples.images.select(rows), targets=targets, weights=used)
         names = Labels(names=tuple(map(str, self.classes_.tolist())))
-        data = Dataset(name="images", labels=names, splits={"train": split}, own_pictures=split.shape is None)
+        data = Dataset(name="images", labels=names, splits={"train": split}, own_images=split.shape is None)
         method = Discriminant(encoder=Encoder(backbone=self.encoder, frozen=True))
         self.classifier_ = Classifier.of(fit(data, method, Run(device="cpu")))
         self.examples_ = examples

@@ -60,10 +60,10 @@ def load(name: str, *, root: str | Path | None, size: int | None, protocol: str 
 
 def reads(path: Path) -> bool:
     """Return whether a folder has the xlsa17 layout, or holds sounds and no images."""
-    from labelwise.images.decode.listing import holds_pictures
+    from labelwise.images.decode.listing import holds_images
     from labelwise_papers.sound.wav_files import list_wavs
 
-    return _is_xlsa17(path) or (not holds_pictures(path) and bool(list_wavs(path)))
+    return _is_xlsa17(path) or (not holds_images(path) and bool(list_wavs(path)))
 
 
 def _is_xlsa17(path: Path) -> bool:

@@ -40,7 +40,7 @@ def test_fit_wrote_one_folder_and_listed_what_it_skipped(folder: Path) -> None:
     assert sorted(p.name for p in folder.iterdir()) == ["blobs.lw"]
     log = [json.loads(line) for line in (folder / "blobs.lw" / "log.jsonl").read_text().splitlines()]
     assert "broken.jpg" in log[0]["skipped"]
-    assert "not a picture" in log[0]["reason"]
+    assert "not an image" in log[0]["reason"]
     assert [entry["epoch"] for entry in log[1:]] == list(range(3))
 
 

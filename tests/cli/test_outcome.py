@@ -41,7 +41,7 @@ def test_confused_labels_and_pictures_to_look_at_are_named(method: str, capsys: 
         val = wrong_labels(LISTED + 2).split("train")
         data = Dataset(name="drawn", labels=data.labels, splits={"train": wrong_labels(0).split("train"), "val": val})
     chosen = lw.methods.Softmax(epochs=5) if method == "softmax" else lw.methods.Discriminant()
-    data = replace(data, own_pictures=True)
+    data = replace(data, own_images=True)
     classifier = lw.fit(data, chosen, lw.Run(device="cpu"))
     about = classifier.origin.summary["validation" if method == "softmax" else "leave_one_out"]
     assert "0.jpg" in [one["file"] for one in about["suspicious"]], "what is saved says nothing of folders above"

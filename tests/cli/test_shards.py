@@ -22,7 +22,7 @@ def call(run: Any, *words: object) -> dict[str, Any]:
 def test_from_a_folder_to_shards_and_through_all_verbs(run: Any, pictures: Path, tmp_path: Path) -> None:
     shards, model = tmp_path / "my shards", tmp_path / "m.lw"
     written = call(run, "data", "shard", pictures, "--out", shards, "--megabytes", "0.05", "--json")
-    assert written["pictures"] == 120
+    assert written["images"] == 120
     assert written["shards"] > 3
     about = call(run, "data", "check", shards, "--size", "8", "--json")
     assert about["images"] == {"train": 40, "val": 40, "test": 40}
@@ -50,7 +50,7 @@ def test_a_bad_picture_is_named_by_fit_and_classify(run: Any, tmp_path: Path) ->
     code, _, err = run("fit", file, "--out", tmp_path / "m.lw", *SMALL)
     assert code == 0, err
     checked = " ".join("".join(run("data", "check", file)[1:]).split())
-    assert "train-0.tar/8.png: it is not a picture" in checked
+    assert "train-0.tar/8.png: it is not an image" in checked
     document = call(run, "classify", tmp_path / "m.lw", file, "--json")
     assert len(document["predictions"]) + len(document["skipped"]) == 40
     assert any(one["file"].endswith("/8.png") for one in document["skipped"])

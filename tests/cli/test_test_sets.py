@@ -139,7 +139,7 @@ def test_nothing_left_says_what_to_do(run: Any, root: Path, tmp_path: Path, verb
 def test_what_a_classifier_was_trained_on_is_measured_by_folds_as_the_error_says(run: Any, root: Path) -> None:
     code, out, err = run("evaluate", root / "m.lw", root / "my birds", "--folds", 5, "--device", "cpu", "--json")
     assert code == 0, err
-    assert json.loads(out)["images"] == 80, "each picture once, those that were trained on, too"
+    assert json.loads(out)["images"] == 80, "each image once, those that were trained on, too"
 
 
 def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> None:

@@ -118,7 +118,7 @@ def test_unreadable_images_are_left_out_with_their_reason(tmp_path: Path) -> Non
     assert features.ids == [paths[0], paths[2]]
     assert features.values.shape == (2, 5)
     assert [(one.file, one.reason[:20]) for one in features.skipped] == [
-        (paths[1], "it is not a picture "),
+        (paths[1], "it is not an image "),
         (str(tmp_path / "none.jpg"), "there is no such fil"),
     ]
 

@@ -33,11 +33,11 @@ def test_labelled_images() -> None:
     )
 
 
-def of_shape(*shape: int, own_pictures: bool = False, drawn: bool = False) -> Dataset:
+def of_shape(*shape: int, own_images: bool = False, drawn: bool = False) -> Dataset:
     images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
     split = Split(images=images if len(shape) == 3 else images.float(), targets=torch.arange(8) % 2)
     labels, splits = Labels(names=("owl", "tit")), {"train": split}
-    return Dataset(name="a", labels=labels, splits=splits, own_pictures=own_pictures, drawn=drawn)
+    return Dataset(name="a", labels=labels, splits=splits, own_images=own_images, drawn=drawn)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def of_shape(*shape: int, own_pictures: bool = False, drawn: bool = False) -> Da
     [
         (of_shape(3, 32, 32), True, "as these are images in colour of 32 pixels and more"),
         (of_shape(3, 40, 32), True, "as these are images in colour of 32 pixels and more"),
-        (of_shape(3, 16, 16, own_pictures=True), True, "as these are image files"),
+        (of_shape(3, 16, 16, own_images=True), True, "as these are image files"),
         (of_shape(3, 40, 31), False, "as these are grey or smaller than 32 pixels"),
         (of_shape(1, 64, 64), False, "as these are grey or smaller than 32 pixels"),
         (of_shape(3, 64, 64, drawn=True), False, "as these images are drawn"),

@@ -17,7 +17,7 @@ from labelwise.cli.options import Shared, with_shared
 from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.catalogue import load
-from labelwise.images.decode.listing import list_files, list_pictures
+from labelwise.images.decode.listing import list_files, list_images
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, LabelwiseWarning
 from labelwise.support.regular import open_regular, read_regular
@@ -132,7 +132,7 @@ def test_a_folder_that_changes_while_it_is_read(tmp_path: Path) -> None:
     try:
         end = time.monotonic() + 1
         while time.monotonic() < end:
-            paths = list_pictures(tmp_path)
+            paths = list_images(tmp_path)
             assert tmp_path / "stays.png" in paths
             images, rows, skipped = read_files(paths, (3, 4, 4))
             assert len(images) == len(rows) == len(paths) - len(skipped)
@@ -153,7 +153,7 @@ def test_a_folder_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "scandir", forbidden)
     with pytest.raises(DataError, match=r'Cannot list the folder ".*shut": Permission denied'):
-        list_pictures(tmp_path)
+        list_images(tmp_path)
 
 
 def test_many_files_are_listed_in_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_shape_decides_what_could_be_read_in_two_ways() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "No picture was given; give at least one"),
+        ([], "No image was given; give at least one"),
         (np.zeros((0, 8, 8, 3), np.uint8), r"the array is empty, \[0, 8, 8, 3\]"),
         (np.zeros((2, 8, 8, 7), np.uint8), r"with 1, 3 or 4 channels, or \[n, height, width\]; given \[2, 8, 8, 7\]"),
         (np.zeros(8, np.uint8), r"given \[8\]"),
@@ -88,7 +88,7 @@ def test_shape_decides_what_could_be_read_in_two_ways() -> None:
         (np.full((8, 8, 3), 256), r"Pixels must lie in 0..255; given 256 to 256. Scale them"),
         (np.full((8, 8, 3), "a"), "Pixels must be numbers; given an array of <U1"),
         (7, "An image is a path, bytes, a PIL image, an array or a tensor; given int: 7"),
-        ([PIXELS, None], "Picture 1: An image is a path, .* given NoneType"),
+        ([PIXELS, None], "Image 1: An image is a path, .* given NoneType"),
     ],
 )
 def test_what_is_no_picture_is_refused(given: Any, message: str) -> None:
@@ -101,9 +101,9 @@ def test_channels_that_cannot_be_converted_are_refused(tmp_path: Path) -> None:
         as_batch(PIXELS, (5, 8, 8))
     with pytest.raises(UsageError, match="asked for 5"):
         as_batch(Image.fromarray(PIXELS), (5, 8, 8))
-    with pytest.raises(DataError, match=r"1 of 1 pictures cannot be read. .*gone.png: there is no such file"):
+    with pytest.raises(DataError, match=r"1 of 1 images cannot be read. .*gone.png: there is no such file"):
         as_batch(tmp_path / "gone.png", (3, 8, 8))
-    with pytest.raises(DataError, match=r"picture 0: it has no pixels \(0x4\)"):
+    with pytest.raises(DataError, match=r"image 0: it has no pixels \(0x4\)"):
         as_batch(Image.new("RGB", (0, 4)), (3, 8, 8))
 
 

@@ -12,7 +12,7 @@ from labelwise.images.describe.labels import Labels
 
 def named(*files: str, own: bool = True) -> Dataset:
     split = Split(images=torch.rand(len(files), 3), targets=torch.zeros(len(files), dtype=torch.long), files=files)
-    return Dataset(name="a", labels=Labels(names=("owl", "tit")), splits={"train": split}, own_pictures=own)
+    return Dataset(name="a", labels=Labels(names=("owl", "tit")), splits={"train": split}, own_images=own)
 
 
 @pytest.mark.parametrize(

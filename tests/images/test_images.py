@@ -134,7 +134,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert set(faults) == {1, 6}
     assert "known format" in faults[1]
     assert "no such file" in faults[6]
-    with pytest.raises(DataError, match=r"2 of 7 pictures cannot be read. .*1.png: it is not a picture"):
+    with pytest.raises(DataError, match=r"2 of 7 images cannot be read. .*1.png: it is not an image"):
         read_all(images, SHAPE)
     assert len(set(images.digests())) == 7  # none is taken for another
 

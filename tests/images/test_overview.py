@@ -192,7 +192,7 @@ def test_pictures_keep_their_form(tmp_path: Path) -> None:
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     features = Split(images=torch.rand(3, 4), targets=torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(UnsupportedError, match='"bare" holds features, not pictures'):
+    with pytest.raises(UnsupportedError, match='"bare" holds features, not images'):
         contact_sheet(Dataset(name="bare", labels=Labels(names=("a",)), splits={"train": features}), tmp_path / "a.png")
     with pytest.raises(UsageError, match="given 0 images of 30 labels"):
         contact_sheet(toys(), tmp_path / "a.png", images=0)

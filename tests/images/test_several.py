@@ -152,8 +152,8 @@ def test_arrays_of_yes_and_no() -> None:
         (np.ones((4, 2), bool), None, "for 2 labels of each image; name each of them. Names given: 0"),
         (np.ones((4, 2), bool), ["a"], "Names given: 1"),
         (np.ones((3, 2), bool), ["a", "b"], "There are 4 images but 3 targets"),
-        (np.array([[1, 0]] * 4, bool), ["a", "b"], r"pictures of one label only \(a\)"),
-        (np.zeros((4, 2), bool), ["a", "b"], r"pictures of one label only \(none\)"),
+        (np.array([[1, 0]] * 4, bool), ["a", "b"], r"images of one label only \(a\)"),
+        (np.zeros((4, 2), bool), ["a", "b"], r"images of one label only \(none\)"),
         ({"train": np.ones((2, 2), bool), "test": np.ones((2, 3), bool)}, ["a", "b"], "yes or no to the same labels"),
     ],
 )  # fmt: skip

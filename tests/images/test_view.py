@@ -274,9 +274,9 @@ def test_what_cannot_be_seen_is_refused(tmp_path: Path) -> None:
         Spec(shape=(16,), labels=labels, view=View(crop=0.5, mirror=True))
     data = blobs(per_label=12)
     numbers = {name: replace(split, images=px(split).flatten(1).float()) for name, split in data.splits.items()}
-    with pytest.raises(UsageError, match="how pictures are brought to a network"):
+    with pytest.raises(UsageError, match="how images are brought to a network"):
         fit(replace(data, splits=numbers), Softmax(epochs=1, view=View(fit="stretch")), Run(device="cpu"))
-    with pytest.raises(UsageError, match=r"more than there is of pictures \[3, 8, 8\]"):
+    with pytest.raises(UsageError, match=r"more than there is of images \[3, 8, 8\]"):
         fit(data, Softmax(epochs=1, view=View(crop=9)), Run(device="cpu"))
     with pytest.raises(UsageError, match="Keep one of them"):
         Encoder(size=8).build((3, 16, 16), View(size=9))

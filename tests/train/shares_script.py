@@ -1,4 +1,4 @@
-"""Fits on a folder and on shards of the same pictures, and counts the pictures that each process decodes: in one and in two processes.
+"""Fits on a folder and on shards of the same images, and counts the pictures that each process decodes: in one and in two processes.
 
 By torchrun it fits on shards alone, and ends the last process with SIGKILL in the middle of an epoch, the first time that it is started.
 """

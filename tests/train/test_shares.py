@@ -66,7 +66,7 @@ def test_shares_make_the_same_classifiers(fits: Path) -> None:
         wrong = [name for name in one if not torch.allclose(one[name], two[name], rtol=1e-3, atol=1e-4, equal_nan=True)]
         assert not wrong, case
     folder, shards = (read_tensors(fits / "1" / case)[0] for case in ("folder", "shards"))
-    assert torch.equal(folder["hashes"], shards["hashes"])  # the same pictures, whatever they lie in
+    assert torch.equal(folder["hashes"], shards["hashes"])  # the same images, whatever they lie in
 
 
 def test_a_killed_process_changes_nothing(source: Path, fits: Path, tmp_path: Path) -> None:

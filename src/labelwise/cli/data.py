@@ -87,7 +87,7 @@ def shard(
     dataset = readable(lw.data.load(data, root=shared().root))
     tell_skipped(dataset.skipped)
     shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=shared().seed)
-    words = f": {shards.pictures} images in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
+    words = f": {shards.images} images in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
     show({**asdict(shards), "folder": out_folder}, styled((out_folder, "bold"), words))
 
 

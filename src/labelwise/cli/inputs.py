@@ -52,7 +52,7 @@ def open_data(
     )
     if size is not None and dataset.features:
         raise UsageError(
-            f'--size {size} is the side of pictures, and "{dataset.name}" holds {dataset.features} numbers for each image. '
+            f'--size {size} is the side of images, and "{dataset.name}" holds {dataset.features} numbers for each image. '
             "Leave it out."
         )
     return lw.data.apply_split(dataset, options.splits) if options.splits else dataset
@@ -97,7 +97,7 @@ def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
 
 def list_files(paths: Sequence[Path]) -> "Images":
     """Return the images that paths name: files as they are, those in folders and below, and images in shards."""
-    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.decode.listing import list_images
     from labelwise.images.images import join
     from labelwise.images.sources.addresses import may_name_shards
     from labelwise.images.stored import FileImages
@@ -111,7 +111,7 @@ def list_files(paths: Sequence[Path]) -> "Images":
             parts += [FileImages(files), shard_images(path)] if files else [shard_images(path)]
             files = []
         else:
-            files += list_pictures(path) if path.is_dir() else [path]
+            files += list_images(path) if path.is_dir() else [path]
     images = join([*parts, FileImages(files)] if files or not parts else parts)
     if not len(images):
         raise DataError(f"No image found in {listing(str(p) for p in paths)}.")

@@ -173,10 +173,10 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
 def _look(classifier: "Classifier", data: str) -> Pictures:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
-    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.decode.listing import list_images
 
     path = Path(data)
-    if len(classifier.shape) == 3 and path.is_dir() and list_pictures(path):
+    if len(classifier.shape) == 3 and path.is_dir() and list_images(path):
         images, files, _ = open_pictures(classifier, [path])
     else:
         dataset = open_data_for(classifier, data)

@@ -74,7 +74,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
     commands = []
     if not data.features:
         files = [file for name in ("test", "val", "train") if name in data.splits for file in data.splits[name].files]
-        commands.append(["classify", str(folder), files[0] if files and data.own_pictures else "PICTURE.jpg"])
+        commands.append(["classify", str(folder), files[0] if files and data.own_images else "PICTURE.jpg"])
     if source is not None and len(data.splits.get("test", ())):
         commands.append(["evaluate", str(folder), *source])
     for word, command in zip(("Try: ", "Then:"), commands, strict=False):

@@ -118,7 +118,7 @@ def _check(file: Path, resume: Path | None) -> None:
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
-    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.decode.listing import list_images
     from labelwise.images.images import Images
     from labelwise.images.skipped import check_read
     from labelwise.images.sources.folders import plain_folder
@@ -133,7 +133,7 @@ def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["T
     side = encoder.side(view) or view.side(DEFAULT_SIDE)
     dataset = None
     if folder is not None and shared().splits is None:
-        images: Images = FileImages(list_pictures(folder), None if size is None else (3, size, size))
+        images: Images = FileImages(list_images(folder), None if size is None else (3, size, size))
     else:
         dataset = open_data(data, encoder.side(view), size=size)
         dataset = readable(dataset, ("train",), (3, side, side))

@@ -127,9 +127,9 @@ def _gallery_on_disk(
 
 def _files(source: Path) -> list[str]:
     """Return the images of a folder."""
-    from labelwise.images.decode.listing import list_pictures
+    from labelwise.images.decode.listing import list_images
 
-    files = [os.path.realpath(file) for file in list_pictures(source)]
+    files = [os.path.realpath(file) for file in list_images(source)]
     if not files:
         raise DataError(f"No image found in {source}.")
     return files

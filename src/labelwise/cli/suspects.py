@@ -94,7 +94,7 @@ def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspec
     from labelwise.images.dataset import SPLITS
     from labelwise.images.split.divide import pool
 
-    if not dataset.own_pictures:
+    if not dataset.own_images:
         raise UsageError("--apply names image files, and these data are none.")
     whole, suggested = (
         pool(dataset),

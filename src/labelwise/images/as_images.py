@@ -7,44 +7,44 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, UsageError
 
-Picture = str | Path | bytes | Image.Image | Array
-Pictures = Any  # a picture, several of them, a tensor of torch, or ``Images``
+ImageLike = str | Path | bytes | Image.Image | Array
+ImagesLike = Any  # an image, several of them, a tensor of torch, or ``Images``
 
 
-def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
+def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
     """Return images: of a path, a folder, the content of a file, a PIL image, an array, or several of these.
 
     Arrays (and tensors of torch) hold bytes, or floats in [0, 1], ``[h, w, c]`` or ``[c, h, w]``, with or without a first axis for
     many. Where they could be read in two ways, they are read as images of ``shape`` if they can be; else arrays have channels last,
     tensors first. Floats ``[n, a]`` without a ``shape``, and numbers where it is ``(a,)``, are features.
     """
-    if isinstance(pictures, Images):
-        return pictures
+    if isinstance(images, Images):
+        return images
     if len(shape) == 1:
-        return FeatureRows(_features(pictures, shape[0]))
-    if isinstance(pictures, str | Path):
-        path = Path(pictures)
-        return FileImages(list_pictures(path) if path.is_dir() else [path])
-    if isinstance(pictures, bytes | Image.Image):
-        return Uploads([pictures])
-    if _is_tensor(pictures):
-        return _arrays(pictures.detach().cpu().numpy(), shape, last=False)
-    if isinstance(pictures, np.ndarray) and pictures.dtype.kind != "O" and not _are_paths(pictures):
-        return _arrays(pictures, shape, last=True)
-    if not isinstance(pictures, Iterable):
-        hint = ' Take the images of one split: data.split("test").images.' if hasattr(pictures, "splits") else ""
+        return FeatureRows(_features(images, shape[0]))
+    if isinstance(images, str | Path):
+        path = Path(images)
+        return FileImages(list_images(path) if path.is_dir() else [path])
+    if isinstance(images, bytes | Image.Image):
+        return Uploads([images])
+    if _is_tensor(images):
+        return _arrays(images.detach().cpu().numpy(), shape, last=False)
+    if isinstance(images, np.ndarray) and images.dtype.kind != "O" and not _are_paths(images):
+        return _arrays(images, shape, last=True)
+    if not isinstance(images, Iterable):
+        hint = ' Take the images of one split: data.split("test").images.' if hasattr(images, "splits") else ""
         raise UsageError(
-            f"An image is a path, bytes, a PIL image, an array or a tensor; given {type(pictures).__name__}: {pictures!r:.80}.{hint}"
+            f"An image is a path, bytes, a PIL image, an array or a tensor; given {type(images).__name__}: {images!r:.80}.{hint}"
         )
-    items = list(pictures)
+    items = list(images)
     if not items:
-        raise UsageError("No picture was given; give at least one.")
+        raise UsageError("No image was given; give at least one.")
     if all(isinstance(item, str | Path) for item in items):
         return FileImages(items)
     if all(isinstance(item, bytes | Image.Image) for item in items):
@@ -52,9 +52,9 @@ def as_images(pictures: Pictures, shape: tuple[int, ...] = ()) -> Images:
     return join([_item(i, item, shape) for i, item in enumerate(items)])
 
 
-def as_batch(pictures: Pictures, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
-    """Return pictures as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
-    return read_all(as_images(pictures, tuple(shape)), tuple(shape), fit)
+def as_batch(images: ImagesLike, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
+    """Return images as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
+    return read_all(as_images(images, tuple(shape)), tuple(shape), fit)
 
 
 def as_bytes(array: Array) -> Array:
@@ -63,7 +63,7 @@ def as_bytes(array: Array) -> Array:
     if kind not in "buif":
         raise UsageError(f"Pixels must be numbers; given an array of {array.dtype}.")
     if not array.size:
-        raise UsageError(f"No picture was given: the array is empty, {list(array.shape)}.")
+        raise UsageError(f"No image was given: the array is empty, {list(array.shape)}.")
     if array.dtype == np.uint8:
         return array
     if kind == "b":
@@ -71,10 +71,10 @@ def as_bytes(array: Array) -> Array:
     low, high = float(array.min()), float(array.max())
     if kind == "f":
         if not np.isfinite(array).all():
-            raise UsageError("The pictures hold a value that is not a finite number (NaN or infinity).")
+            raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
         if low < 0 or high > 1:
             hint = "divide by 255?" if low >= 0 and high <= 255 else "give them as they were before normalisation."
-            raise UsageError(f"Pictures of floats must lie in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
+            raise UsageError(f"Images of floats must lie in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
         return np.rint(array.astype(np.float32) * 255).astype(np.uint8)
     if low < 0 or high > 255:
         raise UsageError(f"Pixels must lie in 0..255; given {low:.0f} to {high:.0f}. Scale them to bytes first.")
@@ -82,7 +82,7 @@ def as_bytes(array: Array) -> Array:
 
 
 def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = True) -> Array:
-    """Return one picture or many as bytes ``[n, c, h, w]``, whichever axis the channels are on.
+    """Return one image or many as bytes ``[n, c, h, w]``, whichever axis the channels are on.
 
     Where it could be read in two ways, as ``shape`` if it can; else with channels ``last``, or first.
     """
@@ -100,7 +100,7 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
         if channels:
             return many if channels[0] == 1 else np.moveaxis(many, channels[0], 1)
     raise UsageError(
-        "Pictures must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
+        "Images must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
         f"or [n, height, width]; given {list(x.shape)}."
     )
 
@@ -121,18 +121,18 @@ def _arrays(array: Array, shape: tuple[int, ...], *, last: bool) -> Images:
     return ArrayImages(channels_first(array, shape, last=last))
 
 
-def _item(i: int, picture: Picture, shape: tuple[int, ...]) -> Images:
+def _item(i: int, image: ImageLike, shape: tuple[int, ...]) -> Images:
     try:
-        return as_images(picture, shape)
+        return as_images(image, shape)
     except (UsageError, DataError) as error:
-        raise type(error)(f"Picture {i}: {error}") from None
+        raise type(error)(f"Image {i}: {error}") from None
 
 
 def _features(numbers: object, size: int) -> Array:
     """Return features ``[n, size]`` (float32) from numbers ``[n, size]`` or ``[size]``."""
     try:
         if isinstance(numbers, Image.Image):
-            raise TypeError("a picture has no features of its own")
+            raise TypeError("an image has no features of its own")
         rows = np.array(numbers.detach().cpu().numpy() if _is_tensor(numbers) else numbers, dtype=np.float32)  # type: ignore[attr-defined]
     except (ValueError, TypeError, RuntimeError):
         raise UsageError(f"This model takes features, numbers [n, {size}]; given {type(numbers).__name__}.") from None

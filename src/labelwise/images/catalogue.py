@@ -6,7 +6,7 @@ from pathlib import Path
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame, is_url
-from labelwise.images.decode.listing import holds_pictures, is_hidden
+from labelwise.images.decode.listing import holds_images, is_hidden
 from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
@@ -30,7 +30,7 @@ EMBEDDED: dict[str, Callable[[int], Dataset]] = {
     "finches/unseen": lambda seed: finches_unseen(seed=seed),
 }
 TABLES = (".csv", ".parquet")
-QUALITY = "/quality"  # after the name of any benchmark of pictures: graded by quality instead
+QUALITY = "/quality"  # after the name of any benchmark of images: graded by quality instead
 
 
 def load(  # noqa: PLR0913 - what a source may be told
@@ -52,15 +52,15 @@ def load(  # noqa: PLR0913 - what a source may be told
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
             images, one whose layout a plug-in knows (WAV files, xlsa17), a ``.csv`` or ``.parquet`` table, an ``.npz`` pack,
             ``.npy`` features, or shards: see ``data.shards``.
-        size: the side in pixels that pictures are brought to; None is as ``folder`` says, or what a benchmark says.
+        size: the side in pixels that images are brought to; None is as ``folder`` says, or what a benchmark says.
         side: the same for packs and benchmarks alone, where ``size`` is None: a person's own files are read at the shape that
             is asked for.
         seed: of the split, where the source has none of its own.
-        strict: make unreadable pictures an error instead of skipping them.
+        strict: make unreadable images an error instead of skipping them.
         root: where the paths of a table start, see ``table``; or where benchmarks lie, None is the variable ``LABELWISE_DATA``.
         max_gb: gigabytes of memory that a file may take; None is the variable ``LABELWISE_MAX_GB``, or half of the memory.
         group: what stays together where splits are made, see ``split.grouping``; None is a column of that name, else lookalikes
-            of a person's own pictures, and nothing of other data.
+            of a person's own images, and nothing of other data.
         next_frame: how image files are going to be read, so that one decode serves this pass and that; it changes nothing else.
     """
     if group is not None:
@@ -117,10 +117,10 @@ def _at_side(data: Dataset, size: int | None) -> Dataset:
 
 
 def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Dataset:
-    """Return what ``load`` does, or the pictures of a folder that has no folders for labels."""
+    """Return what ``load`` does, or the images of a folder that has no folders for labels."""
     path = Path(source)
     flat = path.is_dir() and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
-    return unknown_data(path) if flat and holds_pictures(path) else load(source, root=root)
+    return unknown_data(path) if flat and holds_images(path) else load(source, root=root)
 
 
 def _read(path: Path, size: int | None, seed: int) -> Dataset:

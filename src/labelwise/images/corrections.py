@@ -52,7 +52,7 @@ def correct(data: Dataset, corrections: Mapping[str, str]) -> tuple[Dataset, int
 
     A label is matched without regard to case; one that is not there becomes a new label.
     """
-    if data.multilabel or not data.own_pictures:
+    if data.multilabel or not data.own_images:
         raise UsageError("Corrections are for image files with one label each.")
     labels, meant = data.labels, {}
     for word in dict.fromkeys(corrections.values()):

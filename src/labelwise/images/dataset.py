@@ -155,7 +155,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
     # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
-    own_pictures: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
+    own_images: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
     drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
     # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
     grouping: str = "column"
@@ -214,7 +214,7 @@ class Dataset:
     @property
     def home(self) -> str:
         """The folder that all image files of a person lie in, as these name it; empty where images are no such files."""
-        files = [file for split in self.splits.values() for file in split.files] if self.own_pictures else []
+        files = [file for split in self.splits.values() for file in split.files] if self.own_images else []
         folders = {os.path.dirname(file) or os.curdir for file in files}
         mixed = len({os.path.isabs(folder) for folder in folders}) > 1
         if not folders:

@@ -239,7 +239,7 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array
     bad = [f"{name}: {one.reason}" for name, one in zip(images.ids, values, strict=True) if isinstance(one, Unreadable)]
     if bad:
         more = f" And {len(bad) - 3} more." if len(bad) > 3 else ""
-        raise DataError(f"{len(bad)} of {len(images)} pictures cannot be read. {' '.join(bad[:3])}{more}")
+        raise DataError(f"{len(bad)} of {len(images)} images cannot be read. {' '.join(bad[:3])}{more}")
     kind = np.float32 if len(shape) == 1 else np.uint8
     return (
         np.stack([one for one in values if not isinstance(one, Unreadable)]) if values else np.empty((0, *shape), kind)

@@ -160,12 +160,12 @@ def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) ->
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
-    """Write a picture (PNG) with some ``images`` of each label under its name, spread over all that it has.
+    """Write an image (PNG) with some ``images`` of each label under its name, spread over all that it has.
 
     At most so many ``labels`` are shown, chosen evenly; the sheet says how many more there are.
     """
     if dataset.features:
-        raise UnsupportedError(f'"{dataset.name}" holds features, not pictures, so there is nothing to look at.')
+        raise UnsupportedError(f'"{dataset.name}" holds features, not images, so there is nothing to look at.')
     if images < 1 or labels < 1:
         raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
     parts = [part for part in dataset.splits.values() if len(part)]

@@ -1,6 +1,6 @@
-"""Data written as WebDataset shards: tar files of pictures, each with its label (``.cls``) and what else is known of it (``.json``).
+"""Data written as WebDataset shards: tar files of images, each with its label (``.cls``) and what else is known of it (``.json``).
 
-Pictures are written as their files hold them; those that come from no file as PNG. Their order is random, so that shards are alike.
+Images are written as their files hold them; those that come from no file as PNG. Their order is random, so that shards are alike.
 """
 
 import io
@@ -19,7 +19,7 @@ from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.fingerprint import SHAPE
-from labelwise.images.decode.listing import is_picture
+from labelwise.images.decode.listing import is_image
 from labelwise.images.sources.addresses import address, is_remote, told, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
@@ -39,21 +39,21 @@ class Shards:
 
     folder: str  # or an address
     shards: int
-    pictures: int
+    images: int
     bytes: int
 
 
 def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
-    """Write all pictures of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
+    """Write all images of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
 
-    At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds pictures of one; the groups that stay together where splits are made are written, too.
+    At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds images of one; the groups that stay together where splits are made are written, too.
     """
     if dataset.features:
-        raise DataError(f'"{dataset.name}" holds features, not pictures. A table or an .npz pack holds these.')
+        raise DataError(f'"{dataset.name}" holds features, not images. A table or an .npz pack holds these.')
     if not megabytes > 0:
         raise UsageError(f"A shard has a size above 0 megabytes; given {megabytes}.")
     parts = dataset.splits if dataset.own_splits else {"shard": pool(dataset)}
-    names, shards, pictures, size = dataset.labels.names, 0, 0, 0
+    names, shards, images, size = dataset.labels.names, 0, 0, 0
     target = address(folder)
     with _new_folder(target) as (place, keep):
         for kind, split in parts.items():
@@ -63,14 +63,14 @@ def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEG
                 with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
                     for i, sample in enumerate(samples):
                         for suffix, content in sample.items():
-                            entry = tarfile.TarInfo(f"{pictures + i:09d}.{suffix}")
+                            entry = tarfile.TarInfo(f"{images + i:09d}.{suffix}")
                             entry.size = len(content)
                             tar.addfile(entry, io.BytesIO(content))
-                shards, pictures, size = shards + 1, pictures + len(samples), size + file.stat().st_size
+                shards, images, size = shards + 1, images + len(samples), size + file.stat().st_size
                 keep(file)
         (place / CLASSES).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         keep(place / CLASSES)
-    return Shards(folder=target, shards=shards, pictures=pictures, bytes=size)
+    return Shards(folder=target, shards=shards, images=images, bytes=size)
 
 
 def check_new(folder: str | Path) -> None:
@@ -146,7 +146,7 @@ def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[d
 
 
 def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[str, bytes]]:
-    """Yield the members of each picture by their suffix, in random order."""
+    """Yield the members of each image by their suffix, in random order."""
     words, content = split.words(names), _content_of(split)
     for row in Draws(seed).permutation(len(split)).tolist():
         about: dict[str, Any] = {"file": split.files[row].rpartition("/")[2]} if split.files else {}
@@ -163,7 +163,7 @@ def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[s
 
 
 def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
-    """Return what returns the suffix and the content of the picture of a row."""
+    """Return what returns the suffix and the content of the image of a row."""
     images = split.images
 
     def content(row: int) -> tuple[str, bytes]:
@@ -183,10 +183,10 @@ def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
 
 
 def _suffix(name: str) -> str:
-    """Return how a picture's name ends, as pictures do; blank where it does not."""
-    return Path(name).suffix[1:].lower() if is_picture(name) else ""
+    """Return how an image's name ends, as images do; blank where it does not."""
+    return Path(name).suffix[1:].lower() if is_image(name) else ""
 
 
 def _kind(content: bytes) -> str:
-    """Return the suffix of a picture that has no name, by how it begins."""
+    """Return the suffix of an image that has no name, by how it begins."""
     return next((kind for start, kind in _STARTS.items() if content.startswith(start)), "jpg")

@@ -1,4 +1,4 @@
-"""A sheet of pictures to look at: rows of thumbnails under captions."""
+"""A sheet of images to look at: rows of thumbnails under captions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,31 +29,31 @@ def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.I
     draw = ImageDraw.Draw(sheet)
     large, small = _font(20), _font(14)
     draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
-    for i, (caption, pictures) in enumerate(strips.items()):
+    for i, (caption, strip) in enumerate(strips.items()):
         left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
         draw.text((left, top), _cut(caption, width, small), "#333333", small)
-        for j, picture in enumerate(pictures):
-            sheet.paste(thumbnail(picture, side), (left + j * (side + gap), top + 20))
+        for j, image in enumerate(strip):
+            sheet.paste(thumbnail(image, side), (left + j * (side + gap), top + 20))
     return sheet
 
 
-def titled(picture: "Image.Image", lines: Sequence[str]) -> "Image.Image":
-    """Return a picture under a title of a few lines, each shortened to its width."""
+def titled(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
+    """Return an image under a title of a few lines, each shortened to its width."""
     from PIL import Image, ImageDraw
 
     height, font = 22, _font(15)
-    sheet = Image.new("RGB", (picture.width, picture.height + len(lines) * height + 6), "white")
+    sheet = Image.new("RGB", (image.width, image.height + len(lines) * height + 6), "white")
     for i, line in enumerate(lines):
-        ImageDraw.Draw(sheet).text((6, 4 + i * height), _cut(line, picture.width - 12, font), "black", font)
-    sheet.paste(picture, (0, sheet.height - picture.height))
+        ImageDraw.Draw(sheet).text((6, 4 + i * height), _cut(line, image.width - 12, font), "black", font)
+    sheet.paste(image, (0, sheet.height - image.height))
     return sheet
 
 
-def thumbnail(picture: Array, side: int) -> "Image.Image":
+def thumbnail(values: Array, side: int) -> "Image.Image":
     """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
     from PIL import Image
 
-    pixels = np.moveaxis(np.asarray(picture), 0, 2)
+    pixels = np.moveaxis(np.asarray(values), 0, 2)
     pixels = np.repeat(pixels, 3, 2) if pixels.shape[2] == 1 else pixels[:, :, :3]
     image = Image.fromarray(np.ascontiguousarray(pixels))
     scale = side / max(image.size)

@@ -28,4 +28,4 @@ def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
     if skipped and (strict or len(skipped) == count):
         some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
         more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
-        raise DataError(f"{len(skipped)} of {count} pictures cannot be read. {some}{more}")
+        raise DataError(f"{len(skipped)} of {count} images cannot be read. {some}{more}")

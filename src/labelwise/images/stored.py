@@ -219,7 +219,7 @@ class Uploads(StoredImages):
         shape: tuple[int, ...] | None = None,
         fit: Fit | None = None,
     ) -> None:
-        super().__init__(ids or [f"picture {i}" for i in range(len(items))], shape, fit)
+        super().__init__(ids or [f"image {i}" for i in range(len(items))], shape, fit)
         self._items = items
 
     def contents(self, rows: Sequence[int]) -> list[Content]:

@@ -1,4 +1,4 @@
-"""How a picture is brought to a model: part of the model, saved with it, and the same for every verb and route."""
+"""How an image is brought to a model: part of the model, saved with it, and the same for every verb and route."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,9 +11,9 @@ Fit = Literal["crop", "stretch"]
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """How a picture is brought to a model.
+    """How an image is brought to a model.
 
-    A picture is read at the shape of the model as ``fit`` says; of that the network sees the centre that ``crop`` keeps, brought to
+    An image is read at the shape of the model as ``fit`` says; of that the network sees the centre that ``crop`` keeps, brought to
     ``size``. What is not of the model's shape is taken whole: the random crops of training, to which a crop is the matching test.
 
     >>> View(crop=0.875).seen((3, 256, 256))
@@ -40,11 +40,11 @@ class View:
             raise UsageError(f'view.fit is "crop" or "stretch"; given "{self.fit}".')
 
     def window(self, height: int, width: int) -> tuple[slice, slice]:
-        """Return the rows and the columns of a picture that are kept."""
+        """Return the rows and the columns of an image that are kept."""
         return _middle(height, self.crop), _middle(width, self.crop)
 
     def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape ``(c, h, w)`` that the network sees of pictures of a shape; that of features stays."""
+        """Return the shape ``(c, h, w)`` that the network sees of images of a shape; that of features stays."""
         if self.size is not None:
             return (shape[0], self.size, self.size)
         if self.crop is None:
@@ -56,25 +56,25 @@ class View:
         return images[(..., *self.window(*images.shape[2:]))]
 
     def side(self, size: int) -> int:
-        """Return the side to read pictures at of which so many pixels are kept."""
+        """Return the side to read images at of which so many pixels are kept."""
         if self.crop is not None and self.crop > 1:
             raise UsageError(
-                f"view.crop={self.crop} keeps so many pixels of pictures that are read larger: say how large, with --size, or "
+                f"view.crop={self.crop} keeps so many pixels of images that are read larger: say how large, with --size, or "
                 "give a share of the side, such as view.crop=0.875."
             )
         return round(size / (self.crop or 1))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error unless pictures of this shape can be seen so; features cannot."""
+        """Raise an error unless images of this shape can be seen so; features cannot."""
         settings = [f"view.{name}={value}" for name, value in vars(self).items() if value != getattr(WHOLE, name)]
         if len(shape) == 1 and settings:
             raise UsageError(
-                f"The view says how pictures are brought to a network, and these images are {shape[0]} numbers each. Leave out "
+                f"The view says how images are brought to a network, and these images are {shape[0]} numbers each. Leave out "
                 f"{', '.join(settings)}."
             )
         if self.crop is not None and self.crop > max(1, min(shape[1:])):
             raise UsageError(
-                f"view.crop={self.crop} is more than there is of pictures {list(shape)}. Read them larger, with --size."
+                f"view.crop={self.crop} is more than there is of images {list(shape)}. Read them larger, with --size."
             )
 
 

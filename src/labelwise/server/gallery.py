@@ -14,7 +14,7 @@ from PIL import Image
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.decode.decoding import Frame
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.images.decode.workers import crew
 from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError
@@ -109,7 +109,7 @@ def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | Served
 
 def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
     """Return the images of a folder with their embeddings; those that cannot be read are left out."""
-    files = list_pictures(folder) if folder.is_dir() else []
+    files = list_images(folder) if folder.is_dir() else []
     if not files:
         raise DataError(f"No image found in the gallery {folder}.")
     gallery, _ = gallery_of_files(classifier, files)
@@ -126,7 +126,7 @@ def _short(file: Path, folder: Path | None) -> str:
 def open_examples(folder: Path) -> dict[str, Example]:
     """Return the first images of a folder that a browser can show, by the ids that clients know."""
     examples = dict[str, Example]()
-    for file in list_pictures(folder) if folder.is_dir() else ():
+    for file in list_images(folder) if folder.is_dir() else ():
         kind = TYPES.get(file.suffix.lower())
         if kind is not None and len(examples) < MOST_EXAMPLES:
             with suppress(OSError):  # larger, or no file

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
-from labelwise.images.as_images import Pictures
+from labelwise.images.as_images import ImagesLike
 from labelwise.support.draws import Draws
 from labelwise.support.errors import StoreError, UsageError, listing
 from labelwise.support.files import read_arrays, write_arrays
@@ -133,7 +133,7 @@ def _read_index(path: str | Path, arrays: dict[str, NDArray[Any]], about: dict[s
 
 
 def make_gallery(
-    classifier: Classifier, pictures: Pictures, files: Sequence[str], labels: Sequence[str] = ()
+    classifier: Classifier, pictures: ImagesLike, files: Sequence[str], labels: Sequence[str] = ()
 ) -> Gallery:
     """Return a gallery of m images under m unique names, with m labels or none.
 

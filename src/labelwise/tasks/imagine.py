@@ -10,7 +10,7 @@ from labelwise.core.arrays import Array, distances
 from labelwise.core.capabilities import GENERATE
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import Generates, cannot
-from labelwise.images.as_images import Pictures
+from labelwise.images.as_images import ImagesLike
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
 
@@ -46,7 +46,7 @@ class Imagined:
 def imagine(
     classifier: Classifier,
     names: Sequence[str],
-    gallery: Pictures,
+    gallery: ImagesLike,
     *,
     targets: ArrayLike | None = None,
     count: int = 50,
@@ -83,7 +83,7 @@ def generated(classifier: Classifier, names: Sequence[str], count: int, seed: in
     return _generator(classifier).generate(labels, count, seed)
 
 
-def image_features(classifier: Classifier, images: Pictures) -> Array:
+def image_features(classifier: Classifier, images: ImagesLike) -> Array:
     """Return features ``[n, f]`` of real images, in the space of the generated ones."""
     return _generator(classifier).comparable(classifier.features(images).values)
 

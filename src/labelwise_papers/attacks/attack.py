@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.rebuild import model_of
-from labelwise.images.as_images import Pictures
+from labelwise.images.as_images import ImagesLike
 from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
@@ -66,7 +66,7 @@ class Attacked:
 
 def attack(
     classifier: Classifier,
-    pictures: Pictures,
+    pictures: ImagesLike,
     targets: Tensor | Sequence[str] | None = None,
     settings: AttackSettings | None = None,
     model: LabelModel | None = None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labelwise.images.dataset import Skipped
-from labelwise.images.decode.listing import is_hidden, is_picture, list_pictures
+from labelwise.images.decode.listing import is_hidden, is_image, list_images
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, read_regular
@@ -26,7 +26,7 @@ def read_pacs(home: Path) -> Records:
         (domain, label, path)
         for domain in PACS_DOMAINS
         for label, name in enumerate(ENTRIES["pacs"].labels)
-        for path in list_pictures(home / domain / name)
+        for path in list_images(home / domain / name)
     ]
     return records_of("domains targets pictures", rows, home)
 
@@ -39,7 +39,7 @@ def read_tinyimagenet(home: Path) -> Records:
     rows = [
         ("train", position[wnid], path, path.name)
         for wnid in wnids
-        for path in list_pictures(home / "train" / wnid / "images")
+        for path in list_images(home / "train" / wnid / "images")
     ]
     for line in text_lines(home / "val" / "val_annotations.txt"):
         file, wnid = line.split("\t")[:2] if "\t" in line else (line, "")
@@ -58,7 +58,7 @@ def first_synonyms(names: Iterable[str], ids: Iterable[str]) -> tuple[str, ...]:
 
 def read_lsun(home: Path) -> Records:
     """Return every image of a folder as test without a label."""
-    return records_of("splits targets pictures", [("test", -1, path) for path in list_pictures(home)], home)
+    return records_of("splits targets pictures", [("test", -1, path) for path in list_images(home)], home)
 
 
 def read_omniglot(home: Path) -> Records:
@@ -84,12 +84,12 @@ def omniglot_records(parts: Iterable[tuple[Path, str]]) -> Records:
 def _characters(folder: Path) -> list[tuple[str, str, bytes]]:
     """Return alphabet, character and content of each image below a folder or in a zip of that name."""
     if folder.is_dir():
-        paths = [(path.relative_to(folder).parts, path) for path in list_pictures(folder)]
+        paths = [(path.relative_to(folder).parts, path) for path in list_images(folder)]
         return [(parts[0], parts[1], read_regular(path)) for parts, path in paths if len(parts) == 3]
     packed = folder.with_name(folder.name + ".zip")
     try:
         with open_regular(packed, None) as stream, zipfile.ZipFile(stream) as archive:
-            names = sorted(name for name in archive.namelist() if is_picture(name))
+            names = sorted(name for name in archive.namelist() if is_image(name))
             split = [(name.split("/")[1:], name) for name in names if not any(map(is_hidden, name.split("/")))]
             check_size(packed, sum(archive.getinfo(name).file_size for _, name in split))
             return [(parts[0], parts[1], archive.read(name)) for parts, name in split if len(parts) == 3]
@@ -100,7 +100,7 @@ def _characters(folder: Path) -> list[tuple[str, str, bytes]]:
 def read_utkface(home: Path) -> Records:
     """Return UTKFace with decades of age as ordered labels and years as second ones; no official split."""
     rows, skipped = [], []
-    for path in list_pictures(home):
+    for path in list_images(home):
         age = path.name.split("_")[0]
         if age.isdigit() and int(age) <= _OLDEST:
             rows.append((path, path.name, min(int(age) // 10, 9), int(age)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
@@ -103,7 +103,7 @@ def read_miniimagenet(home: Path) -> Records:
     """Return miniImageNet from its CSV files: the classes of train, val and test are different ones."""
     rows = []
     position: dict[str, int] = {}
-    paths = {path.name: path for path in list_pictures(home / "images")}  # flat, or a folder for each class
+    paths = {path.name: path for path in list_images(home / "images")}  # flat, or a folder for each class
     for split in ("train", "val", "test"):
         for row in csv.DictReader(text_lines(home / f"{split}.csv")):
             file, label = row.get("filename"), row.get("label")

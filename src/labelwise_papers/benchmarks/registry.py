@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from labelwise.images.decode.listing import is_hidden, is_picture
+from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise_papers.benchmarks import binary_layouts as binary
 from labelwise_papers.benchmarks import folder_layouts as folders
 from labelwise_papers.benchmarks import listed_layouts as listed
@@ -74,7 +74,7 @@ def find_marker(folder: Path, marker: str) -> Path | None:
     level = [folder] if folder.is_dir() else []
     for _ in range(_DEPTH):
         for home in level:
-            if (marker == "*" and any(is_picture(each.name) for each in _listed(home))) or (
+            if (marker == "*" and any(is_image(each.name) for each in _listed(home))) or (
                 marker != "*" and (home / marker).exists()
             ):
                 return folder if marker == "*" else home

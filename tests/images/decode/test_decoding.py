@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labelwise.images.as_images import as_batch
 from labelwise.images.decode.decoding import Frame, UnreadableError, decode
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import encoded, noise, read_picture
 
@@ -201,8 +201,8 @@ BROKEN = {
     "cut gif": (cut("GIF"), "damaged or cut off"),
     "cut tiff": (encoded(Image.fromarray(noise(64, 64)), "TIFF")[:5000], "damaged"),
     "corrupt png": (cut("PNG")[:200] + b"\xff" * 500, "damaged"),
-    "text": (b"this is no picture", "not a picture of a known format, or its beginning is damaged. Replace it"),
-    "a program": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture of a known format"),
+    "text": (b"this is no picture", "not an image of a known format, or its beginning is damaged. Replace it"),
+    "a program": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known format"),
     "empty": (b"", r"it is empty \(0 bytes\). Replace it or remove it"),
     "no width": (
         b"BM" + struct.pack("<IIIIIIHHIIIIII", 54, 0, 54, 40, 0, 9, 1, 24, 0, 0, 0, 0, 0, 0),
@@ -226,14 +226,14 @@ def test_broken_files_are_errors_in_words_and_without_warnings(name: str, tmp_pa
         warnings.simplefilter("error")
         with pytest.raises(DataError, match=message) as caught:
             read_picture(file, 8)
-    assert str(caught.value).startswith(f"1 of 1 pictures cannot be read. {file}: ")
+    assert str(caught.value).startswith(f"1 of 1 images cannot be read. {file}: ")
     assert caught.value.__context__ is None
 
 
 def test_missing_folder_and_forbidden_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"owl.jpg: there is no such file. Check the path"):
         read_picture(tmp_path / "owl.jpg", 8)
-    with pytest.raises(DataError, match=r"it is a folder. Give the pictures in it"):
+    with pytest.raises(DataError, match=r"it is a folder. Give the images in it"):
         read_picture(tmp_path, 8)
     (tmp_path / "ring.jpg").symlink_to(tmp_path / "ring.jpg")
     with pytest.raises(DataError, match=r"it cannot be opened \(Too many levels of symbolic links\). Check the path"):
@@ -319,9 +319,9 @@ def test_real_heic_pictures_are_read(tmp_path: Path) -> None:
     assert abs(pixels - decode(encoded(image, "PNG"), Frame(32, 32, 3))).mean() < 4
 
 
-@pytest.mark.parametrize(("name", "words"), [("a.CR2", r"a raw picture of a camera \(CR2\)"), ("a.psd", r"\(PSD\)")])
+@pytest.mark.parametrize(("name", "words"), [("a.CR2", r"a raw image of a camera \(CR2\)"), ("a.psd", r"\(PSD\)")])
 def test_pictures_that_nothing_here_reads_are_told_by_their_name(name: str, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(encoded(Image.new("RGB", (9, 9)), "TIFF"))
-    assert list_pictures(tmp_path) == [tmp_path / name]
+    assert list_images(tmp_path) == [tmp_path / name]
     with pytest.raises(UnreadableError, match=f"{words}, which is not read. Export it as JPEG or PNG"):
         decode(tmp_path / name, Frame(8, 8, 3))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from labelwise.images.decode.listing import list_pictures
+from labelwise.images.decode.listing import list_images
 from labelwise.support.errors import DataError, LabelwiseWarning
 from tests.images.samples import encoded, read_files
 
@@ -26,9 +26,9 @@ def test_many_are_read_in_order_and_the_unreadable_named(tmp_path: Path) -> None
         assert len(os.listdir("/proc/self/fd")) == opened
     wide, *_ = read_files(paths, (3, 2, 6))
     assert wide.shape == (18, 3, 2, 6)
-    with pytest.raises(DataError, match=r"2 of 20 pictures cannot be read. .*3.png: it is not a picture"):
+    with pytest.raises(DataError, match=r"2 of 20 images cannot be read. .*3.png: it is not an image"):
         read_files(paths, (3, 4, 4), strict=True)
-    with pytest.raises(DataError, match=r"5 of 5 pictures cannot be read. .* And 2 more"):
+    with pytest.raises(DataError, match=r"5 of 5 images cannot be read. .* And 2 more"):
         read_files([b"no picture"] * 5, (3, 4, 4))
 
 
@@ -39,7 +39,7 @@ def test_listing_is_sorted_and_leaves_out_what_is_hidden(tmp_path: Path) -> None
         (tmp_path / name).touch()
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
     with pytest.warns(LabelwiseWarning, match="loop.* is a link to a folder that is read already"):
-        found = [path.relative_to(tmp_path).as_posix() for path in list_pictures(tmp_path)]
+        found = [path.relative_to(tmp_path).as_posix() for path in list_images(tmp_path)]
     assert found == ["a.png", "b/10.jpeg", "b/2.JPG", "b/äöü 鳥.webp"]
     with pytest.raises(DataError, match=r'Cannot list the folder ".*gone": No such file'):
-        list_pictures(tmp_path / "gone")
+        list_images(tmp_path / "gone")

@@ -194,7 +194,7 @@ def test_tables_are_read_right_or_refused_in_words(
 
 def check_error(text: str, slow: Reading, folder: Path) -> None:
     """The error names a row and column that are at fault; or the table, where a fault is not of one cell."""
-    assert "birds" in text or "pictures cannot be read" in text  # which lists them by name
+    assert "birds" in text or "images cannot be read" in text  # which lists them by name
     about = text.replace(str(folder), "")
     rows = [int(i) for i in re.findall(r"^Rows? (\d+)(?: and (\d+))?", about) for i in i if i]
     column = re.search(r'column "([^"]*)"', about)
@@ -212,9 +212,9 @@ def check_error(text: str, slow: Reading, folder: Path) -> None:
     assert not rows, (text, "no row is at fault")
     rows_here = readable(slow, folder)
     labels = Counter(name for row in rows_here for name in ([row.get("label")] if "labels" not in row else named(row)))
-    if "of one label only" in text or "at least two labels" in text or "no readable picture" in text:
+    if "of one label only" in text or "at least two labels" in text or "no readable image" in text:
         assert len(labels) < 2
-    elif "pictures cannot be read" in text:
+    elif "images cannot be read" in text:
         assert not rows_here
     elif "no train split" in text:
         assert "train" not in {row["split"] for row in readable(slow, folder)}

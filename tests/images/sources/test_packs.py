@@ -59,7 +59,7 @@ def test_damaged_pictures_of_a_pack_are_listed(tmp_path: Path) -> None:
     data = ENCODED["data"].copy()
     data[ENCODED["offsets"][3] : ENCODED["offsets"][4]] = 0
     found = pack(packed(tmp_path, **(ENCODED | {"data": data, "split": np.array([0] * 8 + [1] * 4)})))
-    assert [each.file for each in found.skipped] == ["picture 3"]
+    assert [each.file for each in found.skipped] == ["image 3"]
     assert sizes(found) == {"train": 5, "val": 2, "test": 4}
     check_values(found, ["owl", "été"])
 
@@ -86,7 +86,7 @@ def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool)
     ("held", "message"),
     [
         ({"images": X}, 'it lacks labels; it needs "labels" and one of "images", .* It holds: images'),
-        ({"labels": LABELS, "x": X}, "it has no pictures; .* It holds: labels, x"),
+        ({"labels": LABELS, "x": X}, "it has no images; .* It holds: labels, x"),
         ({"labels": LABELS, "data": ENCODED["data"]}, "it lacks offsets"),
         ({"labels": Y, "images": X, "features": np.zeros((4, 2))}, "it has images, features"),
         ({"labels": LABELS, "images": X}, "There are 4 images but 12 targets"),
@@ -108,7 +108,7 @@ def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool)
         (ENCODED | {"offsets": ENCODED["offsets"][:-1]}, r'"offsets" 13 whole numbers, .* given uint8 .* int64 \[12\]'),
         (ENCODED | {"offsets": ENCODED["offsets"][::-1]}, '"offsets" must rise from 0 to at most'),
         (ENCODED | {"data": ENCODED["data"][:50]}, '"offsets" must rise from 0 to at most 50'),
-        (ENCODED | {"data": ENCODED["data"] * 0}, "none of its pictures can be read"),
+        (ENCODED | {"data": ENCODED["data"] * 0}, "none of its images can be read"),
         (
             {"labels": np.array([{}, 1, 2, 3], object), "images": X},
             "holds Python objects, which are not read. Save plain",

@@ -92,7 +92,7 @@ def test_pictures_are_those_of_the_files(tmp_path: Path) -> None:
     shards = write_shards(folder, tmp_path / "shards", megabytes=0.02)
     again = load(tmp_path / "shards", size=8)
     assert shards.shards == len(list_shards(str(tmp_path / "shards"))) > 3
-    assert shards.pictures == 36
+    assert shards.images == 36
     for name, split in folder.splits.items():
         other = again.splits[name]
         one, two = (
@@ -101,7 +101,7 @@ def test_pictures_are_those_of_the_files(tmp_path: Path) -> None:
         )
         assert one == two
     twice = write_shards(again, tmp_path / "twice")
-    assert twice.pictures == 36
+    assert twice.images == 36
 
 
 def test_shards_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +124,12 @@ def test_a_bad_picture_is_left_out_and_named(tmp_path: Path) -> None:
     write_tar(tmp_path / "x.tar", members)
     (tmp_path / "classnames.txt").write_text("even\nodd\n")
     data = load(tmp_path / "x.tar", size=4)
-    with pytest.raises(DataError, match=r"0003\.png: it is not a picture of a known format"):
+    with pytest.raises(DataError, match=r"0003\.png: it is not an image of a known format"):
         every(data)
     good = readable(data)
     assert every(good) == [pair for pair in NUMBERED[:12] if pair[0] not in (3, 7, 8)]
     assert sorted(one.file.rpartition("/")[2] for one in good.skipped) == ["0003.png", "0007.png", "0008.png"]
-    with pytest.raises(DataError, match="2 of 11 pictures cannot be read"):
+    with pytest.raises(DataError, match="2 of 11 images cannot be read"):
         load(tmp_path / "x.tar", size=4, strict=True)
 
 

@@ -74,7 +74,7 @@ X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
     ("images", "targets", "names", "message"),
     [
         (X, [0, 1, 1], None, "There are 4 images but 3 targets; give one for each image"),
-        (X, [0, 0, 0, 0], None, r'"arrays" has pictures of one label only \(0\). At least two are needed'),
+        (X, [0, 0, 0, 0], None, r'"arrays" has images of one label only \(0\). At least two are needed'),
         (X, [0, 1, 2, 3], ["a", "b"], "at most 1, as there are 2 names; given 0 to 3"),
         (X, [-1, 0, 1, 1], None, "must be at least 0; given -1 to 1"),
         (X, [0.0, 0.5, 1.0, 1.0], None, r"whole numbers or names, one for each image; given float64 \[4\]"),
@@ -84,7 +84,7 @@ X, Y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
         (X[0, 0, 0], Y, None, r"given \[3\]"),
         (np.zeros((4, 8, 8, 4), np.uint8), Y, None, r"1 channel .* given 4. Leave out transparency"),
         (np.full((4, 2), np.nan), Y, None, r"Row 0 of the features .* \(NaN or infinity\)"),
-        (np.zeros((4, 64), np.uint8), Y, None, r"Features must be floats \[n, size\]; given uint8 \[4, 64\]. Pictures"),
+        (np.zeros((4, 64), np.uint8), Y, None, r"Features must be floats \[n, size\]; given uint8 \[4, 64\]. Images"),
         ({"train": X}, Y, None, "Give images and targets for the same splits"),
         ({"train": X}, {"test": Y}, None, "Give images and targets for the same splits"),
         ({"tran": X}, {"tran": Y}, None, 'unknown split "tran". Did you mean "train"'),
@@ -179,18 +179,18 @@ def test_unreadable_pictures_and_empty_classes_are_listed(tmp_path: Path) -> Non
     found = {Path(each.file).relative_to(tmp_path).as_posix(): each.reason for each in data.skipped}
     assert list(found) == ["a/cut.png", "ruined/0.png", "empty", "ruined"]
     assert "damaged or cut off" in found["a/cut.png"]
-    assert found["empty"] == found["ruined"] == "no readable picture"
-    with pytest.raises(DataError, match=r"2 of 10 pictures cannot be read.*a/cut.png: it is damaged"):
+    assert found["empty"] == found["ruined"] == "no readable image"
+    with pytest.raises(DataError, match=r"2 of 10 images cannot be read.*a/cut.png: it is damaged"):
         folder(tmp_path, strict=True)
 
 
 def test_an_empty_class_is_an_error_where_too_few_remain(tmp_path: Path) -> None:
     write(tmp_path, {"a": 4, "okapi": 0})
-    with pytest.raises(DataError, match=r"has pictures of one label only \(a\)\. At least two are needed"):
+    with pytest.raises(DataError, match=r"has images of one label only \(a\)\. At least two are needed"):
         folder(tmp_path)
     write(tmp_path, {"c": 4})
     assert folder(tmp_path).labels.names == ("a", "c")
-    with pytest.raises(DataError, match="no readable picture of: okapi"):
+    with pytest.raises(DataError, match="no readable image of: okapi"):
         folder(tmp_path, strict=True)
 
 
@@ -206,13 +206,13 @@ def test_folders_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     refused('void" is empty. Make one folder in it for each label', tmp_path / "void")
     write(tmp_path, {"flat": 3})
     refused(
-        r'flat" holds 3 pictures but no class folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
+        r'flat" holds 3 images but no class folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
     )
     refused(r"one label only \(owl\). At least two are needed", write(tmp_path / "one", {"owl": 3}))
-    refused("has no picture in its class folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
+    refused("has no image in its class folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
     write(tmp_path / "more" / "train", {"a": 2, "b": 2})
     write(tmp_path / "more" / "test", {"a": 2, "okapi": 2})
-    refused("labels in test that train does not have: okapi. Add training pictures", tmp_path / "more")
+    refused("labels in test that train does not have: okapi. Add training images", tmp_path / "more")
     (tmp_path / "more" / "notes").mkdir()
     refused(r"holds splits \(test, train\) and other folders \(notes\)", tmp_path / "more")
     write(tmp_path / "two" / "val", {"a": 2})
@@ -236,7 +236,7 @@ def test_an_impossible_size_is_refused(tmp_path: Path) -> None:
 def test_a_described_label_needs_no_training_picture(tmp_path: Path) -> None:
     write(tmp_path / "train", {"a": 2, "b": 2})
     write(tmp_path / "test", {"a": 2, "okapi": 2})
-    with pytest.raises(DataError, match=r"okapi\. Add training pictures of them, describe them \(labels\.csv"):
+    with pytest.raises(DataError, match=r"okapi\. Add training images of them, describe them \(labels\.csv"):
         folder(tmp_path)
     (tmp_path / "labels.csv").write_text("label,text\na,red\nb,blue\nokapi,striped legs\n")
     data = folder(tmp_path)

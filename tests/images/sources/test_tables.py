@@ -61,7 +61,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
     assert sum(sizes(data).values()) == 12
     assert [Path(each.file).name for each in data.skipped] == ["gone.png", "nowhere.png", 'label "okapi"']
     assert data.skipped[0].reason == "there is no such file. Check the path."
-    with pytest.raises(DataError, match=r"2 of 14 pictures cannot be read. .*gone.png: there is no such file"):
+    with pytest.raises(DataError, match=r"2 of 14 images cannot be read. .*gone.png: there is no such file"):
         table(file, strict=True)
 
 
@@ -78,7 +78,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
         ("path,labels\npictures/a/0.png,owl\npictures/a/1.png,\n", r"one label|at least two labels"),
         (
             "path,labels\na.png,owl\na.png,owl;kiwi\n",
-            r"Rows 2 and 3 .* same picture, .* different labels: \"owl\" and \"kiwi;owl\"",
+            r"Rows 2 and 3 .* same image, .* different labels: \"owl\" and \"kiwi;owl\"",
         ),
         ("where,label\na,b\n", r'has no column "path". Its columns: where, label'),
         ("path,label,label\na,b,c\n", r'has more than one column "label"'),
@@ -93,12 +93,12 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
         ("path,label,split\na.png,owl,test\nb.png,owl,\n", r'Row 3 of .*, column "split": unknown split ""'),
         (
             "path,label\na.png,owl\na.png,okapi\n",
-            r'Rows 2 and 3 .* same picture, "a.png", .* labels: "owl" and "okapi"',
+            r'Rows 2 and 3 .* same image, "a.png", .* labels: "owl" and "okapi"',
         ),
         ("path,label,split\na.png,owl,train\na.png,owl,test\n", r'different splits: "train" and "test". Keep one'),
         ('path,label\n"a.png,owl\n', r"is not well-formed: line 2: unexpected end of data"),
-        ("path,label\npictures/a/0.png,owl\n", r'"birds" has pictures of one label only \(owl\)'),
-        ("path,label\nx.png,owl\ny.png,okapi\n", r"2 of 2 pictures cannot be read"),
+        ("path,label\npictures/a/0.png,owl\n", r'"birds" has images of one label only \(owl\)'),
+        ("path,label\nx.png,owl\ny.png,okapi\n", r"2 of 2 images cannot be read"),
     ],
 )
 def test_tables_that_are_wrong_are_refused(tmp_path: Path, text: str, message: str) -> None:

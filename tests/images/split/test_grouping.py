@@ -56,7 +56,7 @@ def test_own_photos_that_look_alike_stay_together(tmp_path: Path) -> None:
     assert disjoint(data)
     assert set(data.splits) == {"train", "val", "test"}
     assert not disjoint(lw.data.load(root, size=32, group="none"))
-    assert lw.data.inspect(data).groups == "64 pictures look alike in 16 groups; each group stays together."
+    assert lw.data.inspect(data).groups == "64 images look alike in 16 groups; each group stays together."
     assert disjoint(lw.data.divide(lw.data.load(root, size=32, group="none"), group="lookalike"))
     assert disjoint(lw.data.divide(data, seed=5))
 
@@ -104,7 +104,7 @@ def test_pictures_of_one_camera_within_seconds_are_a_burst(tmp_path: Path) -> No
     assert taken[5:] == ("", "")
     assert bursts(taken) == ("burst 1", "burst 1", "burst 1", "", "", "", "")
     assert bursts(("2026-05-01T10:00:00.75 a", "2026-05-01T10:00:03.7 a")) == ("burst 1", "burst 1")
-    with pytest.raises(DataError, match="None of these pictures says when it was taken"):
+    with pytest.raises(DataError, match="None of these images says when it was taken"):
         bursts(["", ""])
 
 
@@ -167,7 +167,7 @@ def test_packs_and_features_are_grouped_where_asked(tmp_path: Path) -> None:
     plain = lw.data.load(tmp_path / "f.npz")
     assert not lw.data.pool(plain).groups
     data = lw.data.load(tmp_path / "f.npz", group="lookalike")
-    assert group_words(lw.data.pool(data).groups) == "60 pictures look alike in 30 groups; each group stays together."
+    assert group_words(lw.data.pool(data).groups) == "60 images look alike in 30 groups; each group stays together."
     assert not lw.data.near_duplicates(data)
     assert lw.data.near_duplicates(plain)
     with pytest.raises(DataError, match="grouped by exif where they are files"):

@@ -1,4 +1,4 @@
-"""One picture file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
+"""One image file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
 
 import io
 import os
@@ -31,10 +31,10 @@ MAX_PIXELS = 100_000_000
 SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
-HEIC = 'it is a HEIC picture, which the package pillow-heif reads: pip install "labelwise[heic]"'
-# What begins like this is a picture that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
+HEIC = 'it is a HEIC image, which the package pillow-heif reads: pip install "labelwise[heic]"'
+# What begins like this is an image that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
-# How files are called that are pictures to people and to no reader here; those of cameras may begin as TIFF files do.
+# How files are called that are images to people and to no reader here; those of cameras may begin as TIFF files do.
 RAW_SUFFIXES = frozenset(
     [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
 )
@@ -53,7 +53,7 @@ _LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # wh
 
 @dataclass(frozen=True)
 class Frame:
-    """What a picture is made to fit, and how (see ``View``)."""
+    """What an image is made to fit, and how (see ``View``)."""
 
     height: int
     width: int
@@ -63,9 +63,9 @@ class Frame:
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
-            raise UsageError(f"Pictures have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
+            raise UsageError(f"Images have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
         if min(self.height, self.width) < 1:
-            raise UsageError(f"Pictures must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
+            raise UsageError(f"Images must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -102,7 +102,7 @@ QUIET = _Quiet()
 
 
 def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of a picture file, or raise ``UnreadableError`` and nothing else."""
+    """Return the bytes ``[c, h, w]`` of an image file, or raise ``UnreadableError`` and nothing else."""
     try:
         with opened(file) as stream:
             check_header(stream, frame)
@@ -121,7 +121,7 @@ def opened(file: File) -> BinaryIO:
     stream, suffix = open_regular(file), os.path.splitext(file)[1].lower()
     if suffix in RAW_SUFFIXES or suffix in OTHER_SUFFIXES:
         stream.close()
-        what = "a raw picture of a camera" if suffix in RAW_SUFFIXES else "a picture"
+        what = "a raw image of a camera" if suffix in RAW_SUFFIXES else "an image"
         raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
     size = os.fstat(stream.fileno()).st_size
     if size > SMALL:
@@ -142,7 +142,7 @@ def check_header(stream: BinaryIO, frame: Frame) -> float | None:
 
 
 def _check_kind(head: bytes) -> None:
-    """Raise an error for what cannot be read, by its first bytes; a HEIC picture opens its reader."""
+    """Raise an error for what cannot be read, by its first bytes; a HEIC image opens its reader."""
     if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS and "HEIF" not in Image.OPEN:
         try:
             import_module("pillow_heif").register_heif_opener()
@@ -150,7 +150,7 @@ def _check_kind(head: bytes) -> None:
             raise UnreadableError(f"{HEIC}, or export it as JPEG.") from None
     Image.init()
     if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in Image.OPEN:
-        raise UnreadableError("it is an AVIF picture, which this Pillow does not read: pip install -U pillow.")
+        raise UnreadableError("it is an AVIF image, which this Pillow does not read: pip install -U pillow.")
 
 
 def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
@@ -186,7 +186,7 @@ def _drafted(stream: BinaryIO, frame: Frame) -> Iterator[tuple[Image.Image, tupl
 
 
 def reason(error: Exception, frame: Frame) -> str:
-    """Return what is wrong with a picture and what to do about it."""
+    """Return what is wrong with an image and what to do about it."""
     match error:
         case UnreadableError():
             return str(error)
@@ -194,9 +194,9 @@ def reason(error: Exception, frame: Frame) -> str:
             return "it is an address on the web, and nothing is downloaded. Download it and give the file."
         case NotAFileError():
             what = (
-                "it is a folder. Give the pictures in it"
+                "it is a folder. Give the images in it"
                 if "folder" in str(error.strerror)
-                else f"{error.strerror}. Give a picture"
+                else f"{error.strerror}. Give an image"
             )
             return f"{what}."
         case FileNotFoundError():
@@ -204,7 +204,7 @@ def reason(error: Exception, frame: Frame) -> str:
         case PermissionError():
             return "permission to read it is denied. Change its rights."
         case UnidentifiedImageError():
-            return "it is not a picture of a known format, or its beginning is damaged. Replace it or remove it."
+            return "it is not an image of a known format, or its beginning is damaged. Replace it or remove it."
         case Image.DecompressionBombError():  # "Image size (n pixels) exceeds ..."
             return _too_large("".join(filter(str.isdigit, str(error).partition("pixels")[0])), frame)
         case OSError() if error.errno:
@@ -259,7 +259,7 @@ def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None 
 
 
 def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
-    """Return the part of a picture inside the box, resized, as 8-bit grey or colour."""
+    """Return the part of an image inside the box, resized, as 8-bit grey or colour."""
     triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
     if image.mode[0] in "IF":
         deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
@@ -279,7 +279,7 @@ def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float,
 
 
 def _range(image: Image.Image) -> tuple[float, float]:
-    """Return the values of a 32-bit picture that become 0 and 255."""
+    """Return the values of a 32-bit image that become 0 and 255."""
     low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
     if low < 0 or high > 255:
         return low, max(high, low + 1)

@@ -1,4 +1,4 @@
-"""What the header of a picture says, read before anything is decoded: how large it is, and how long decoding will take.
+"""What the header of an image says, read before anything is decoded: how large it is, and how long decoding will take.
 
 A decoder trusts the file: it runs through a progressive JPEG once for each scan that the file claims, and ten bytes claim one. One
 pass over markers and chunks, as far as the decoder will go, counts what costs time. Limits lie far above what cameras and
@@ -24,7 +24,7 @@ MEGABYTE = 1_000_000
 METADATA = {
     "ICC": 4 * MEGABYTE,  # profiles of printing presses have up to 3 MB, those of cameras and screens 4 kB
     "EXIF": 4 * MEGABYTE,  # 64 kB in a JPEG; elsewhere with a preview and the notes of the maker
-    "XMP": 32 * MEGABYTE,  # phones put depth maps and a second picture there, 2 to 10 MB
+    "XMP": 32 * MEGABYTE,  # phones put depth maps and a second image there, 2 to 10 MB
 }
 _KINDS = {b"iCCP": "ICC", b"eXIf": "EXIF", b"iTXt": "XMP", b"ICCP": "ICC", b"EXIF": "EXIF", b"XMP ": "XMP"}
 _PREFIXES = {b"ICC_PROFILE\0": "ICC", b"Exif\0\0": "EXIF", b"http://ns.adobe.com/": "XMP"}
@@ -42,14 +42,14 @@ _PER_BYTE = 10.0
 
 
 class UnreadableError(Exception):
-    """Why a picture cannot be read and what to do, in words for the user."""
+    """Why an image cannot be read and what to do, in words for the user."""
 
 
 @dataclass
 class Header:
     """What a file says about itself."""
 
-    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" that are not read here; nothing where it is no picture
+    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" that are not read here; nothing where it is no image
     width: int = 0
     height: int = 0
     scans: int = 1
@@ -81,7 +81,7 @@ class Header:
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Return what a picture says about itself, or raise ``UnreadableError`` where that is beyond a limit; the stream is at its start then.
+    """Return what an image says about itself, or raise ``UnreadableError`` where that is beyond a limit; the stream is at its start then.
 
     What is cut off or damaged is left to the decoder to tell.
     """

@@ -9,24 +9,24 @@ from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
 from labelwise.support.errors import DataError, LabelwiseWarning
 
 _READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
-# what people call pictures: those that cannot be read are listed, too, and told
+# what people call images: those that cannot be read are listed, too, and told
 IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
-def list_pictures(folder: str | Path) -> list[Path]:
-    """Return the picture files in a folder and the folders below it, sorted; hidden files and folders are left out."""
-    return list_files(folder, is_picture)
+def list_images(folder: str | Path) -> list[Path]:
+    """Return the image files in a folder and the folders below it, sorted; hidden files and folders are left out."""
+    return list_files(folder, is_image)
 
 
 def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return the files of names that are wanted in a folder and the folders below it, as ``list_pictures`` does."""
+    """Return the files of names that are wanted in a folder and the folders below it, as ``list_images`` does."""
     paths = sorted(_walk(folder, wanted), key=lambda path: path.split(os.sep))  # as paths are sorted, and faster
     return [Path(path) for path in paths]
 
 
-def holds_pictures(folder: str | Path) -> bool:
-    """Return whether a picture file lies in a folder or below it."""
-    return any(_walk(folder, is_picture))
+def holds_images(folder: str | Path) -> bool:
+    """Return whether an image file lies in a folder or below it."""
+    return any(_walk(folder, is_image))
 
 
 def _walk(folder: str | Path, wanted: Callable[[str], bool]) -> Iterator[str]:
@@ -68,6 +68,6 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def is_picture(name: str) -> bool:
-    """Return whether a file is a picture, by its name."""
+def is_image(name: str) -> bool:
+    """Return whether a file is an image, by its name."""
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES

@@ -1,9 +1,9 @@
-"""Pictures decoded in processes of their own, which one of them may exhaust or break without harm to anybody else.
+"""Images decoded in processes of their own, which one of them may exhaust or break without harm to anybody else.
 
-A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when a picture takes more
-processor time than its header lets expect, many times over, and refuses it more memory than pictures of the allowed size
-take. Whoever waits is then told so, another worker goes on with the other pictures, and a new one is started when it is needed.
-A picture comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked. Small pictures come back
+A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when an image takes more
+processor time than its header lets expect, many times over, and refuses it more memory than images of the allowed size
+take. Whoever waits is then told so, another worker goes on with the other images, and a new one is started when it is needed.
+An image comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked. Small images come back
 together, so that nobody knows which of them ended a worker: then each of the others is sent alone.
 """
 
@@ -44,20 +44,20 @@ from labelwise.images.decode.decoding import (
 from labelwise.images.decode.fingerprint import Print, fingerprint
 
 Pixels = npt.NDArray[np.uint8]
-HERE = 1.0  # seconds: pictures that are likely to take less are decoded without a worker, but for a service's
-LEAST_SECONDS, TIMES = 2.0, 10.0  # a picture may take so long, and so many times what its header lets expect
+HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
+LEAST_SECONDS, TIMES = 2.0, 10.0  # an image may take so long, and so many times what its header lets expect
 UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
 WALL = 1200.0  # seconds on the clock, however busy the cores are
 PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
 SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
-TOGETHER = 0.01  # seconds for which pictures wait for others to go back with them
+TOGETHER = 0.01  # seconds for which images wait for others to go back with them
 TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
 BROKEN = "its decoder broke down on it. Save it anew."
 BOOT = "import sys; from labelwise.images.decode.workers import work; work(*map(int, sys.argv[1:]))"
 
 
 class LostError(Exception):
-    """A worker that has ended, and in words what the picture did to it."""
+    """A worker that has ended, and in words what the image did to it."""
 
 
 class Worker:
@@ -77,12 +77,12 @@ class Worker:
                 start_new_session=True,  # Ctrl-C is for whoever started it
             )
 
-    def decode(self, pictures: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
-        """Yield the bytes ``[c, h, w]`` of each picture, or why it cannot be read; raise ``LostError`` where one ends the process."""
-        contents = [each if isinstance(each, bytes) else str(each) for each in pictures]
+    def decode(self, images: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
+        """Yield the bytes ``[c, h, w]`` of each image, or why it cannot be read; raise ``LostError`` where one ends the process."""
+        contents = [each if isinstance(each, bytes) else str(each) for each in images]
         try:
             self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
-            left = len(pictures)
+            left = len(images)
             while left:
                 if not self._arrival.poll(1000 * WALL):
                     raise LostError(TOO_LONG)
@@ -114,23 +114,23 @@ class Crew:
         while len(self._idle[False]) < count:
             self._idle[False].append(Worker(low=False))
 
-    def decode(self, pictures: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
-        """Yield what ``Worker.decode`` does for all pictures, those after one that ends its worker included."""
-        at, most, idle = 0, len(pictures), self._idle[low]
-        while at < len(pictures):
+    def decode(self, images: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
+        """Yield what ``Worker.decode`` does for all images, those after one that ends its worker included."""
+        at, most, idle = 0, len(images), self._idle[low]
+        while at < len(images):
             try:
                 worker = idle.pop()
             except IndexError:
                 worker = Worker(low=low)
             whole, end = False, at + most
             try:
-                for pixels in worker.decode(pictures[at:end], frame):
+                for pixels in worker.decode(images[at:end], frame):
                     at += 1
                     yield pixels
                 whole = True
             except LostError as lost:
-                idle.append(Worker(low=low))  # which starts while the next picture is on its way
-                if at + 1 < min(end, len(pictures)):
+                idle.append(Worker(low=low))  # which starts while the next image is on its way
+                if at + 1 < min(end, len(images)):
                     most = 1
                 else:
                     at += 1
@@ -161,7 +161,7 @@ def crew() -> Crew:
 
 
 def decode_safely(file: File, frame: Frame) -> Pixels:
-    """Return the bytes ``[c, h, w]`` of a picture, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
+    """Return the bytes ``[c, h, w]`` of an image, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
     try:
         with opened(file) as stream:
             seconds = check_header(stream, frame)
@@ -199,12 +199,12 @@ def work(connection: int, low: int) -> None:
     with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             request = pipe.recv_bytes()
-            about, pictures = marshal.loads(request)
+            about, images = marshal.loads(request)
             frame, answers, sent = Frame(*about), list[bytes](), time.monotonic()
             limits.set(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
-            for picture in pictures:
+            for image in images:
                 try:
-                    answers += [b"+", _decode(picture, frame, limits).tobytes()]
+                    answers += [b"+", _decode(image, frame, limits).tobytes()]
                 except Exception as error:
                     text = reason(error, frame).encode(errors="backslashreplace")
                     answers += [b"-", len(text).to_bytes(4), text]
@@ -216,7 +216,7 @@ def work(connection: int, low: int) -> None:
 
 
 def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
-    """Yield the bytes ``[c, h, w]`` of each picture of a message, or why it cannot be read; ``ValueError`` where it is no message."""
+    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` where it is no message."""
     at, size = 0, prod(frame.shape)
     while at < len(message):
         mark, at = message[at : at + 1], at + 1
@@ -231,10 +231,10 @@ def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
             yield message[begin:at].decode(errors="replace")
 
 
-def _decode(picture: File, frame: Frame, limits: "Limits") -> Pixels:
-    """Return the bytes ``[c, h, w]`` of a picture, within its limit of time."""
+def _decode(image: File, frame: Frame, limits: "Limits") -> Pixels:
+    """Return the bytes ``[c, h, w]`` of an image, within its limit of time."""
     limits.set_seconds(LEAST_SECONDS)
-    with opened(picture) as stream:
+    with opened(image) as stream:
         seconds = check_header(stream, frame)
         limits.set_seconds(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
         return decode_stream(stream, frame)

@@ -43,7 +43,7 @@ class Knowledge:
 
     @property
     def described(self) -> frozenset[str]:
-        """The labels that sentences or attributes describe: they need no training picture."""
+        """The labels that sentences or attributes describe: they need no training image."""
         silent = self.labels.texts is None and self.labels.vectors is None
         return frozenset() if silent else frozenset(self.labels.names)
 

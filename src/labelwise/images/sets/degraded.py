@@ -1,4 +1,4 @@
-"""Ordered labels for any pictures: each is made worse by a drawn amount, and the label is the quality that is left."""
+"""Ordered labels for any images: each is made worse by a drawn amount, and the label is the quality that is left."""
 
 import io
 import math
@@ -16,12 +16,12 @@ from labelwise.images.images import Array, read_all
 from labelwise.support.errors import UsageError, listing, suggest
 
 UNTOUCHED = "untouched"
-CHUNK = 512  # pictures changed at a time
+CHUNK = 512  # images changed at a time
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to make pictures worse: bytes ``[n, c, h, w]`` and an amount, from the mildest to the harshest, give bytes."""
+    """A way to make images worse: bytes ``[n, c, h, w]`` and an amount, from the mildest to the harshest, give bytes."""
 
     mildest: float
     harshest: float
@@ -36,14 +36,14 @@ class Kind:
 def degraded(
     dataset: Dataset, *, levels: int = 5, kinds: Sequence[str] = ("blur", "jpeg", "noise"), seed: int = 0
 ) -> Dataset:
-    """Return the pictures with their quality as label, in order: "quality 1 (worst)" to "quality 5 (best)".
+    """Return the images with their quality as label, in order: "quality 1 (worst)" to "quality 5 (best)".
 
-    The pictures of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
+    The images of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
     are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
-    way. What was known about the pictures beyond files and groups is dropped: it tells nothing about quality.
+    way. What was known about the images beyond files and groups is dropped: it tells nothing about quality.
     """
     if dataset.features:
-        raise UsageError(f'"{dataset.name}" holds precomputed features; only pictures can be made worse.')
+        raise UsageError(f'"{dataset.name}" holds precomputed features; only images can be made worse.')
     if levels < 2 or seed < 0 or not kinds:
         raise UsageError(
             f"Quality needs 2 levels, 1 kind and a seed of 0, or more of each; given {levels}, {kinds}, {seed}."
@@ -66,7 +66,7 @@ def quality_labels(levels: int) -> Labels:
 
 
 def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
-    """Return the pictures, each made worse in one way or untouched, with the level that is left as target."""
+    """Return the images, each made worse in one way or untouched, with the level that is left as target."""
     order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)
     images = np.array(read_all(split.images, split.shape or SHAPE))
@@ -81,7 +81,7 @@ def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Ge
 
 
 def _blur(images: Array, share: float, _: np.random.Generator) -> Array:
-    """Return pictures blurred by a Gaussian whose standard deviation is a share of their shorter side."""
+    """Return images blurred by a Gaussian whose standard deviation is a share of their shorter side."""
     from scipy.ndimage import correlate1d
 
     sigma = share * min(images.shape[2:])
@@ -95,20 +95,18 @@ def _blur(images: Array, share: float, _: np.random.Generator) -> Array:
 
 
 def _jpeg(images: Array, quality: float, _: np.random.Generator) -> Array:
-    """Return pictures written as JPEG of this quality, 1 to 95, and read again."""
-    pictures = np.empty_like(images)
-    for i, picture in enumerate(np.ascontiguousarray(np.moveaxis(images, 1, 3))):
+    """Return images written as JPEG of this quality, 1 to 95, and read again."""
+    copies = np.empty_like(images)
+    for i, image in enumerate(np.ascontiguousarray(np.moveaxis(images, 1, 3))):
         stream = io.BytesIO()
-        Image.fromarray(picture if picture.shape[2] == 3 else picture[..., 0]).save(
-            stream, "JPEG", quality=round(quality)
-        )
+        Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(stream, "JPEG", quality=round(quality))
         with Image.open(stream) as read:
-            pictures[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
-    return pictures
+            copies[i] = np.atleast_3d(np.asarray(read)).transpose(2, 0, 1)
+    return copies
 
 
 def _noise(images: Array, spread: float, rng: np.random.Generator) -> Array:
-    """Return pictures with normal noise of this standard deviation, of 255, on every value."""
+    """Return images with normal noise of this standard deviation, of 255, on every value."""
     return _bytes(images + np.float32(spread) * rng.standard_normal(images.shape, np.float32))
 
 

@@ -76,8 +76,8 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
         key = crc32(name.encode())
         for start in range(0, per_species, len(_CYCLE)):
             rows = range(start, min(start + len(_CYCLE), per_species))
-            pictures, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
-            images.append(pictures)
+            drawings, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
+            images.append(drawings)
             for row, backdrop, faces_left in zip(rows, backdrops, left, strict=True):
                 about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
                 texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))

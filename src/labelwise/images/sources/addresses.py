@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from labelwise.images.decode.listing import is_hidden, is_picture
+from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise.support.errors import DataError, UnsupportedError, listing
 from labelwise.support.regular import NotAFileError, open_regular
 
@@ -43,7 +43,7 @@ def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
 
 
 def may_name_shards(source: str | Path) -> bool:
-    """Return whether a word names shards, as far as names tell: a Parquet file may hold no picture."""
+    """Return whether a word names shards, as far as names tell: a Parquet file may hold no image."""
     word, inside = in_shard(address(source))
     if inside and Path(word).is_dir():
         return False
@@ -82,14 +82,14 @@ def list_shards(word: str) -> list[str]:
 
 
 def _in_folder(root: Path) -> list[str]:
-    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none where pictures or other folders lie there."""
+    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none where images or other folders lie there."""
     try:
         inside = [each for each in sorted(root.iterdir()) if not is_hidden(each.name)]
         homes = {each for each in inside if each.is_dir() and each.name.casefold() in ("data", *SPELLINGS)}
         inside += [each for home in sorted(homes) for each in sorted(home.iterdir()) if not is_hidden(each.name)]
     except OSError as error:
         raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check its rights.') from None
-    if any(is_picture(each.name) or (each not in homes and each.is_dir()) for each in inside):
+    if any(is_image(each.name) or (each not in homes and each.is_dir()) for each in inside):
         return []
     return [str(each) for each in inside if is_shard(each.name) and each.is_file()]
 

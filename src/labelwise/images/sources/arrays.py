@@ -63,13 +63,13 @@ def _shapes(arrays: Iterable[Array]) -> list[list[int]]:
 
 
 def array_images(array: npt.ArrayLike) -> Images:
-    """Return pictures ``[n, ...]`` or features ``[n, a]`` as images."""
+    """Return images ``[n, ...]`` or features ``[n, a]`` as images."""
     ndim, dtype = getattr(array, "ndim", None), getattr(array, "dtype", None)
     if ndim == 2:
         values = np.asarray(array)
         if values.dtype.kind != "f":
             raise UsageError(
-                f"Features must be floats [n, size]; given {values.dtype} {list(values.shape)}. Pictures need their height "
+                f"Features must be floats [n, size]; given {values.dtype} {list(values.shape)}. Images need their height "
                 "and width: [n, height, width]."
             )
         return as_images(values, (values.shape[1],))
@@ -79,6 +79,6 @@ def array_images(array: npt.ArrayLike) -> Images:
     images = as_images(array, shape)
     if images.shape is None or images.shape[0] not in (1, 3):
         raise UsageError(
-            f"Pictures have 1 channel (grey) or 3 (colour); given {(images.shape or (0,))[0]}. Leave out transparency."
+            f"Images have 1 channel (grey) or 3 (colour); given {(images.shape or (0,))[0]}. Leave out transparency."
         )
     return images

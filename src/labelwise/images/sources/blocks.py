@@ -1,4 +1,4 @@
-"""Contents of pictures by row, out of blocks that are opened when a row of theirs is asked for: shards, or parts of them."""
+"""Contents of images by row, out of blocks that are opened when a row of theirs is asked for: shards, or parts of them."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Content:
-    """A file of this machine, and where the picture of each row lies in it; its size is -1 where there is none."""
+    """A file of this machine, and where the image of each row lies in it; its size is -1 where there is none."""
 
     file: BinaryIO
     starts: Numbers
@@ -57,7 +57,7 @@ class Blocks:
         return Blocks, (self._blocks,)  # another process opens blocks itself
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the content of each picture; empty where there is none."""
+        """Return the content of each image; empty where there is none."""
         at = np.asarray(rows, np.int64)
         places = np.searchsorted(self._first, at, "right") - 1
         contents = [b""] * len(at)

@@ -1,8 +1,8 @@
 """The one way from rows to a ``Dataset``, whatever the source: divided, checked, with what is known about the labels.
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
-no val, a tenth of each class of train, of many pictures less, becomes val. A class with a single picture keeps it in train. Where pictures have
-groups, a group is divided as one picture would be. Data to test on alone name a split and have no train.
+no val, a tenth of each class of train, of many images less, becomes val. A class with a single image keeps it in train. Where images have
+groups, a group is divided as one image would be. Data to test on alone name a split and have no train.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def build(
     Args:
         name: of the data.
         rows: of all splits.
-        knowledge: what files beside the data say about the labels; labels described there need no training picture.
+        knowledge: what files beside the data say about the labels; labels described there need no training image.
         seed: of the division.
         shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.
         parts: the rows of each split, where the source has its own way to divide.
@@ -58,12 +58,12 @@ def build(
 
 
 def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = None) -> None:
-    """Raise an error where all pictures to train on have one label."""
+    """Raise an error where all images to train on have one label."""
     if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
         only = listing(rows.names[i] for i in rows.present()) or "none"
         raise DataError(
-            f'"{name}" has pictures of one label only ({only}). At least two are needed: add pictures of something else, under a '
-            'label such as "other". Pictures to test on alone are named so: a folder "test" over the labels, or a column "split".'
+            f'"{name}" has images of one label only ({only}). At least two are needed: add images of something else, under a '
+            'label such as "other". Images to test on alone are named so: a folder "test" over the labels, or a column "split".'
         )
 
 
@@ -108,7 +108,7 @@ def _check_groups(name: str, rows: Rows) -> None:
 
 
 def _check_seen(name: str, rows: Rows, parts: Mapping[str, Array], knowledge: Knowledge | None) -> None:
-    """Raise an error where a label has no training picture and nothing describes it."""
+    """Raise an error where a label has no training image and nothing describes it."""
     if "train" not in parts:
         return
     described = knowledge.described if knowledge else frozenset()
@@ -117,6 +117,6 @@ def _check_seen(name: str, rows: Rows, parts: Mapping[str, Array], knowledge: Kn
         strange = [rows.names[i] for i in sorted(rows.present(part) - seen) if rows.names[i] not in described]
         if strange:
             raise DataError(
-                f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training pictures of '
+                f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training images of '
                 f"them, describe them (labels.csv beside the data), or take them out of {split}."
             )

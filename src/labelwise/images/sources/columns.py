@@ -49,7 +49,7 @@ class Header:
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
     """Return where the columns of a table stand, or raise an error that names the one that is wrong or missing.
 
-    One that stands ``beside`` an array of features needs neither pictures nor features of its own.
+    One that stands ``beside`` an array of features needs neither images nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
     spelt = [name for name in names if name in ("path", *_PATHS)]
@@ -63,19 +63,19 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
     if {"label", "labels"} <= set(names):
         raise DataError(
-            f'The table "{file}" has both a column "label" and a column "labels". Keep "label" where each picture has one '
-            'label, "labels" where several may be true of a picture.'
+            f'The table "{file}" has both a column "label" and a column "labels". Keep "label" where each image has one '
+            'label, "labels" where several may be true of an image.'
         )
     if not ("path" in names or features or beside):
         if {"file", "split"} <= set(names):
             raise DataError(
-                f'"{file}" is a split, as "labelwise data split" writes it: it says which picture is in which split, not where they '
-                f'are. Give the pictures and the split: "labelwise fit PHOTOS --splits {file}". A table of pictures calls the column '
+                f'"{file}" is a split, as "labelwise data split" writes it: it says which image is in which split, not where they '
+                f'are. Give the images and the split: "labelwise fit PHOTOS --splits {file}". A table of images calls the column '
                 'with their files "path".'
             )
         raise DataError(
             f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
-            "Pictures need a path, features the columns f0, f1, and so on."
+            "Images need a path, features the columns f0, f1, and so on."
         )
     meant = {"", *known, *(names[i] for i in features)}
     other = [name for name in names if name not in meant and not _is_feature(name)]

@@ -37,7 +37,7 @@ def from_files(  # noqa: PLR0913 - what a source may be told
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem
     if not len(rows):
-        raise DataError(f'"{name}" has no picture in its class folders: {listing(homes)}. Put some in at least two.')
+        raise DataError(f'"{name}" has no image in its class folders: {listing(homes)}. Put some in at least two.')
     check_two_labels(name, rows)
     knowledge = find_knowledge(folder)
     rows, prints = read_rows(rows, size, strict=strict, next_frame=next_frame)
@@ -45,12 +45,12 @@ def from_files(  # noqa: PLR0913 - what a source may be told
     absent = sorted(set(homes) - set(rows.names))
     if absent and (strict or len(rows.names) < 2):
         raise DataError(
-            f'"{name}" has no readable picture of: {listing(absent)}. Add some or remove the label; at least two labels '
-            f"with pictures are needed (there are: {listing(rows.names)})."
+            f'"{name}" has no readable image of: {listing(absent)}. Add some or remove the label; at least two labels '
+            f"with images are needed (there are: {listing(rows.names)})."
         )
-    missing = (Skipped(file=homes[label], reason="no readable picture") for label in absent)
+    missing = (Skipped(file=homes[label], reason="no readable image") for label in absent)
     data = build(name, replace(rows, skipped=(*rows.skipped, *missing)), knowledge, seed=seed)
-    return replace(data, own_splits=bool(rows.splits), own_pictures=True)
+    return replace(data, own_splits=bool(rows.splits), own_images=True)
 
 
 def read_rows(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame | None = None) -> tuple[Rows, Prints]:

@@ -1,4 +1,4 @@
-"""A data set from a folder of pictures: one sub-folder for each label, or not sorted into labels at all."""
+"""A data set from a folder of images: one sub-folder for each label, or not sorted into labels at all."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from labelwise.images.dataset import Dataset, Skipped
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.headers import is_image_file
-from labelwise.images.decode.listing import holds_pictures, is_hidden, is_picture, list_files, list_pictures
+from labelwise.images.decode.listing import holds_images, is_hidden, is_image, list_files, list_images
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
 from labelwise.images.sources.build import build
@@ -34,7 +34,7 @@ def folder(
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the pictures of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
+    """Return the images of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
     The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Images that
     cannot be read or have no suffix, labels without any readable image, and folders called ``unknown``, ``unsure`` or ``none`` are left
@@ -42,7 +42,7 @@ def folder(
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
     Each image is made to fit a square of the side ``size``. None leaves it to whoever reads them: ``fit`` reads them as its encoder
-    takes them. The seed is that of the splits. Pictures of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
+    takes them. The seed is that of the splits. Images of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
     """
     root = Path(path)
     if root.is_file():
@@ -50,8 +50,8 @@ def folder(
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
     tops = split_folders(root) or {"": root}
     nameless: list[Path] = []
-    rows, homes = labelled_files(tops, partial(_list_pictures, nameless=nameless))
-    found = (file for top in tops.values() for file in sorted(top.iterdir()) if is_picture(file.name))
+    rows, homes = labelled_files(tops, partial(_list_images, nameless=nameless))
+    found = (file for top in tops.values() for file in sorted(top.iterdir()) if is_image(file.name))
     loose = [str(file) for file in found if file.is_file()]
     if strict and loose:
         raise DataError(f"Images lie outside the class folders: {listing(loose)}. Move or remove them.")
@@ -67,18 +67,16 @@ def folder(
     )
 
 
-def _list_pictures(home: Path, nameless: list[Path]) -> list[Path]:
+def _list_images(home: Path, nameless: list[Path]) -> list[Path]:
     """Return the image files below a folder, and add to ``nameless`` those whose name has no suffix."""
-    files = list_files(home, lambda name: is_picture(name) or not os.path.splitext(name)[1])
+    files = list_files(home, lambda name: is_image(name) or not os.path.splitext(name)[1])
     nameless += [file for file in files if not file.suffix and is_image_file(file)]
     return [file for file in files if file.suffix]
 
 
 def answer_folders(home: Path) -> list[Path]:
     """Return the folders that ``classify`` made for images without a label, such as ``unknown``."""
-    return [
-        each for each in _subfolders(home) if normal_name(each.name).casefold() in RESERVED and holds_pictures(each)
-    ]
+    return [each for each in _subfolders(home) if normal_name(each.name).casefold() in RESERVED and holds_images(each)]
 
 
 def labelled_files(
@@ -138,46 +136,46 @@ def class_folders(home: Path) -> dict[str, Path]:
             )
     if folders:
         return folders
-    pictures = list_pictures(home)
-    if pictures:
+    files = list_images(home)
+    if files:
         raise DataError(
-            f'"{home}" holds {len(pictures)} pictures but no class folders. Put the pictures of each label into a '
-            f'folder of that name ("{home.name}/owl/{pictures[0].name}"), or list them in a CSV file with the columns path and label.'
+            f'"{home}" holds {len(files)} images but no class folders. Put the images of each label into a '
+            f'folder of that name ("{home.name}/owl/{files[0].name}"), or list them in a CSV file with the columns path and label.'
         )
     raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')
 
 
 def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> Dataset:
-    """Return the pictures of a folder and all below it, whose labels have these names and which of them have which is open.
+    """Return the images of a folder and all below it, whose labels have these names and which of them have which is open.
 
     A file beside them may say more about the labels, see ``data.knowledge``.
     """
     if not folder.is_dir():
-        raise UsageError(f'--names is for a folder of pictures without labels; "{folder}" is no folder.')
+        raise UsageError(f'--names is for a folder of images without labels; "{folder}" is no folder.')
     rows = _unlabelled(folder, size, strict=strict)
     knowledge = find_knowledge(folder, names)
     labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
     data = build(folder.name, rows, parts={"train": np.arange(len(rows))})
-    return replace(data, labels=labels, own_pictures=True)
+    return replace(data, labels=labels, own_images=True)
 
 
 def unknown_data(folder: Path) -> Dataset:
-    """Return the pictures of a folder and all below it as test images, without any label."""
+    """Return the images of a folder and all below it as test images, without any label."""
     rows = _unlabelled(folder, None, strict=False)
     return replace(build(folder.resolve().name, rows, parts={"test": np.arange(len(rows))}), own_splits=False)
 
 
 def _unlabelled(folder: Path, size: int | None, *, strict: bool) -> Rows:
-    files = list_pictures(folder)
+    files = list_images(folder)
     if not files:
-        raise DataError(f'No picture found in "{folder}".')
+        raise DataError(f'No image found in "{folder}".')
     rows = Rows(names=(), targets=np.full(len(files), -1), files=tuple(map(str, files)))
     return read_rows(rows, size, strict=strict)[0]
 
 
 def plain_folder(root: Path) -> Path | None:
-    """Return where pictures lie that are not sorted into label folders, or None."""
+    """Return where images lie that are not sorted into label folders, or None."""
     if not root.is_dir():
         return None
     home = split_folders(root).get("train", root)
-    return home if len(_subfolders(home)) < 2 and list_pictures(home) else None
+    return home if len(_subfolders(home)) < 2 and list_images(home) else None

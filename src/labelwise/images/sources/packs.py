@@ -1,9 +1,9 @@
-"""A data set from arrays in files: an ``.npz`` pack of pictures or features, or a ``.npy`` file of features beside a CSV.
+"""A data set from arrays in files: an ``.npz`` pack of images or features, or a ``.npy`` file of features beside a CSV.
 
-A pack holds one entry for each picture in
+A pack holds one entry for each image in
 
 - one of ``features [n, a]``, any kind of number; ``images``, bytes ``[n, h, w, c]``, ``[n, c, h, w]`` or ``[n, h, w]``; or
-  encoded pictures, the bytes of all files one after another in ``data`` and where they begin and end in ``offsets [n + 1]``;
+  encoded images, the bytes of all files one after another in ``data`` and where they begin and end in ``offsets [n + 1]``;
 - ``labels [n]``, names, or positions in ``classes [k]``; where several may be true of an image, yes or no to each class
   ``[n, k]`` (bool). Features alone may go without: all targets are then -1;
 - optional: ``split [n]``, names, or 0 train and 1 test, or 0 train, 1 val and 2 test; ``files [n]``, where the images came
@@ -63,7 +63,7 @@ KEYS = {
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
     """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
 
-    Each picture is made to fit a square of the side ``size``; without, they stay as they are (encoded ones: as the
+    Each image is made to fit a square of the side ``size``; without, they stay as they are (encoded ones: as the
     short side of the first).
     """
     file = Path(path)
@@ -159,14 +159,14 @@ def _column_keys(keys: Sequence[str], foreign: bool) -> dict[str, str]:
 
 
 def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str]) -> str:
-    """Return which kind of pictures a file holds, or raise an error that says what it lacks."""
+    """Return which kind of images a file holds, or raise an error that says what it lacks."""
     present = [kind for kind in kinds if kind in columns]
     if list(kinds) == ["features"] and not present:
         raise UsageError(f"it has no features ({listing(KEYS['features'])}). It holds: {listing(keys) or 'nothing'}.")
     needed = [] if present == ["features"] else ["labels", "offsets"] if "data" in present else ["labels"]
     missing = [column for column in needed if column not in columns]
     if len(present) != 1 or missing:
-        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(present) or 'no pictures'}"
+        wrong = f"lacks {listing(missing)}" if missing else f"has {listing(present) or 'no images'}"
         raise UsageError(
             f'it {wrong}; it needs "labels" and one of "images", "features", or "data" with "offsets". '
             f"It holds: {listing(keys) or 'nothing'}."
@@ -214,8 +214,8 @@ def encoded_files(data: Array, offsets: Array, n: int) -> list[bytes]:
 
 
 def _side(files: Sequence[bytes]) -> int:
-    """Return the short side of the first picture that can be opened."""
+    """Return the short side of the first image that can be opened."""
     for file in files:
-        with suppress(Exception), Image.open(io.BytesIO(file)) as picture:
-            return min(picture.size)
-    raise UsageError("none of its pictures can be read.")
+        with suppress(Exception), Image.open(io.BytesIO(file)) as image:
+            return min(image.size)
+    raise UsageError("none of its images can be read.")

@@ -20,7 +20,7 @@ Targets = npt.ArrayLike
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """n pictures as columns, one entry for each; ``build`` makes a data set of them."""
+    """n images as columns, one entry for each; ``build`` makes a data set of them."""
 
     names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
     targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
@@ -31,7 +31,7 @@ class Rows:
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
-    by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of picture files
+    by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of image files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
 
     def __post_init__(self) -> None:
@@ -72,12 +72,12 @@ class Rows:
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
-    """Return the rows of pictures with these labels (None: without), or of ``several`` labels each; their names are sorted."""
+    """Return the rows of images with these labels (None: without), or of ``several`` labels each; their names are sorted."""
     names = tuple(sorted({name for each in several for name in each} | {name for name in labels if name is not None}))
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:
         return Rows(names=names, targets=np.array([position.get(label, -1) for label in labels], np.int64))
-    check_size(f"{len(several)} pictures with {len(names)} labels", len(several) * len(names))
+    check_size(f"{len(several)} images with {len(names)} labels", len(several) * len(names))
     targets = np.zeros((len(several), len(names)), np.bool_)
     pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
     targets[tuple(np.array(pairs).T)] = True
@@ -99,7 +99,7 @@ def as_labels(labels: Targets) -> Array:
 
 
 def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
-    """Return the rows of pictures with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
+    """Return the rows of images with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
     if values.dtype.kind == "b":
         if names is None or len(names) != values.shape[1]:
             raise UsageError(

@@ -1,8 +1,8 @@
-"""A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of pictures.
+"""A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of images.
 
-What stands beside each picture is read at once, the pictures when they are asked for. Splits are named by the data
+What stands beside each image is read at once, the images when they are asked for. Splits are named by the data
 (``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
-``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that a picture lies in.
+``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that an image lies in.
 """
 
 import re
@@ -30,7 +30,7 @@ from labelwise.images.sources.addresses import (
 from labelwise.images.sources.blocks import Block, Blocks
 from labelwise.images.sources.build import build
 from labelwise.images.sources.columns import Columns
-from labelwise.images.sources.parquet_pictures import has_pictures, read_parquet_shard
+from labelwise.images.sources.parquet_images import has_images, read_parquet_shard
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
 from labelwise.images.split.grouping import Grouping, group_columns
@@ -43,16 +43,16 @@ from labelwise.support.processes import all_gather, current_group
 
 CLASSES = "classnames.txt"
 T = TypeVar("T")
-EMPTY = "there is no picture in this row, or it is too large."
+EMPTY = "there is no image in this row, or it is too large."
 
 
 def names_shards(source: str | Path) -> bool:
-    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with pictures."""
+    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with images."""
     word = address(source)
     if not may_name_shards(word) or is_remote(word) or is_shard(word, TAR):
         return may_name_shards(word)
     files = list_shards(word)
-    return bool(files) and (is_shard(files[0], TAR) or has_pictures(Path(files[0])))
+    return bool(files) and (is_shard(files[0], TAR) or has_images(Path(files[0])))
 
 
 def shards(
@@ -63,16 +63,16 @@ def shards(
     strict: bool = False,
     group: Grouping | None = None,
 ) -> Dataset:
-    """Return the pictures of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
+    """Return the images of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
 
-    ``size``, ``seed`` and ``strict`` are as for ``folder``. Pictures stay together by a ``group`` that the shards name; to look for lookalikes reads
-    every picture once more, so it has to be asked for.
+    ``size``, ``seed`` and ``strict`` are as for ``folder``. Images stay together by a ``group`` that the shards name; to look for lookalikes reads
+    every image once more, so it has to be asked for.
     """
     word = address(source)
     index = _read_index(word)
     if not index.names:
         words = f" {index.skipped[0].file}: {index.skipped[0].reason}" if index.skipped else ""
-        raise DataError(f'"{word}" holds no picture.{words}')
+        raise DataError(f'"{word}" holds no image.{words}')
     images = ShardImages(index, None if size is None else (3, size, size))
     rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
     rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
@@ -82,7 +82,7 @@ def shards(
     home = Path(word).parent if Path(word).is_file() else Path(word)
     knowledge = find_knowledge(home) if home.is_dir() else None
     data = build(_title(word), rows, knowledge, seed=seed)
-    data = replace(data, own_splits=bool(rows.splits), own_pictures=True)
+    data = replace(data, own_splits=bool(rows.splits), own_images=True)
     return readable(data, strict=True) if strict else data
 
 
@@ -115,7 +115,7 @@ def shard_images(source: str | Path) -> ShardImages:
 
 @dataclass(frozen=True, eq=False)
 class _Index:
-    """All that is known of pictures before they are read."""
+    """All that is known of images before they are read."""
 
     names: list[str] = field(default_factory=list)
     cells: dict[str, list[str]] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def _read_index(word: str) -> _Index:
 
 
 def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
-    """Return the index of one shard, of a split where its pictures name none."""
+    """Return the index of one shard, of a split where its images name none."""
     if is_shard(shard, TAR):
         index = _of_tar(read_tar(shard), classes)
     else:

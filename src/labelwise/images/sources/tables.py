@@ -1,22 +1,22 @@
-"""A data set from a table: a CSV or Parquet file that lists picture files, or features, and their labels.
+"""A data set from a table: a CSV or Parquet file that lists image files, or features, and their labels.
 
 Columns, in any order and spelled in small or capital letters:
 
-- ``path``: a picture file. A relative path starts at the folder of the table, and no path may leave that folder
+- ``path``: an image file. A relative path starts at the folder of the table, and no path may leave that folder
   (by ``..``, or as an absolute path to elsewhere) unless ``outside`` says so. Where a ``root`` is named, that is the
   folder that paths start at and stay in; those that lead into it from the folder of the table do, too. Links are followed.
-- ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one picture, finite numbers.
+- ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one image, finite numbers.
 - ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
   all targets are -1, and the only label is called "unlabelled".
-- ``labels``, in place of ``label``, where several may be true of a picture: their names with semicolons between them, in
+- ``labels``, in place of ``label``, where several may be true of an image: their names with semicolons between them, in
   quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
 - ``split``: train, val (valid, validation) or test, in every row or in none.
-- ``domain`` and ``group``: where a picture was taken and what it belongs to. A group is never divided; a blank is no group.
-- ``text``, ``text_1``, ``text_2``, ...: sentences that describe the picture; empty ones are left out.
+- ``domain`` and ``group``: where an image was taken and what it belongs to. A group is never divided; a blank is no group.
+- ``text``, ``text_1``, ``text_2``, ...: sentences that describe the image; empty ones are left out.
 
 CSV files are UTF-8, with commas, semicolons or tabs between the fields. Their rows are counted as a spreadsheet does:
 the header is row 1. Rows of a Parquet file are counted from 1. Rows without any content are left out, and so are
-rows that repeat another row of the same picture.
+rows that repeat another row of the same image.
 """
 
 import os
@@ -56,11 +56,11 @@ def table(  # noqa: PLR0913 - what a source may be told
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the pictures or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
+    """Return the images or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
     What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
     too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
-    comes first; ``outside`` allows pictures outside the table's folder, and ``root`` names another folder that they lie in.
+    comes first; ``outside`` allows images outside the table's folder, and ``root`` names another folder that they lie in.
     """
     file = Path(path)
     columns = read_table(file)
@@ -82,12 +82,12 @@ def read_table(file: Path) -> Columns:
     """Return the cells of a table, which has rows."""
     columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
     if not len(columns):
-        raise DataError(f'"{file}" has no rows below its header. Add one for each picture.')
+        raise DataError(f'"{file}" has no rows below its header. Add one for each image.')
     return columns
 
 
 def table_rows(columns: Columns) -> Rows:
-    """Return what a table says about each picture."""
+    """Return what a table says about each image."""
     column = next((name for name in ("label", "labels") if name in columns.cells), None)
     labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
     if labels and not any(labels):
@@ -106,7 +106,7 @@ def table_rows(columns: Columns) -> Rows:
 
 
 def _distinct(rows: Rows, columns: Columns) -> Rows:
-    """Return each picture of a table once, or raise an error where two rows say different things about it."""
+    """Return each image of a table once, or raise an error where two rows say different things about it."""
     first: dict[str, int] = {}
     twice = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
     statements = _statements(rows) if twice else {}
@@ -117,7 +117,7 @@ def _distinct(rows: Rows, columns: Columns) -> Rows:
                     f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (column[one], column[other])
                 )
                 raise DataError(
-                    f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same picture, '
+                    f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same image, '
                     f'"{columns.cells["path"][other]:.200}", with different {what}: {words}. Keep one of them.'
                 )
     return rows.select(list(first.values())) if twice else rows
@@ -135,7 +135,7 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
 
 
 def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
-    """Return where a picture is, or raise an error where that is outside the folder that it should lie in."""
+    """Return where an image is, or raise an error where that is outside the folder that it should lie in."""
     if not cell:
         raise DataError(f"{where}it is empty. Fill it or remove the row.")
     home = here if root is None else Path(root)
@@ -147,7 +147,7 @@ def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outs
     if root is None:
         raise DataError(
             f'{where}"{cell:.200}" lies outside the folder of the table. Where you trust the table, name the folder that all its '
-            "pictures lie in: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
+            "images lie in: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
         )
     raise DataError(f'{where}"{cell:.200}" lies outside "{root}", the root that was named. Name a folder above it.')
 
@@ -157,7 +157,7 @@ def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
     cell, where = columns.cells[column][row], columns.cell(row, column)
     if column == "label" and not cell:
         raise DataError(
-            f"{where}it is empty. Fill it or remove the row. Only a table of pictures without any label has no such column."
+            f"{where}it is empty. Fill it or remove the row. Only a table of images without any label has no such column."
         )
     parts = cell.split(";") if column == "labels" else [cell]
     names = [normal_name(name) for name in parts] if cell else []

@@ -14,25 +14,25 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelwise.images.decode.listing import is_hidden, is_picture
+from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise.images.skipped import Skipped
 from labelwise.images.sources.addresses import is_remote, open_shard
 from labelwise.images.sources.blocks import Block, Content, Numbers
 from labelwise.support.errors import DataError
 from labelwise.support.regular import MAX_BYTES
 
-HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about a picture
+HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about an image
 MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, beside texts
 TEXTS = ("text", "texts", "caption")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a shard holds of one picture."""
+    """What a shard holds of one image."""
 
     key: str  # its name without suffix
-    name: str  # of the picture
-    start: int  # where the picture lies
+    name: str  # of the image
+    start: int  # where the image lies
     size: int  # bytes of it
     about: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
     number: int | None = None  # of its label, where that is a number (``.cls``)
@@ -48,14 +48,14 @@ class TarShard:
     stamp: tuple[int, ...]  # size and time of the file as it was read
 
     def block(self) -> Block:
-        """Return what fetches its pictures, which holds no sample."""
+        """Return what fetches its images, which holds no sample."""
         starts, sizes = (np.array([getattr(one, what) for one in self.samples], np.int64) for what in ("start", "size"))
         return Block(rows=len(starts), fetch=_Fetch(self.address, self.stamp, starts, sizes))
 
 
 @dataclass(frozen=True, eq=False)
 class _Fetch:
-    """Opens a shard where pictures lie that are known by place and size; plain values, which other processes can be told."""
+    """Opens a shard where images lie that are known by place and size; plain values, which other processes can be told."""
 
     address: str
     stamp: tuple[int, ...]
@@ -90,7 +90,7 @@ class _Headers:
 
 
 def read_tar(address: str) -> TarShard:
-    """Return the samples of a tar file, which is gone through once, member by member; pictures are not read."""
+    """Return the samples of a tar file, which is gone through once, member by member; images are not read."""
     skipped: list[Skipped] = []
     with open_shard(address) as file:
         stamp = _stamp(file, address)
@@ -152,11 +152,11 @@ def _key(name: str) -> str:
 
 
 def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> Sample:
-    pictures = [member for member in members if is_picture(member.name)]
-    if not pictures:
-        raise DataError("no picture is among its members.")
-    if pictures[0].size > MAX_BYTES:
-        raise DataError(f"it has {pictures[0].size} bytes; the limit is {MAX_BYTES}. Make it smaller.")
+    images = [member for member in members if is_image(member.name)]
+    if not images:
+        raise DataError("no image is among its members.")
+    if images[0].size > MAX_BYTES:
+        raise DataError(f"it has {images[0].size} bytes; the limit is {MAX_BYTES}. Make it smaller.")
     by_suffix = {member.name[len(key) + 1 :].lower(): member for member in members}
     about: dict[str, str] = {}
     number = None
@@ -169,13 +169,13 @@ def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> Sam
     if "json" in by_suffix:
         about |= _cells(_text(file, by_suffix["json"]))
         about = {name: cell for name, cell in about.items() if name != "label" or "labels" not in about}
-    first = pictures[0]
+    first = images[0]
     return Sample(key=key, name=first.name, start=first.offset_data, size=first.size, about=about, number=number)
 
 
 def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
     if member.size > HEADER:
-        raise DataError(f'"{member.name}" has {member.size} bytes; what is said of a picture has {HEADER} at most.')
+        raise DataError(f'"{member.name}" has {member.size} bytes; what is said of an image has {HEADER} at most.')
     try:
         return os.pread(file.fileno(), member.size, member.offset_data).decode().strip().replace("\0", "")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Groups: pictures that must stay on one side of a split, so that a test does not flatter.
+"""Groups: images that must stay on one side of a split, so that a test does not flatter.
 
 By a ``column`` of the data; ``lookalike``: they look alike (``lookalikes``); ``exif``: one camera took them within seconds of
 each other; ``folder``: they lie in one folder below that of their label.
@@ -21,7 +21,7 @@ from labelwise.support.interruption import cancel_on_error
 from labelwise.support.regular import open_regular
 
 Grouping = Literal["column", "exif", "lookalike", "folder", "none"]
-BURST = 3.0  # seconds between two pictures of a burst, at most
+BURST = 3.0  # seconds between two images of a burst, at most
 
 
 def group_columns(
@@ -36,7 +36,7 @@ def group_columns(
         groups = groups_of(prints)
         return {"groups": groups if any(groups) else ()}
     if by in ("exif", "folder") and not all(os.path.isfile(file) for file in files or [""]):
-        raise DataError(f"Pictures are grouped by {by} where they are files, and these are none. Group by lookalike.")
+        raise DataError(f"Images are grouped by {by} where they are files, and these are none. Group by lookalike.")
     if by == "folder":
         return {"groups": _folders(files, labels)}
     taken = moments(files) if by == "exif" else ()
@@ -44,14 +44,14 @@ def group_columns(
 
 
 def check_grouping(by: str) -> None:
-    """Raise an error unless pictures can be grouped by this word."""
+    """Raise an error unless images can be grouped by this word."""
     ways = get_args(Grouping)
     if by not in ways:
-        raise UsageError(f'No grouping "{by}".{suggest(by, ways)} Pictures are grouped by: {listing(ways)}.')
+        raise UsageError(f'No grouping "{by}".{suggest(by, ways)} Images are grouped by: {listing(ways)}.')
 
 
 def moments(files: Sequence[str]) -> tuple[str, ...]:
-    """Return when each picture was taken and by which camera, "2026-05-01T10:20:30.5 Maker Model"; blank where EXIF does not say."""
+    """Return when each image was taken and by which camera, "2026-05-01T10:20:30.5 Maker Model"; blank where EXIF does not say."""
     with cancel_on_error(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
         return tuple(pool.map(_moment, files))
 
@@ -63,7 +63,7 @@ def _moment(file: str) -> str:
             more = about.get_ifd(ExifTags.IFD.Exif)
         taken = more.get(ExifTags.Base.DateTimeOriginal) or more.get(ExifTags.Base.DateTimeDigitized)
         time = datetime.strptime(str(taken).strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()
-    except Exception:  # no picture, no EXIF, a camera that writes dates in a way of its own: nothing is known
+    except Exception:  # no image, no EXIF, a camera that writes dates in a way of its own: nothing is known
         return ""
     part = "".join(filter(str.isdigit, str(more.get(ExifTags.Base.SubsecTimeOriginal, ""))))
     camera = " ".join(str(about.get(tag, "")).strip("\0 ") for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
@@ -71,10 +71,10 @@ def _moment(file: str) -> str:
 
 
 def bursts(taken: Sequence[str]) -> tuple[str, ...]:
-    """Return the burst of each picture, by ``moments``: the next of one camera follows within ``BURST`` seconds; blank alone."""
+    """Return the burst of each image, by ``moments``: the next of one camera follows within ``BURST`` seconds; blank alone."""
     if not any(taken):
         raise DataError(
-            "None of these pictures says when it was taken (EXIF), so no bursts can be told. Group by lookalike."
+            "None of these images says when it was taken (EXIF), so no bursts can be told. Group by lookalike."
         )
     times = [moment.partition(" ") for moment in taken]
     clock = [datetime.fromisoformat(time).timestamp() if time else 0.0 for time, _, _ in times]
@@ -91,7 +91,7 @@ def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     groups = tuple("" if home.name == label else home.as_posix() for home, label in zip(homes, labels, strict=True))
     if not any(groups):
         raise DataError(
-            "All pictures lie in the folders of their labels themselves, so folders tell no groups. Put those that belong "
+            "All images lie in the folders of their labels themselves, so folders tell no groups. Put those that belong "
             "together into one folder below (owl/day1/1.jpg), or group by lookalike."
         )
     return groups
@@ -105,4 +105,4 @@ def group_words(groups: Sequence[str]) -> str:
     first = next(filter(None, groups))
     verb = {"lookalike": "look alike in", "burst": "were taken in bursts:"}.get(first.partition(" ")[0], "belong to")
     several = "s; each group" if len(sizes) > 1 else ", which"
-    return f"{sum(sizes)} pictures {verb} {len(sizes)} group{several} stays together."
+    return f"{sum(sizes)} images {verb} {len(sizes)} group{several} stays together."

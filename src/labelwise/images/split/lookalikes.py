@@ -1,6 +1,6 @@
-"""Lookalikes: pictures that show the same once more (a copy resized, brightened, compressed again; frames of a burst).
+"""Lookalikes: images that show the same once more (a copy resized, brightened, compressed again; frames of a burst).
 
-Two images look alike where their fingerprints (``decode.fingerprint``) correlate by ``LIKENESS``. Features are compared by their cosine around their mean. Of many pictures none is compared with all others: a tree over the
+Two images look alike where their fingerprints (``decode.fingerprint``) correlate by ``LIKENESS``. Features are compared by their cosine around their mean. Of many images none is compared with all others: a tree over the
 first principal directions, in which two are never farther apart than in all of them, names every pair that can be alike.
 """
 
@@ -128,14 +128,14 @@ def radius_of(likeness: float) -> float:
 def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs of a row of each that can be alike, and others that are not; where both are the same, the smaller row first.
 
-    ``[n, d]`` and ``[m, d]`` are where pictures lie in the first principal directions.
+    ``[n, d]`` and ``[m, d]`` are where images lie in the first principal directions.
     """
     from scipy.spatial import cKDTree
 
     itself, radius = others is places, radius_of(likeness)
     if not len(places) or not len(others):
         return
-    for count in _DIRECTIONS:  # few are quick, and enough unless most pictures are much alike
+    for count in _DIRECTIONS:  # few are quick, and enough unless most images are much alike
         here, tree = places[:, :count], cKDTree(others[:, :count])
         some = here[:: max(1, len(here) // _SAMPLE)]
         total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(here))

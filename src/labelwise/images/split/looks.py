@@ -1,4 +1,4 @@
-"""What a picture looks like without knowing what it shows: its colours by region, and how its edges lie."""
+"""What an image looks like without knowing what it shows: its colours by region, and how its edges lie."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from labelwise.images.decode.fingerprint import area
 
 Array = npt.NDArray[Any]
-SIDE: Final = 32  # pictures are brought to so many pixels a side
+SIDE: Final = 32  # images are brought to so many pixels a side
 RIM, BAND, MIDDLE = 4, 6, 8  # pixels: the rim, the bands at top and bottom, what lies around the centre
 REGIONS: Final = ("top", "centre", "bottom", "rim")
 # Of each region: lightness, red against green, yellow against blue, colourfulness, how uneven its lightness is.

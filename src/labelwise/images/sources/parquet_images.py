@@ -1,7 +1,7 @@
-"""Parquet files with a column of pictures, as the library datasets writes them: bytes, or a struct of ``bytes`` and ``path``.
+"""Parquet files with a column of images, as the library datasets writes them: bytes, or a struct of ``bytes`` and ``path``.
 
 Other columns mean what those of a table mean (``tables``). Labels that are numbers have the names that the file says of them (``ClassLabel``). A row
-group is fetched as a whole into a file without a name, so that its pictures are found by row as in a tar file.
+group is fetched as a whole into a file without a name, so that its images are found by row as in a tar file.
 """
 
 import json
@@ -22,33 +22,33 @@ from labelwise.support.errors import DataError, LabelwiseError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import MAX_BYTES
 
-ROWS = 32  # pictures that are taken out of a row group at a time
+ROWS = 32  # images that are taken out of a row group at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParquetShard:
-    """The rows of a Parquet file with pictures."""
+    """The rows of a Parquet file with images."""
 
-    columns: Columns  # without the pictures
+    columns: Columns  # without the images
     blocks: tuple[Block, ...]  # its row groups
 
 
-def has_pictures(file: Path) -> bool:
-    """Return whether a file is a Parquet file with a column of pictures."""
+def has_images(file: Path) -> bool:
+    """Return whether a file is a Parquet file with a column of images."""
     with suppress(LabelwiseError):
         if is_shard(file.name, PARQUET) and file.is_file():
             with _opened(str(file)) as table:
-                return _picture_column(table.schema_arrow) is not None
+                return _image_column(table.schema_arrow) is not None
     return False
 
 
 def read_parquet_shard(address: str) -> ParquetShard:
-    """Return the rows of a Parquet file with pictures, which are not read."""
+    """Return the rows of a Parquet file with images, which are not read."""
     with _opened(address) as table:
         schema, groups = table.schema_arrow, table.metadata.num_row_groups
-        column = _picture_column(schema)
+        column = _image_column(schema)
         if column is None:
-            raise DataError(f'"{address}" has no column of pictures. Its columns: {", ".join(schema.names)}.')
+            raise DataError(f'"{address}" has no column of images. Its columns: {", ".join(schema.names)}.')
         sizes = [table.metadata.row_group(group).num_rows for group in range(groups)]
         header = read_header(["path" if name == column[0] else name for name in schema.names], address)
         check_size(address, table.metadata.num_rows * 8 * len(header.cells))
@@ -73,7 +73,7 @@ def _opened(address: str) -> Iterator[Any]:
         raise DataError(f'"{address}" is no Parquet file, or it is damaged ({first:.200}). Write it again.') from None
 
 
-def _picture_column(schema: Any) -> tuple[str, str] | None:
+def _image_column(schema: Any) -> tuple[str, str] | None:
     """Return the name of the first column that holds bytes, and which part of it does; None where there is none."""
     pyarrow, _ = libraries("")
 
@@ -106,7 +106,7 @@ def _named(cell: str, names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class _Fetch:
-    """Fetches the pictures of a row group."""
+    """Fetches the images of a row group."""
 
     address: str
     group: int
