@@ -20,7 +20,8 @@ from labelwise.fitting.rebuild import method_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
-from labelwise.methods.izf.gaussian import SPREAD_SHARE, TAKEN_OFF, Choice, Gaussians, kernel
+from labelwise.methods.izf.gaussian import SPREAD_SHARE, Choice, Gaussians, kernel
+from labelwise.methods.izf.head import TAKEN_OFF
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.generated import GeneratedSoftmax

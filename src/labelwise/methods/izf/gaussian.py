@@ -18,12 +18,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from labelwise.methods.izf.head import TAKEN_OFF
 from labelwise.methods.shared.statistics import embedding_statistics
 
 # Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it lies in the span of the
 # other means, where alone it can change an answer: docs/results/izf.md.
 SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
-TAKEN_OFF = 0.2  # of squared distances to it
 
 
 class Choice(NamedTuple):

@@ -17,7 +17,8 @@ from labelwise.support.segments import segment_mean
 
 Array = npt.NDArray[Any]
 CLAMP, ATAN, SLOPE = 2.0, 0.636, 0.01  # see `flow`
-TAKEN_OFF = 0.2  # see `gaussian`
+# The share of the squared error of a predicted mean that is taken off squared distances to it, chosen as ``gaussian.SPREAD_SHARE``.
+TAKEN_OFF = 0.2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,7 +194,7 @@ class IzfHead(ZeroShotHead):
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        vectors, trained = self.vectors(labels), _trained(self.labels, labels)
+        vectors, trained = self.vectors(labels), trained_places(self.labels, labels)
         embeddings = _as_embeddings(self.label_map.semantic(vectors, trained))
         embeddings[:, -1] += 0.5 * self.label_map.taken_off(vectors, trained)
         return embeddings
@@ -207,7 +208,7 @@ class IzfHead(ZeroShotHead):
 
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
         """Return features ``[k, count, z]`` of each label, made from its description."""
-        semantic = self.label_map.semantic(self.vectors(labels), _trained(self.labels, labels))
+        semantic = self.label_map.semantic(self.vectors(labels), trained_places(self.labels, labels))
         return self.flow.generate(labels, semantic, count, seed)
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
@@ -248,11 +249,11 @@ class IzfSoftmaxHead(GeneratedHead):
 
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
         """Return features ``[k, count, z]`` of each label, made from its description."""
-        semantic = self.label_map.semantic(self.vectors(labels), _trained(self.labels, labels))
+        semantic = self.label_map.semantic(self.vectors(labels), trained_places(self.labels, labels))
         return self.flow.generate(labels, semantic, count, seed)
 
 
-def _trained(known: Labels, labels: Labels) -> dict[int, int]:
+def trained_places(known: Labels, labels: Labels) -> dict[int, int]:
     """Return the rows of labels that were trained, and their places among the trained ones."""
     places = {name: place for place, name in enumerate(known.names)}
     return {row: places[name] for row, name in enumerate(labels.names) if name in places}

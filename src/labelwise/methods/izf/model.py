@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelwise.core.arrays import Array
 from labelwise.core.balance import BalanceCurve
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
-from labelwise.methods.izf.gaussian import TAKEN_OFF, Choice, errors, kernel, variances
-from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents
+from labelwise.methods.izf.gaussian import Choice
+from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents, trained_places
 from labelwise.methods.shared.caption_relevance import CaptionRelevance
 from labelwise.methods.shared.centring import Centring, Flattening
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel
@@ -129,29 +130,15 @@ class FlowModel(GeneratingModel):
 
     def semantic_part(self, labels: Labels) -> Tensor:
         """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
-        vectors = self.vectors(labels)
-        if self.label_length is not None:
-            return vectors * self.label_length
-        semantic = kernel(vectors, self.anchors, self.chosen[1]) @ self.label_map
-        for row, place in self._trained(labels):
-            semantic[row] += self.own[place]
-        return semantic
+        return self.tensor(self.export_label_map().semantic(*self._described(labels)))
 
     def taken_off(self, labels: Labels) -> Tensor:
         """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
-        vectors = self.vectors(labels)
-        if self.label_length is not None:
-            return torch.zeros_like(vectors[:, 0])
-        likeness = kernel(vectors, self.anchors, self.chosen[1])
-        variance = variances(vectors, likeness, self.likeness_inverse, self.chosen[1])
-        taken = TAKEN_OFF * errors(self.doubt, variance)
-        taken[[row for row, _ in self._trained(labels)]] = 0
-        return taken
+        return self.tensor(self.export_label_map().taken_off(*self._described(labels)))
 
-    def _trained(self, labels: Labels) -> list[tuple[int, int]]:
-        """Return the rows of labels that have been trained, and their places among the trained ones."""
-        places = {name: place for place, name in enumerate(self.spec.labels.names)}
-        return [(row, places[name]) for row, name in enumerate(labels.names) if name in places]
+    def _described(self, labels: Labels) -> tuple[Array, dict[int, int]]:
+        """Return the vectors of labels ``[k, a]``, the rows of those that have been trained, and their places among these."""
+        return array(self.vectors(labels)), trained_places(self.spec.labels, labels)
 
     def padded(self, semantic: Tensor) -> Tensor:
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
@@ -167,7 +154,11 @@ class FlowModel(GeneratingModel):
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of both kinds have."""
-        label_map = LabelMap(
+        return {**super().head_parts(), "flow": self._latents(), "label_map": self.export_label_map()}
+
+    def export_label_map(self) -> LabelMap:
+        """Return where labels lie, without torch."""
+        return LabelMap(
             length=self.label_length,
             anchors=array(self.anchors),
             weights=array(self.label_map),
@@ -176,7 +167,6 @@ class FlowModel(GeneratingModel):
             doubt=array(self.doubt),
             kernel_width=float(self.chosen[1]),
         )
-        return {**super().head_parts(), "flow": self._latents(), "label_map": label_map}
 
     def _latents(self) -> Latents:
         """Return the map to latents without torch."""
@@ -239,12 +229,6 @@ class IzfModel(FlowModel):
         rest = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
         return torch.cat([own, ((rest - self.density[0]) / self.density[1])[:, None]], 1)
 
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        embeddings = self._as_embeddings(self.semantic_part(labels))
-        embeddings[:, -1] += 0.5 * self.taken_off(labels)
-        return embeddings
-
     @torch.no_grad()
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
@@ -256,10 +240,6 @@ class IzfModel(FlowModel):
         """Return what scores features as this model does, without torch."""
         mean, std = self.density.tolist()
         return IzfHead(**self.head_parts(), semantic=self.semantic, density_mean=mean, density_std=std)
-
-    def _as_embeddings(self, semantic: Tensor) -> Tensor:
-        bias = -0.5 * semantic.square().sum(1, keepdim=True)
-        return torch.cat([semantic, torch.zeros_like(bias), bias], 1)
 
 
 class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
