@@ -101,7 +101,7 @@ def test_what_cannot_be_measured_says_what_to_do(classifier: Classifier) -> None
         select_test_set(classifier, leaky)
     with pytest.raises(DataError, match=r"there is no labelled image to measure"):
         select_test_set(classifier, replace(data, splits={"test": data.split("test").select([])}))
-    with pytest.raises(DataError, match=r'takes pictures \[3, 8, 8\], and "by vector" holds features of 20 numbers'):
+    with pytest.raises(DataError, match=r'takes images \[3, 8, 8\], and "by vector" holds features of 20 numbers'):
         select_test_set(classifier, by_vector())
 
 

@@ -465,7 +465,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     unlabelled = replace(data.split("test"), targets=torch.full((len(data.split("test")),), -1))
     with pytest.raises(DataError, match="no labelled image"):
         make_report(classifier, replace(data, splits={"test": unlabelled}))
-    with pytest.raises(DataError, match=r'takes pictures.*"by vector" holds features of 20 numbers'):
+    with pytest.raises(DataError, match=r'takes images.*"by vector" holds features of 20 numbers'):
         make_report(classifier, by_vector())
     with pytest.raises(DataError, match=r"softmax and blobs do not fit.*does not know these labels.*blob 4, blob 5"):
         make_report(classifier, blobs(6))

@@ -48,7 +48,7 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
         for name, one in ranked[:SHOWN]
     )
     flagged = sum(one.flagged for _, one in ranked)
-    lines: list[RenderableType] = [plain_table("image", "", f">{FIGURES['strangeness']}", "", rows=cells)]
+    lines: list[RenderableType] = [plain_table("image", "", f">{FIGURES['outlier_score']}", "", rows=cells)]
     if len(ranked) > SHOWN:
         lines.append(f"The first {SHOWN} of {len(ranked)} images. --csv FILE writes all of them.")
     lines.append(

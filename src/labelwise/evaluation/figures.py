@@ -191,7 +191,7 @@ class Figures:
     def threshold_rows(self, most: int = LISTED) -> list[tuple[str, ...]]:
         """Return label, threshold, precision and recall: the classifier's own threshold of each label, and the best on these images.
 
-        Of few labels (``FEW``) come more thresholds between. At most so many labels are listed, the lowest average precision first.
+        Of few labels (``FEW``) come more thresholds between. At most ``most`` labels, the lowest average precision first.
         """
         rows: list[tuple[str, ...]] = []
         for one in sorted(self.operating, key=lambda one: one.average_precision)[:most]:

@@ -42,7 +42,7 @@ def evaluate_multilabel(evaluation: Evaluation) -> MultilabelResult:
         kept=float(1 - np.asarray(evaluation.scores.unknown).mean()),
         leaked=evaluation.leaked,
         average_precision={
-            name: value if found else None
-            for name, value, found in zip(scores.classifier.labels.names, each.tolist(), there.tolist(), strict=True)
+            name: value if occurs else None
+            for name, value, occurs in zip(scores.classifier.labels.names, each.tolist(), there.tolist(), strict=True)
         },
     )

@@ -70,12 +70,12 @@ def thresholds_for(evaluation: Evaluation, precisions: Mapping[str, float]) -> d
     thresholds = {}
     for name, precision in precisions.items():
         column = scores.classifier.labels.index(name)
-        found = threshold_for(
+        threshold = threshold_for(
             np.asarray(scores.reported[:, column], np.float64), truths[:, column], precision=precision
         )
-        if found is None:
+        if threshold is None:
             raise DataError(f'No threshold gives "{name}" a precision of {precision:g} on these images. Ask for less.')
-        thresholds[name] = found
+        thresholds[name] = threshold
     return thresholds
 
 
@@ -121,9 +121,9 @@ def threshold_for(probabilities: Array, true: Array, *, precision: float) -> flo
     order = np.argsort(-probabilities, kind="stable")
     values, hits = probabilities[order], np.cumsum(true[order])
     ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))
-    found = np.where(hits[ends] >= precision * (ends + 1), hits[ends], 0)
-    if not found.any():
+    usable = np.where(hits[ends] >= precision * (ends + 1), hits[ends], 0)
+    if not usable.any():
         return None
-    end = ends[int(found.argmax())]
+    end = ends[int(usable.argmax())]
     below = values[end + 1] if end + 1 < len(values) else 0.0
     return float((values[end] + below) / 2)

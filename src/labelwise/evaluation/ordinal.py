@@ -83,7 +83,7 @@ def level_figures(answers: NDArray[np.int64], truth: NDArray[np.int64], levels: 
 
 
 def weighted_kappa(answers: NDArray[np.int64], truth: NDArray[np.int64], levels: int) -> float:
-    """Return Cohen's kappa with quadratic weights, of levels ``[n]`` out of so many."""
+    """Return Cohen's kappa with quadratic weights, of predicted and true levels ``[n]``."""
     first, second = (np.bincount(each, minlength=levels) / len(truth) for each in (answers, truth))
     apart = np.subtract.outer(np.arange(levels), np.arange(levels)) ** 2
     return 1 - float(((answers - truth) ** 2).mean()) / float(first @ apart @ second)

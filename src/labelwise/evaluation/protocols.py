@@ -121,7 +121,7 @@ def measure_episodes(
 
 
 def _some(evaluation: Evaluation, most: int, seed: int) -> Evaluation:
-    """Return the labelled images, or a draw of so many."""
+    """Return the labelled images, or ``most`` of them drawn at random."""
     evaluation = evaluation.own_labelled()
     if len(evaluation) <= most:
         return evaluation

@@ -83,7 +83,7 @@ class TestSet:
         return Evaluation.of(classifier, self.split, self.labels, self.leaked)
 
     def draw(self, most: int | None, seed: int) -> "TestSet":
-        """Return at most so many of the images, drawn at random; all for None."""
+        """Return ``most`` of the images, drawn at random; all for None."""
         count = len(self.split)
         if most is None or most >= count:
             return self
@@ -198,11 +198,11 @@ def _pooled(data: Dataset, names: Sequence[str]) -> Split:
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:
-    """Raise an error where a model takes pictures and the data are features, or the other way round."""
+    """Raise an error where a model takes images and the data are features, or the other way round."""
     shape = classifier.shape
     if (len(shape) == 1) != bool(data.features) or (len(shape) == 1 and shape != data.shape):
         wanted, holds = (
-            f"features of {size[0]} numbers" if len(size) == 1 else f"pictures {list(size)}"
+            f"features of {size[0]} numbers" if len(size) == 1 else f"images {list(size)}"
             for size in (shape, data.shape or ())
         )
         raise DataError(

@@ -13,7 +13,7 @@ import numpy as np
 from labelwise.core.scores import UNKNOWN
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
-from labelwise.reporting.pages import Picture, percent, picture, render
+from labelwise.reporting.pages import PageImage, page_image, percent, render
 from labelwise.tasks.classify import Prediction
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Group:
     """The images with one answer: how many there are, and those that are shown."""
 
     count: int = 0
-    shown: list[tuple[float, int, Picture, str]] = field(default_factory=list)  # a heap, the surest first
+    shown: list[tuple[float, int, PageImage, str]] = field(default_factory=list)  # a heap, the surest first
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Sheet:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
         words = f"looks most like {prediction.top[0][0]}" if prediction.label == UNKNOWN else words
-        entry = (doubt, -group.count, picture(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
+        entry = (doubt, -group.count, page_image(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
         (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
 
     def page(self, model: str, labels: Sequence[str]) -> str:
@@ -67,6 +67,6 @@ def suspects_page(name: str, suspects: "Sequence[Suspect]", images: Images, labe
     for one in suspects[:SUSPECTS]:
         (pixels,) = images.read([one.row], images.shape or (3, SIDE, SIDE))
         if not isinstance(pixels, Unreadable) and pixels.ndim == 3:
-            cards.append((picture(thumbnail(np.asarray(pixels), SIDE), one.file, "JPEG"), one))
+            cards.append((page_image(thumbnail(np.asarray(pixels), SIDE), one.file, "JPEG"), one))
     values = {"title": f"Suspects in {name}", "cards": cards, "total": len(suspects), "labels": labels}
     return render("suspects.html", values)

@@ -41,7 +41,7 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
 def _disagreement(cases: Sequence[Case], row: int) -> dict[str, Any]:
     split = cases[0].evaluation.split
     return {
-        "picture": small(split.images.select([row]), split.files[row]),
+        "image": small(split.images.select([row]), split.files[row]),
         "answers": [(case.name, bool(case.right[row]), answer_words(case, row)) for case in cases],
         "truth": truth(cases[0], row),
         "file": split.files[row],

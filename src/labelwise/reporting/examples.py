@@ -9,17 +9,17 @@ from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.case import Case
-from labelwise.reporting.pages import Picture, percent, picture
+from labelwise.reporting.pages import PageImage, page_image, percent
 from labelwise.support.errors import UnsupportedError
 from labelwise.tasks.explain import explain
 
-SIDE = 112  # of a picture on the page
+SIDE = 112  # of an image on the page
 
 
 class Example(NamedTuple):
-    """An image and its answer: captions and pictures, the answer, whether it is right, the true label, the file."""
+    """An image and its answer: captions and images, the answer, whether it is right, the true label, the file."""
 
-    pictures: list[tuple[str, Picture]]
+    images: list[tuple[str, PageImage]]
     answer: str
     right: bool
     truth: str
@@ -41,7 +41,7 @@ def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
 
 def _example(case: Case, row: int) -> Example:
     file = case.evaluation.split.files[row]
-    return Example(_pictures(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
+    return Example(_images(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
 
 
 def _asked(case: Case, row: int) -> list[str]:
@@ -70,16 +70,16 @@ def truth(case: Case, row: int) -> str:
     return case.evaluation.split.select([row]).words(case.evaluation.labels.names)[0].replace(";", ", ") or "none"
 
 
-def small(images: Images, file: str) -> Picture | None:
+def small(images: Images, file: str) -> PageImage | None:
     """Return an image as the page shows it; None where there are features instead, or nothing that can be read."""
     shape = images.shape or SHAPE
     if len(shape) != 3 or shape[0] not in (1, 3, 4):
         return None
     (image,) = images.read([0], shape)
-    return None if isinstance(image, Unreadable) else picture(thumbnail(image, SIDE), file, "JPEG")
+    return None if isinstance(image, Unreadable) else page_image(thumbnail(image, SIDE), file, "JPEG")
 
 
-def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
+def _images(case: Case, row: int, file: str) -> list[tuple[str, PageImage]]:
     """Return the image and the heat map of its answer, if the model has one; nothing of features."""
     scores = case.evaluation.scores[[row]]
     plain = small(case.evaluation.split.images.select([row]), file)
@@ -89,4 +89,4 @@ def _pictures(case: Case, row: int, file: str) -> list[tuple[str, Picture]]:
         why = explain(scores, *_asked(case, row))
     except UnsupportedError:
         return [("image", plain)]
-    return [("image", plain), (why.title, picture(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]
+    return [("image", plain), (why.title, page_image(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]

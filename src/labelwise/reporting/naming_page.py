@@ -1,13 +1,13 @@
-"""A page for a person who has no labels: each label with its certainty, size and pictures. One file, no script."""
+"""A page for a person who has no labels: each label with its certainty, size and images. One file, no script."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.images.sheets import thumbnail
-from labelwise.reporting.pages import picture, render
+from labelwise.reporting.pages import page_image, render
 
-SIDE = 96  # of a picture on the page
+SIDE = 96  # of an image on the page
 DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and togetherness below, sizes this factor off
 
 
@@ -25,7 +25,7 @@ def naming_page(
     values = {
         "title": title,
         "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
-        "pictures": {row: picture(thumbnail(image, SIDE), files[row]) for row, image in images.items()},
+        "images": {row: page_image(thumbnail(image, SIDE), files[row]) for row, image in images.items()},
         "files": files,
     }
     return render("naming.html", values)

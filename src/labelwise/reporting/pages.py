@@ -17,7 +17,7 @@ from labelwise.support.words import FACTS, FIGURES
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-class Picture(NamedTuple):
+class PageImage(NamedTuple):
     """An image inside a page: its bytes as an address, words for those who do not see it, and its size."""
 
     source: str
@@ -50,12 +50,12 @@ def _source(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def picture(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "PNG") -> Picture:
+def page_image(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "PNG") -> PageImage:
     """Return an image for a page, with words for those who do not see it."""
     stream = io.BytesIO()
     image.save(stream, kind, **({"quality": 86, "subsampling": 0} if kind == "JPEG" else {"optimize": True}))
     data = base64.b64encode(stream.getvalue()).decode()
-    return Picture(f"data:image/{kind.lower()};base64,{data}", words, image.width, image.height)
+    return PageImage(f"data:image/{kind.lower()};base64,{data}", words, image.width, image.height)
 
 
 def at(figures: Any, path: str) -> Any:

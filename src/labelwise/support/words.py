@@ -1,7 +1,7 @@
 """What figures are called where people read them: what a person would ask, and the field's term in brackets.
 
-The shell, the report and the page of the service take their words from here. Keys are those of JSON documents; figures of pictures of
-no known label start with ``unknown_``, those of pairs of pictures with ``pair_``.
+The shell, the report and the page of the service take their words from here. Keys are those of JSON documents; figures of images of
+no known label start with ``unknown_``, those of pairs of images with ``pair_``.
 """
 
 from typing import Final
@@ -24,21 +24,16 @@ FIGURES: Final[dict[str, str]] = {
     "average_precision": "its pictures ranked first (average precision)",
     "micro_f1": "yes where it is true, and only there (micro F1)",
     "macro_f1": "the same, averaged over labels (macro F1)",
-    "f1": "yes where it is true, and only there (F1)",
     "exact": "every answer right (exact match)",
-    # one label
-    "label_recall": "of its images, answered so (recall)",
-    "label_precision": "of those answers, right (precision)",
     # cross-validation
     "groups": "groups of pictures that count once",
     "by_fold": "right in each part (fold)",
-    # pictures of none of the labels
-    "strangeness": "outlier score",
+    # images of none of the labels
     "outlier_score": "outlier score",
     "unknown_auroc": "unknown images told from known (AUROC)",
     "unknown_fpr95": "unknown, taken for known (FPR at 95 % TPR)",
     "unknown_flagged": 'unknown images called "unknown"',
-    # labels without training pictures
+    # labels without training images
     "unseen": "unseen (u)",
     "seen": "seen (s)",
     "harmonic": "both (harmonic mean, H)",
@@ -49,7 +44,7 @@ FIGURES: Final[dict[str, str]] = {
     "within_one": "at most one level off",
     "spearman": "pictures in the right order (Spearman's rho)",
     "covered": "Ranges of levels that should hold the true one in {wanted} of the pictures hold it in {share} (coverage), with {width:.1f} levels each.",
-    # two pictures
+    # two images
     "score": "how alike (score)",
     "same": "probability of the same",
     "pair_eer": "pairs judged wrongly (EER)",
