@@ -12,8 +12,8 @@ from torch import Tensor
 from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset, Skipped
 from labelwise.images.decode.decoding import File
-from labelwise.images.images import read_all, read_readable
-from labelwise.images.skipped import check_read
+from labelwise.images.images import Unreadable, read_all
+from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.view import Fit
 
 
@@ -35,9 +35,14 @@ def read_files(
     files: Sequence[File], shape: tuple[int, ...], *, fit: Fit = "crop", strict: bool = False
 ) -> tuple[Tensor, list[int], tuple[Skipped, ...]]:
     """The images of files that can be read, which these are, and the others."""
-    values, rows, skipped = read_readable(as_images(files), shape, fit)
+    images = as_images(files)
+    faults = {
+        i: one.reason for i, one in enumerate(images.read(range(len(files)), shape, fit)) if isinstance(one, Unreadable)
+    }
+    skipped = skipped_rows(images.ids, faults)
     check_read(skipped, len(files), strict=strict)
-    return torch.from_numpy(values), rows, skipped
+    rows = [row for row in range(len(files)) if row not in faults]
+    return torch.from_numpy(read_all(images.select(rows), shape, fit)), rows, skipped
 
 
 def read_picture(file: File, size: int, channels: int = 3) -> Tensor:

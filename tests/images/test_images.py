@@ -1,6 +1,5 @@
 """Images are read when asked for; to select and join them reads nothing, and the same content has the same digest."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +14,6 @@ from tests.images.samples import encoded, noise
 
 SHAPE = (3, 8, 8)
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, *SHAPE), dtype=np.uint8)
-
-
-class Memo:
-    """Digests by stamp, in memory."""
-
-    def __init__(self) -> None:
-        self.known: dict[bytes, bytes] = {}
-
-    def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        return {stamp: self.known[stamp] for stamp in stamps if stamp in self.known}
-
-    def write(self, digests: Mapping[bytes, bytes]) -> None:
-        self.known.update(digests)
 
 
 def files(folder: Path) -> list[Path]:
@@ -45,9 +31,9 @@ def images(request: pytest.FixtureRequest, tmp_path: Path) -> Images:
     paths = files(tmp_path)
     ways: dict[str, Images] = {
         "arrays": ArrayImages(PIXELS),
-        "files": FileImages(paths, stamps=Memo()),
+        "files": FileImages(paths),
         "uploads": Uploads([path.read_bytes() for path in paths]),
-        "joined": join([ArrayImages(PIXELS[:2]), FileImages(paths[2:], stamps=Memo())]),
+        "joined": join([ArrayImages(PIXELS[:2]), FileImages(paths[2:])]),
     }
     return ways[str(request.param)]
 
@@ -78,7 +64,7 @@ def test_a_selection_reads_its_rows_alone_and_keeps_names_and_digests(images: Im
 def test_equal_content_has_one_digest_and_other_content_another(tmp_path: Path) -> None:
     one = tmp_path / "one.png"
     one.write_bytes(encoded(Image.fromarray(noise(4, 4))))
-    same = [FileImages([one], stamps=Memo()).digests()[0], Uploads([one.read_bytes()]).digests()[0]]
+    same = [FileImages([one]).digests()[0], Uploads([one.read_bytes()]).digests()[0]]
     assert same[0] == same[1]
     twice = np.zeros((2, 3, 2, 2), np.uint8)
     assert len(set(ArrayImages(twice).digests())) == 1
@@ -87,17 +73,18 @@ def test_equal_content_has_one_digest_and_other_content_another(tmp_path: Path) 
 
 
 def test_files_are_hashed_once_as_long_as_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths, memo, log = files(tmp_path), Memo(), list[object]()
+    paths, log = files(tmp_path), list[object]()
+    monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(stored, "FRESH", -1e18)  # files are old
     hash_of = stored.content_digest
     monkeypatch.setattr(stored, "content_digest", lambda path: log.append(path) or hash_of(path))  # type: ignore[func-returns-value]
-    images = FileImages(paths, stamps=memo)
+    images = FileImages(paths)
     first = list(images.select([1, 2]).digests()) + list(images.digests())[3:]
     assert len(log) == 6
-    assert list(FileImages(paths, stamps=memo).digests())[1:] == first
+    assert list(FileImages(paths).digests())[1:] == first
     assert len(log) == 6
     paths[2].write_bytes(paths[3].read_bytes())
-    changed = FileImages(paths, stamps=memo).digests()
+    changed = FileImages(paths).digests()
     assert changed[2] == changed[3]
     assert len(log) == 7
 
@@ -111,7 +98,7 @@ def test_what_is_remembered_is_decoded_once(tmp_path: Path, monkeypatch: pytest.
         return before(file, *how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(stored, "decode", decode)
-    images = FileImages(files(tmp_path), stamps=Memo())
+    images = FileImages(files(tmp_path))
     images.remember(SHAPE)
     for some in (images.select([3, 3, 1]), images, images.select([1, 5])):
         assert np.array_equal(read_all(some, SHAPE), PIXELS[some.rows])
@@ -119,7 +106,7 @@ def test_what_is_remembered_is_decoded_once(tmp_path: Path, monkeypatch: pytest.
     read_all(images, (3, 4, 4))
     assert len(log) == 12  # another shape is not remembered
     monkeypatch.setenv("LABELWISE_MEMORY_MB", "0")
-    large = FileImages(files(tmp_path), stamps=Memo())
+    large = FileImages(files(tmp_path))
     large.remember(SHAPE)
     assert read_all(large, SHAPE).shape == read_all(large, SHAPE).shape
     assert len(log) == 24
@@ -128,7 +115,7 @@ def test_what_is_remembered_is_decoded_once(tmp_path: Path, monkeypatch: pytest.
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     paths = files(tmp_path)
     paths[1].write_bytes(b"no picture")
-    images = FileImages([*paths, tmp_path / "gone.png"], stamps=Memo())
+    images = FileImages([*paths, tmp_path / "gone.png"])
     read = images.read(range(7), SHAPE)
     faults = {i: each.reason for i, each in enumerate(read) if isinstance(each, Unreadable)}
     assert set(faults) == {1, 6}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from labelwise.images.decode.decoding import QUIET, Frame, fitted
-from labelwise.images.skipped import Skipped
+from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError
@@ -236,26 +236,12 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array
     if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
         return images.values
     values = images.read(range(len(images)), shape, fit)
-    bad = [f"{name}: {one.reason}" for name, one in zip(images.ids, values, strict=True) if isinstance(one, Unreadable)]
-    if bad:
-        more = f" And {len(bad) - 3} more." if len(bad) > 3 else ""
-        raise DataError(f"{len(bad)} of {len(images)} images cannot be read. {' '.join(bad[:3])}{more}")
+    faults = {row: one.reason for row, one in enumerate(values) if isinstance(one, Unreadable)}
+    check_read(skipped_rows(images.ids, faults), len(images), strict=True)
     kind = np.float32 if len(shape) == 1 else np.uint8
     return (
         np.stack([one for one in values if not isinstance(one, Unreadable)]) if values else np.empty((0, *shape), kind)
     )
-
-
-def read_readable(
-    images: Images, shape: tuple[int, ...], fit: Fit = "crop"
-) -> tuple[Array, list[int], tuple[Skipped, ...]]:
-    """Return the images of a shape ``[n, *shape]`` that can be read, which rows these are, and those that cannot."""
-    values = images.read(range(len(images)), shape, fit)
-    good = [one for one in values if not isinstance(one, Unreadable)]
-    rows = [row for row, one in enumerate(values) if not isinstance(one, Unreadable)]
-    bad = ((name, one) for name, one in zip(images.ids, values, strict=True) if isinstance(one, Unreadable))
-    skipped = tuple(Skipped(file=name, reason=one.reason) for name, one in bad)
-    return np.stack(good) if good else np.empty((0, *shape), np.uint8), rows, skipped
 
 
 def at_side(images: Images, side: int | None) -> Images:

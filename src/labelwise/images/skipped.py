@@ -1,6 +1,6 @@
-"""Files that could not be read, and how they are told."""
+"""Files that could not be read, and why, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labelwise.support.errors import DataError, listing
@@ -23,8 +23,13 @@ def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) ->
     return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
 
 
+def skipped_rows(names: Sequence[str], faults: Mapping[int, str]) -> tuple[Skipped, ...]:
+    """Return the files of rows that could not be read, in their order; ``faults`` says why."""
+    return tuple(Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items()))
+
+
 def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
-    """Raise an error where images could not be read and all should be, or none of so many could."""
+    """Raise an error where images could not be read and all should be, or where none of ``count`` could."""
     if skipped and (strict or len(skipped) == count):
         some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
         more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""

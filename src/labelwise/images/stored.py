@@ -5,11 +5,11 @@ import os
 import stat
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import PIL
@@ -20,7 +20,7 @@ from labelwise.images.decode.fingerprint import SIDE, Print, fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
-from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest
+from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest, is_on
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import memory, threads
 from labelwise.support.regular import open_regular
@@ -35,28 +35,6 @@ FORM = f"3 {PIL.__version__}".encode()  # of fingerprints in the cache; another 
 Content = File | Image.Image
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-class Stamps(Protocol):
-    """Digests of files known by path, size and times, as version control knows them."""
-
-    def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the digest of each stamp that is known."""
-
-    def write(self, digests: Mapping[bytes, bytes]) -> None:
-        """Keep digests by stamp."""
-
-
-class CachedStamps:
-    """Stamps in the user's cache."""
-
-    def read(self, stamps: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the digest of each stamp that is known."""
-        return Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
-
-    def write(self, digests: Mapping[bytes, bytes]) -> None:
-        """Keep digests by stamp."""
-        Cache().write(DIGESTS, digests)
 
 
 class _Decoded:
@@ -131,7 +109,7 @@ class StoredImages(Selection):
         Those that the cache knows are not decoded. The others are decoded once, also for what was asked to be remembered.
         """
         prints, faults = np.zeros((len(self), SIDE * SIDE), np.float32), dict[int, str]()
-        keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp else []
+        keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp and is_on() else []
         cached = Cache().read_rows(LOOKS, keys, SIDE * SIDE)
         for i, key in enumerate(keys):
             if key in cached:
@@ -185,14 +163,9 @@ class FileImages(StoredImages):
     known_by_stamp = True
 
     def __init__(
-        self,
-        paths: Sequence[str | Path],
-        shape: tuple[int, ...] | None = None,
-        fit: Fit | None = None,
-        stamps: Stamps | None = None,
+        self, paths: Sequence[str | Path], shape: tuple[int, ...] | None = None, fit: Fit | None = None
     ) -> None:
         super().__init__([str(path) for path in paths], shape, fit)
-        self._stamps = stamps or CachedStamps()
 
     def contents(self, rows: Sequence[int]) -> list[Content]:
         """Return the path of each."""
@@ -201,11 +174,11 @@ class FileImages(StoredImages):
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         paths = [self._every[row] for row in rows]
         stamps = [file_stamp(path) for path in paths]
-        known = self._stamps.read(stamps)
+        known = Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
         missing = [path for path, stamp in zip(paths, stamps, strict=True) if stamp not in known]
         fresh = dict(zip(missing, parallel_map(content_digest, missing), strict=True))
         digests = [known.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
-        self._stamps.write({s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
+        Cache().write(DIGESTS, {s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
         return digests
 
 

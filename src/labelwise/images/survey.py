@@ -8,7 +8,7 @@ import numpy as np
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.images import Images
-from labelwise.images.skipped import Skipped, check_read
+from labelwise.images.skipped import Skipped, check_read, skipped_rows
 from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.stored import StoredImages
 
@@ -16,7 +16,7 @@ from labelwise.images.stored import StoredImages
 def readable(
     data: Dataset, splits: Sequence[str] = (), shape: tuple[int, ...] | None = None, *, strict: bool = False
 ) -> Dataset:
-    """Return the data without image files that cannot be read; data that were gone through before as they are.
+    """Return the data without image files that cannot be read; which are looked for once.
 
     Args:
         data: all splits.
@@ -30,8 +30,7 @@ def readable(
         if name not in parts or not (faults := unreadable(parts[name].images, shape)):
             continue
         split = parts[name]
-        names = split.files or split.images.ids
-        skipped += [Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items())]
+        skipped += skipped_rows(split.files or split.images.ids, faults)
         parts[name] = split.select([row for row in range(len(split)) if row not in faults])
     if skipped:
         check_read(skipped, sum(map(len, data.splits.values())), strict=strict)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from labelwise.images.skipped import Skipped
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
-LOOK = (3, 32, 32)  # the shape that pictures are read at to be compared by their looks
 Question = Literal["classify", "outliers", "encode", "retrieve", "looks"]
 
 
@@ -130,13 +129,13 @@ def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any
 
 
 def _looks(images: "Images") -> list[dict[str, Any]]:
-    from labelwise.images.decode.fingerprint import fingerprint
-    from labelwise.images.images import read_readable
+    from labelwise.images.skipped import skipped_rows
+    from labelwise.images.split.lookalikes import fingerprints
 
-    values, readable, skipped = read_readable(images, LOOK)
-    rows = _named(images, skipped)
-    for row, value in zip(readable, values, strict=True):
-        rows[row]["look"] = fingerprint(value).tobytes()
+    prints, faults = fingerprints(images)
+    rows = _named(images, skipped_rows(images.ids, faults))
+    for i, row in enumerate(rows):
+        row |= {} if i in faults else {"look": prints[i].tobytes()}
     return rows
 
 

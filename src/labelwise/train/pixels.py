@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Unreadable
-from labelwise.images.skipped import Skipped
+from labelwise.images.skipped import Skipped, check_read
 from labelwise.images.stored import fits_in_memory
 from labelwise.images.view import Fit
 from labelwise.support.cache import user_folder
-from labelwise.support.errors import DataError
 from labelwise.support.processes import all_gather, current_group, sum_over_processes
 from labelwise.support.progress import shown
 from labelwise.support.writable import check_room
@@ -23,9 +22,7 @@ PIECE = 256  # images decoded at a time
 def pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Tensor:
     """Return images as a tensor, uint8 ``[n, c, h, w]``, or features ``[n, a]`` (float32); one that cannot be read is an error."""
     tensor, faults = readable_pixels(images, shape, fit)
-    if faults:
-        words = " ".join(f"{one.file}: {one.reason}" for one in list(faults.values())[:3])
-        raise DataError(f"{len(faults)} of {len(images)} images cannot be read. {words}")
+    check_read(list(faults.values()), len(images), strict=True)
     return tensor
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from labelwise.images.dataset import Dataset, Skipped
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.skipped import check_read
+from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.sources.build import build, check_two_labels
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.grouping import group_columns
@@ -59,7 +59,7 @@ def read_rows(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame |
     frame = next_frame or FINGERPRINTED
     images.remember(images.shape or frame.shape, frame.fit)
     prints, faults = fingerprints(images)
-    skipped = tuple(Skipped(file=rows.files[row], reason=reason) for row, reason in sorted(faults.items()))
+    skipped = skipped_rows(rows.files, faults)
     check_read(skipped, len(rows), strict=strict)
     good = np.array([row for row in range(len(rows)) if row not in faults], np.int64)
     images.note_readable(good)

@@ -27,7 +27,7 @@ from PIL import Image
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Array, FeatureRows, at_side
-from labelwise.images.skipped import Skipped, check_read
+from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.sources.arrays import array_images
 from labelwise.images.sources.build import build
 from labelwise.images.sources.csv_files import read_csv
@@ -138,8 +138,7 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
         check_size(file, 3 * side**2)
         images = Uploads(encoded, rows.files, (3, side, side))
         faults = unreadable(images)
-        names = rows.files or images.ids
-        skipped = tuple(Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items()))
+        skipped = skipped_rows(rows.files or images.ids, faults)
         check_read(skipped, len(rows), strict=False)
         good = [row for row in range(len(rows)) if row not in faults]
         return replace(replace(rows, images=images).select(good), skipped=skipped)
