@@ -213,7 +213,7 @@ def test_room_is_asked_for_before_the_first_epoch(
     ):
         code, _, err = run(words[0], pictures, *words[1:])
         assert code == 1
-        assert "has 0 MB left. Make room, or choose another place." in one_line(err)
+        assert "has 0.0 MB left. Make room, or choose another place." in one_line(err)
     assert [one.name for one in tmp_path.iterdir()] == ["some pictures"]
 
 

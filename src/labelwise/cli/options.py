@@ -106,8 +106,9 @@ def note_words(words: Sequence[str]) -> None:
 
 
 def command_line() -> str:
-    """Return the command that runs, as it was typed."""
-    return shlex.join(["labelwise", *_WORDS.get()])
+    """Return the command that runs, as it was typed; bytes that are not UTF-8 are replaced."""
+    typed = shlex.join(["labelwise", *_WORDS.get()])
+    return typed.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def shared() -> Shared:

@@ -10,8 +10,6 @@ from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from labelwise.support.atomic import sync_folder as sync_folder
@@ -20,7 +18,8 @@ from labelwise.support.errors import StoreError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, regular_path
 
-if TYPE_CHECKING:  # a file of bytes is written without torch
+if TYPE_CHECKING:  # a file of bytes is written without numpy and torch
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
 # A safetensors file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
@@ -52,6 +51,7 @@ def write_arrays(
     path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any], *, keep: Path | None = None
 ) -> None:
     """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
+    import numpy as np
     from safetensors.numpy import save
 
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
