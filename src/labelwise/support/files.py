@@ -48,7 +48,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
 
 
 def write_arrays(
-    path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any], *, keep: Path | None = None
+    path: Path, arrays: Mapping[str, "NDArray[Any]"], about: Mapping[str, Any], *, keep: Path | None = None
 ) -> None:
     """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
     import numpy as np
@@ -58,7 +58,7 @@ def write_arrays(
     _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
 
 
-def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def read_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, Any]]:
     """Return the arrays and the JSON document of a file that ``write_arrays`` or ``write_tensors`` wrote."""
     return _read_safetensors(path, "np")
 
