@@ -85,7 +85,7 @@ def test_an_inspection_in_words() -> None:
         "Duplicates: 1 images equal an earlier one of their split.",
         "Equal images with different labels: 1: 0.png (train) owl = 2.png (train) okapi.",
         "Look alike across splits: 1: 6.png (test) like 1.png (train).",
-        "1 of 3 test images have a lookalike in train, so a test flatters: divide the data anew (labelwise data split), "
+        "1 of 3 test images have a lookalike in train, so a test flatters: divide the data again (labelwise data split), "
         "which keeps lookalikes together.",
         "Methods that can train on this, without the 2 labels that have no training images: indicator.",
         "Methods that can train on this: izf, clarel.",

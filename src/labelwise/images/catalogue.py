@@ -45,7 +45,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the data set that a word names, with what a file beside it says about the labels.
+    """Return the data set that a word names, with what a file next to it says about the labels.
 
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
@@ -110,7 +110,7 @@ def _load(  # noqa: PLR0913 - what a source may be told
 
 
 def _at_side(data: Dataset, size: int | None) -> Dataset:
-    """Return the data with images of a side, as they are without one."""
+    """Return the data with images of a side; unchanged without one."""
     if size is None:
         return data
     return replace(data, splits={n: replace(s, images=at_side(s.images, size)) for n, s in data.splits.items()})

@@ -100,7 +100,7 @@ class Split:
         return strata(self.targets)
 
     def table(self, labels: int) -> Array:
-        """Return which of so many labels are true of each image ``[n, labels]`` (bool)."""
+        """Return which of the labels are true of each image ``[n, labels]`` (bool)."""
         return truth_table(self.targets, labels)
 
     def words(self, names: tuple[str, ...]) -> list[str]:

@@ -245,7 +245,7 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array
 
 
 def at_side(images: Images, side: int | None) -> Images:
-    """Return images of a shape as squares of a side; as they are without one, and so are features."""
+    """Return images of a shape as squares of a side; without a side, and features, unchanged."""
     if side is None or images.shape is None or len(images.shape) != 3:
         return images
     return ArrayImages(read_all(images, (images.shape[0], side, side)))

@@ -162,7 +162,7 @@ def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) ->
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
     """Write an image (PNG) with some ``images`` of each label under its name, spread over all that it has.
 
-    At most so many ``labels`` are shown, chosen evenly; the sheet says how many more there are.
+    At most ``labels`` labels are shown, evenly spread; the sheet says how many more there are.
     """
     if dataset.features:
         raise UnsupportedError(f'"{dataset.name}" holds features, not images, so there is nothing to look at.')
@@ -212,7 +212,7 @@ def _problems(inspection: Inspection) -> list[str]:
         if learnt:
             tests = inspection.images["test"]
             notes.append(
-                f"{learnt} of {tests} test images have a lookalike in train, so a test flatters: divide the data anew "
+                f"{learnt} of {tests} test images have a lookalike in train, so a test flatters: divide the data again "
                 "(labelwise data split), which keeps lookalikes together."
             )
     return notes or ["Nothing wrong was found."]

@@ -20,7 +20,7 @@ from PIL import Image
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.decode.listing import is_image
-from labelwise.images.sources.addresses import address, is_remote, told, url_to_fs
+from labelwise.images.sources.addresses import address, is_remote, plain_errors, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
 from labelwise.images.stored import StoredImages
@@ -44,7 +44,7 @@ class Shards:
 
 
 def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
-    """Write all images of a data set as shards of about so many megabytes into a new folder, which appears when it is whole.
+    """Write all images of a data set as shards of about ``megabytes`` each into a new folder, which appears once it is complete.
 
     At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds images of one; the groups that stay together where splits are made are written, too.
     """
@@ -74,10 +74,10 @@ def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEG
 
 
 def check_new(folder: str | Path) -> None:
-    """Raise an error unless shards can be written to a folder, or an address, at which nothing lies yet."""
+    """Raise an error unless shards can be written to a folder, or an address, that does not exist yet."""
     target = address(folder)
     if is_remote(target):
-        with told(target):
+        with plain_errors(target):
             fs, path = url_to_fs(target)
             there = bool(fs.find(path))
     else:
@@ -112,13 +112,13 @@ def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
 @contextmanager
 def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
     """Yield what brings a file to an address and removes it here; what was brought is taken away again where an error follows."""
-    with told(target):
+    with plain_errors(target):
         fs, path = url_to_fs(target)
     sent: list[str] = []
 
     def keep(file: Path) -> None:
         sent.append(f"{path.rstrip('/')}/{file.name}")
-        with told(target):
+        with plain_errors(target):
             fs.put_file(str(file), sent[-1])
         file.unlink()
 
@@ -131,7 +131,7 @@ def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
 
 
 def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:
-    """Yield the samples of each shard: as many as fit into so many bytes, and at least one."""
+    """Yield the samples of each shard: as many as fit into ``most`` bytes, and at least one."""
     shard: list[dict[str, bytes]] = []
     size = 0
     for sample in samples:

@@ -280,7 +280,7 @@ def file_stamp(path: str | Path) -> bytes:
 
 
 def fits_in_memory(count: int, shape: Sequence[int]) -> bool:
-    """Return whether so many images of a shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
+    """Return whether ``count`` images of a shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
     megabytes = os.environ.get("LABELWISE_MEMORY_MB")
     return count * prod(shape) <= (float(megabytes) * 2**20 if megabytes else MEMORY_SHARE * memory())
 

@@ -21,7 +21,7 @@ def readable(
     Args:
         data: all splits.
         splits: those to go through; all where none is named.
-        shape: at which files are read, and kept for whoever reads them at it next.
+        shape: at which files are read, and remembered for the next reader at that shape.
         strict: make an image that cannot be read an error.
     """
     parts = dict(data.splits)

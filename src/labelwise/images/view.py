@@ -56,10 +56,10 @@ class View:
         return images[(..., *self.window(*images.shape[2:]))]
 
     def side(self, size: int) -> int:
-        """Return the side to read images at of which so many pixels are kept."""
+        """Return the side to read images at, so that ``size`` pixels of it are kept."""
         if self.crop is not None and self.crop > 1:
             raise UsageError(
-                f"view.crop={self.crop} keeps so many pixels of images that are read larger: say how large, with --size, or "
+                f"view.crop={self.crop} keeps that many pixels of images that are read larger: say how large, with --size, or "
                 "give a share of the side, such as view.crop=0.875."
             )
         return round(size / (self.crop or 1))
@@ -82,7 +82,7 @@ WHOLE = View()
 
 
 def _middle(side: int, crop: float | None) -> slice:
-    """Return where in a side the kept part lies."""
+    """Return the part of a side that is kept."""
     size = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
     start = (side - size) // 2
     return slice(start, start + size)

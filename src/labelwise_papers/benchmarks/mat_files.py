@@ -44,7 +44,7 @@ def read_mat(file: Path, *needed: str, squeeze: bool = False) -> dict[str, Any]:
         raise DataError(f'"{file}" is a .mat file of version 7.3. Save it with "-v7".') from None
     except Exception as error:  # a damaged file fails in many ways
         raise DataError(
-            f'"{file}" is not a .mat file, or it is damaged ({error}). Download it again, or write it anew.'
+            f'"{file}" is not a .mat file, or it is damaged ({error}). Download it again, or write it again.'
         ) from None
     fields = {name: value for name, value in fields.items() if not name.startswith("__")}
     for name in needed:

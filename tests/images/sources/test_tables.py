@@ -73,7 +73,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
         ("path,lable\na,b\n", r'has no column "label". Did you mean "lable"\? Its columns: path, lable'),
         ("path,label,labels\na,b,c\n", r'has both a column "label" and a column "labels". Keep "label" where each'),
         ("path,labels\na.png,owl;;barn\n", r'Row 2 of .*, column "labels": "owl;;barn": a name is empty. Write names'),
-        ("path,labels\na.png,owl; owl\n", r'Row 2 of .*, column "labels": "owl; owl": a name stands there twice'),
+        ("path,labels\na.png,owl; owl\n", r'Row 2 of .*, column "labels": "owl; owl": a name is there twice'),
         ("path,labels\na.png,\nb.png,\n", r'column "labels" is empty in every row'),
         ("path,labels\npictures/a/0.png,owl\npictures/a/1.png,\n", r"one label|at least two labels"),
         (

@@ -19,7 +19,7 @@ from labelwise.support.regular import open_regular
 
 SCANS = 100  # of a JPEG. libjpeg writes 10 and mozjpeg up to 20; libtiff refuses above 100, too
 PARTS = 4_000  # segments and chunks. The largest: a depth map as XMP, 10 MB in 160 segments of 64 kB; 255 of a colour profile
-PART_BYTES = 256  # and one part for so many bytes of a file: libpng writes image data in chunks of 8 kB, cameras of 32 kB and more
+PART_BYTES = 256  # and one part for each 256 bytes of a file: libpng writes image data in chunks of 8 kB, cameras of 32 kB and more
 MEGABYTE = 1_000_000
 METADATA = {
     "ICC": 4 * MEGABYTE,  # profiles of printing presses have up to 3 MB, those of cameras and screens 4 kB
@@ -71,7 +71,7 @@ class Header:
         self.parts += 1
         if self.parts > PARTS + self.bytes // PART_BYTES:
             raise UnreadableError(
-                f"it is made of more than {self.parts - 1} parts, as no camera or program writes it. Save it anew."
+                f"it is made of more than {self.parts - 1} parts, as no camera or program writes it. Save it again."
             )
         if kind:
             self.metadata = self.metadata or {}
@@ -133,7 +133,7 @@ def _jpeg(stream: BinaryIO, header: Header) -> None:
 
 
 def _next_marker(stream: BinaryIO, header: Header) -> int:
-    """Return the next marker of a JPEG, 0 at the end; what lies between two segments is read byte by byte, and counts so."""
+    """Return the next marker of a JPEG, 0 at the end; bytes between two segments are read and counted one by one."""
     while byte := stream.read(1):
         if byte == b"\xff":
             while (mark := stream.read(1)) == b"\xff":
@@ -155,7 +155,7 @@ def _count_scans(stream: BinaryIO, header: Header) -> None:
         likely = _true_scans(stream.read())
     header.scans = likely
     if likely > SCANS:
-        raise UnreadableError(f"it has more than {SCANS} scans, as no camera or program writes it. Save it anew.")
+        raise UnreadableError(f"it has more than {SCANS} scans, as no camera or program writes it. Save it again.")
 
 
 def _true_scans(content: bytes) -> int:

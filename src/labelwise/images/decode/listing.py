@@ -9,7 +9,7 @@ from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
 from labelwise.support.errors import DataError, LabelwiseWarning
 
 _READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
-# what people call images: those that cannot be read are listed, too, and told
+# suffixes of images, those of formats that cannot be read included: these are reported
 IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 
 
@@ -25,7 +25,7 @@ def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
 
 
 def holds_images(folder: str | Path) -> bool:
-    """Return whether an image file lies in a folder or below it."""
+    """Return whether there is an image file in a folder or below it."""
     return any(_walk(folder, is_image))
 
 

@@ -2,7 +2,7 @@
 
 A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when an image takes more
 processor time than its header lets expect, many times over, and refuses it more memory than images of the allowed size
-take. Whoever waits is then told so, another worker goes on with the other images, and a new one is started when it is needed.
+take. The caller gets an error for that image, another worker goes on with the others, and a new one is started when needed.
 An image comes back as bytes, never as an object: what broke a decoder cannot reach the process that asked. Small images come back
 together, so that nobody knows which of them ended a worker: then each of the others is sent alone.
 """
@@ -45,14 +45,14 @@ from labelwise.images.decode.fingerprint import Print, fingerprint
 
 Pixels = npt.NDArray[np.uint8]
 HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
-LEAST_SECONDS, TIMES = 2.0, 10.0  # an image may take so long, and so many times what its header lets expect
+LEAST_SECONDS, TIMES = 2.0, 10.0  # that an image may take, and the factor on what its header suggests
 UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
 WALL = 1200.0  # seconds on the clock, however busy the cores are
 PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
-SPARE = 2**28  # bytes of memory beside: for what Python and the decoders hold
+SPARE = 2**28  # bytes of memory for Python and the decoders themselves
 TOGETHER = 0.01  # seconds for which images wait for others to go back with them
-TOO_LONG = "decoding it takes far longer than its size lets expect. Save it anew."
-BROKEN = "its decoder broke down on it. Save it anew."
+TOO_LONG = "decoding it takes far longer than its size lets expect. Save it again."
+BROKEN = "its decoder broke down on it. Save it again."
 BOOT = "import sys; from labelwise.images.decode.workers import work; work(*map(int, sys.argv[1:]))"
 
 
@@ -74,7 +74,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **settings, "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,  # Ctrl-C is for whoever started it
+                start_new_session=True,  # Ctrl-C ends the parent, not this process
             )
 
     def decode(self, images: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
@@ -103,14 +103,14 @@ class Worker:
 
 
 class Crew:
-    """The workers of this process: one is lent to whoever decodes, and started where none is idle."""
+    """The workers of this process: one is lent to each caller, and started where none is idle."""
 
     def __init__(self, owner: int) -> None:
         self._owner = owner
         self._idle: dict[bool, deque[Worker]] = {False: deque(), True: deque()}
 
     def prepare(self, count: int) -> None:
-        """Start workers until so many are idle, without waiting until they are up."""
+        """Start workers until ``count`` are idle, without waiting until they are up."""
         while len(self._idle[False]) < count:
             self._idle[False].append(Worker(low=False))
 

@@ -1,1 +1,1 @@
-"""What is known about labels beside their names."""
+"""What is known about labels besides their names."""

@@ -1,6 +1,6 @@
 """What is known about labels: sentences, attributes, an order, shares and similarities, read from small files.
 
-These files lie beside the data, each with one row, line or table for each label::
+These files are next to the data, each with one row, line or table for each label::
 
     labels.csv      label,text,order,share,can fly,has stripes   (every other column is an attribute)
     labels.toml     [labels."barn owl"]  texts = ["..."]  vector = [1, 0.2]  order = 3  share = 0.1
@@ -123,7 +123,7 @@ def describe_labels(dataset: Dataset) -> Dataset:
         return dataset
     raise DataError(
         f'Nothing describes these labels of "{dataset.name}": {listing(silent)}. No training image of theirs has a '
-        'sentence. Put a file labels.csv beside the data, with the columns "label" and "text" and a row for every label.'
+        'sentence. Put a file labels.csv next to the data, with the columns "label" and "text" and a row for every label.'
     )
 
 

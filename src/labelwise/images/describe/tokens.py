@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
 
 
 def draw(own: Instance, most: int, uniforms: Any) -> Instance:
-    """Return at most so many sentences of an instance in their order, drawn by random numbers, as many as it has or more."""
+    """Return at most ``count`` sentences of an instance in their order, drawn by random numbers."""
     return [own[i] for i in sorted(np.argsort(uniforms[: len(own)])[:most].tolist())]
 
 

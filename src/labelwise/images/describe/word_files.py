@@ -19,7 +19,7 @@ from labelwise.support.regular import open_regular, read_text, regular_path
 
 Array = npt.NDArray[Any]
 _LONGEST_LINE = 1 << 20
-_PER_WORD = 150  # bytes that a word in a table takes beside its letters and its vector
+_PER_WORD = 150  # bytes that a word in a table takes besides its letters and its vector
 _Entry = tuple[str, bytes, Sequence[bytes] | Array]
 _HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
 
@@ -60,7 +60,7 @@ def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> t
 
 
 def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]:
-    """Yield where a word stands, the word and its numbers, from text; a word may hold spaces."""
+    """Yield the place of a word, the word and its numbers, from text; a word may hold spaces."""
     lines = chain([first], iter(lambda: stream.readline(_LONGEST_LINE), b""))
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -69,7 +69,7 @@ def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]
 
 
 def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
-    """Yield where a word stands, the word and its numbers, from word2vec binary."""
+    """Yield the place of a word, the word and its numbers, from word2vec binary."""
     for number in count(1):
         spelling = bytearray()
         while (byte := stream.read(1)) not in (b" ", b"") and len(spelling) < _LONGEST_LINE:

@@ -97,7 +97,7 @@ def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Array
 
 
 def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True) -> tuple[list[str], list[str]]:
-    """Return the words that a name or a sentence is made of as far as they are known, and those that are not.
+    """Return the known words of a name or a sentence, and its unknown words.
 
     The whole is tried as one word first, where it may be a ``phrase``.
     """
@@ -113,7 +113,7 @@ def find_words(name: str, known: Callable[[str], object], *, phrase: bool = True
 
 
 def split_text(text: str) -> tuple[str, list[str]]:
-    """Return a name or a sentence in its plain form, and what stands between its spaces and commas."""
+    """Return a name or a sentence in its plain form, and its parts between spaces and commas."""
     bare = _ENUMERATION.sub("", unicodedata.normalize("NFC", text).replace("\u2019", "'").strip())
     return bare, [chunk for part in _BETWEEN_WORDS.split(bare) if (chunk := part.strip("-.'"))]
 

@@ -1,4 +1,4 @@
-"""Finches: an embedded data set of drawn birds with attributes and sentences, made anew from a seed in seconds.
+"""Finches: an embedded data set of drawn birds with attributes and sentences, drawn from a seed in seconds.
 
 Species come in families of close relatives that differ in one or two attributes, so a method has to look; ``finches.toml``
 lists them.

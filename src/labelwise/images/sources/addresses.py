@@ -53,7 +53,7 @@ def may_name_shards(source: str | Path) -> bool:
 
 
 def in_shard(word: str) -> tuple[str, str]:
-    """Return the shard that a name like ``birds.tar/owl/1.jpg`` begins with, and what follows; what is no such name as it is."""
+    """Return the shard that a name like ``birds.tar/owl/1.jpg`` begins with, and what follows; any other name unchanged."""
     match = _INSIDE.fullmatch(word)
     return (match[1], match[2]) if match else (word, "")
 
@@ -95,7 +95,7 @@ def _in_folder(root: Path) -> list[str]:
 
 
 def _expanded(word: str) -> Iterator[str]:
-    """Yield what a word with ranges in braces stands for."""
+    """Yield the names that a word with ranges in braces means."""
     match = _RANGE.search(word)
     if not match:
         yield word
@@ -108,7 +108,7 @@ def _expanded(word: str) -> Iterator[str]:
 
 
 def _remote(word: str) -> list[str]:
-    with told(word):
+    with plain_errors(word):
         fs, path = url_to_fs(word)
         if is_shard(path) and not _MAGIC.search(path):
             return [word]
@@ -117,7 +117,7 @@ def _remote(word: str) -> list[str]:
 
 
 def open_shard(word: str) -> BinaryIO:
-    """Return a shard as a file of this machine: one that lies here as it is, any other as a copy that nobody else sees.
+    """Return a shard as a file of this machine: a local one itself, any other as a private copy.
 
     The copy has no name, so nothing is left of it however this process ends.
     """
@@ -128,8 +128,8 @@ def open_shard(word: str) -> BinaryIO:
             raise DataError(f'"{word}" is no shard: {error.strerror}.') from None
         except OSError as error:
             raise DataError(f'Cannot open "{word}": {error.strerror}. Check the path.') from None
-    with told(word):
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    with plain_errors(word):
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
             with open_stream(word) as stream:
                 shutil.copyfileobj(stream, copy, 2**22)
@@ -152,7 +152,7 @@ def url_to_fs(word: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def told(word: str) -> Iterator[None]:
+def plain_errors(word: str) -> Iterator[None]:
     """Turn what a store says into an error for people."""
     try:
         yield

@@ -29,7 +29,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Content:
-    """A file of this machine, and where the image of each row lies in it; its size is -1 where there is none."""
+    """A file of this machine, and the position of each row's image in it; its size is -1 where there is none."""
 
     file: BinaryIO
     starts: Numbers

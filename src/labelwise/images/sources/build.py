@@ -33,7 +33,7 @@ def build(
     Args:
         name: of the data.
         rows: of all splits.
-        knowledge: what files beside the data say about the labels; labels described there need no training image.
+        knowledge: what files next to the data say about the labels; labels described there need no training image.
         seed: of the division.
         shares: how much train, val and test get where the rows name no split; None is 70 : 10 : 20.
         parts: the rows of each split, where the source has its own way to divide.
@@ -118,5 +118,5 @@ def _check_seen(name: str, rows: Rows, parts: Mapping[str, Array], knowledge: Kn
         if strange:
             raise DataError(
                 f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training images of '
-                f"them, describe them (labels.csv beside the data), or take them out of {split}."
+                f"them, describe them (labels.csv next to the data), or take them out of {split}."
             )

@@ -23,7 +23,7 @@ class Columns:
     """What a table holds, cell by cell."""
 
     file: str  # the table, for errors
-    numbers: Sequence[int]  # where each row stands in the file, n numbers; rows without any content are left out
+    numbers: Sequence[int]  # the number of each row in the file [n]; rows without any content are left out
     # n fields, without blanks around them, for each column that means something and is no feature
     cells: Mapping[str, Sequence[str]]
     features: Floats | None = None  # ``[n, a]`` (float32), finite; or None
@@ -38,7 +38,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Where the columns that mean something stand."""
+    """The positions of the columns that mean something."""
 
     names: tuple[str, ...]  # all columns, in lower case
     # the position of path, label or labels, split, domain, group and the texts, as far as they are there
@@ -47,9 +47,9 @@ class Header:
 
 
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
-    """Return where the columns of a table stand, or raise an error that names the one that is wrong or missing.
+    """Return the positions of the columns of a table, or raise an error that names the one that is wrong or missing.
 
-    One that stands ``beside`` an array of features needs neither images nor features of its own.
+    One ``beside`` an array of features needs neither images nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
     spelt = [name for name in names if name in ("path", *_PATHS)]
@@ -98,7 +98,7 @@ def _is_feature(name: str) -> bool:
 
 
 def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
-    """Return where the features stand: by their numbers, or, where they have names, from left to right."""
+    """Return the positions of the features: by their numbers, or, where they have names, from left to right."""
     positions = [i for i, name in enumerate(names) if _is_feature(name)]
     matches = [_NUMBERED.fullmatch(names[i]) for i in positions]
     numbered = [(int(match[2]), i) for match, i in zip(matches, positions, strict=True) if match]

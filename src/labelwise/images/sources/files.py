@@ -29,10 +29,10 @@ def from_files(  # noqa: PLR0913 - what a source may be told
     strict: bool,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the data set of a person's own image files, with what a file beside them says about the labels.
+    """Return the data set of a person's own image files, with what a file next to them says about the labels.
 
     ``source`` is the folder or the table that lists them, ``rows`` the images, and ``homes`` where those of each label should be.
-    Files are read at the side ``size``, or at the shape that whoever reads them asks for; ``next_frame`` as in ``catalogue.load``.
+    Files are read at the side ``size``, or at the shape that the reader asks for; ``next_frame`` as in ``catalogue.load``.
     """
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem

@@ -41,7 +41,7 @@ def folder(
     out and listed in ``skipped``, or an error where
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
 
-    Each image is made to fit a square of the side ``size``. None leaves it to whoever reads them: ``fit`` reads them as its encoder
+    Each image is made to fit a square of the side ``size``. None leaves it to the reader: ``fit`` reads them as its encoder
     takes them. The seed is that of the splits. Images of a ``group`` stay together where splits are made: None is lookalikes, see ``split.grouping``.
     """
     root = Path(path)

@@ -61,7 +61,7 @@ def check_arrays(archive: zipfile.ZipFile, keys: Iterable[str]) -> None:
 
 
 def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Return how many bytes an array takes, read as it is or as float32."""
+    """Return how many bytes an array takes, as stored or as float32."""
     return prod(shape) * max(dtype.itemsize, 4 if dtype.kind in "iuf" and len(shape) == 2 else 1)
 
 
@@ -108,7 +108,7 @@ def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Array:
 
 
 def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, the order and the type of a ``.npy`` stream, which then stands at the data."""
+    """Return the shape, the order and the type of a ``.npy`` stream, which is then at the data."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:

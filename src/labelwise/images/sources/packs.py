@@ -1,4 +1,4 @@
-"""A data set from arrays in files: an ``.npz`` pack of images or features, or a ``.npy`` file of features beside a CSV.
+"""A data set from arrays in files: an ``.npz`` pack of images or features, or a ``.npy`` file of features with a CSV.
 
 A pack holds one entry for each image in
 
@@ -63,7 +63,7 @@ KEYS = {
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
     """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
 
-    Each image is made to fit a square of the side ``size``; without, they stay as they are (encoded ones: as the
+    Each image is made to fit a square of the side ``size``; without, they keep their size (encoded ones: the
     short side of the first).
     """
     file = Path(path)

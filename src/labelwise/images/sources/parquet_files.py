@@ -68,7 +68,7 @@ def texts(table: Any, name: str, file: str | Path) -> list[str]:
 
 
 def _values(table: Any, name: str, file: str | Path) -> list[object]:
-    """Return the cells of a column; of a text that stands in a million rows, which take a few bytes there, one copy."""
+    """Return the cells of a column; a text that is in many rows is held once."""
     values: list[object] = []
     texts: dict[object, object] = {}
     words, size, last = [], 0, None

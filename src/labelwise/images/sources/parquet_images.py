@@ -91,7 +91,7 @@ def _image_column(schema: Any) -> tuple[str, str] | None:
 
 
 def _label_names(schema: Any) -> tuple[str, ...]:
-    """Return the names of labels that a file says its numbers stand for."""
+    """Return the names that a file gives to its numbers of labels."""
     try:
         about = json.loads((schema.metadata or {})[b"huggingface"])
         names = about["info"]["features"]["label"]["names"]

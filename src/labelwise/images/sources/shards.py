@@ -1,8 +1,8 @@
 """A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of images.
 
-What stands beside each image is read at once, the images when they are asked for. Splits are named by the data
+What is said of each image is read at once, the images when they are asked for. Splits are named by the data
 (``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
-``classnames.txt`` beside the shards, one a line; where nothing says a label, it is the folder that an image lies in.
+``classnames.txt`` next to the shards, one a line; where nothing says a label, it is the folder of the image.
 """
 
 import re
@@ -193,7 +193,7 @@ def _labelled(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], li
 
 
 def _class_names(shard: str) -> list[str]:
-    """Return the names of labels in their order, where they lie beside a shard."""
+    """Return the names of labels in their order, from a file next to a shard."""
     home, slash, _ = shard.rpartition("/")
     file = f"{home}{slash}{CLASSES}"
     if not is_remote(file) and not Path(file).is_file():
@@ -208,7 +208,7 @@ def _class_names(shard: str) -> list[str]:
 
 
 def _split_name(shard: str) -> str | None:
-    """Return the split that a shard names: by how its name begins, or the folder that it lies in."""
+    """Return the split that a shard names: by how its name begins, or by its folder."""
     *_, home, name = ("", *shard.split("/"))
     first = re.split(r"[-_.]", name.casefold())[0]
     return SPELLINGS.get(first) or SPELLINGS.get(home.casefold())

@@ -58,7 +58,7 @@ def table(  # noqa: PLR0913 - what a source may be told
 ) -> Dataset:
     """Return the images or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
 
-    What the columns mean is said at the top of this file. What another file beside it says about the labels is read,
+    What the columns mean is said at the top of this file. What another file next to it says about the labels is read,
     too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
     comes first; ``outside`` allows images outside the table's folder, and ``root`` names another folder that they lie in.
     """
@@ -162,7 +162,7 @@ def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
     parts = cell.split(";") if column == "labels" else [cell]
     names = [normal_name(name) for name in parts] if cell else []
     if not all(names) or len(set(names)) < len(names):
-        wrong = "a name is empty" if not all(names) else "a name stands there twice"
+        wrong = "a name is empty" if not all(names) else "a name is there twice"
         raise DataError(
             f'{where}"{cell:.200}": {wrong}. Write names with one semicolon between two of them, and nothing where no '
             "label is true."

@@ -1,6 +1,6 @@
 """WebDataset shards: tar files in which the members of one sample follow each other under one name, ``0001.jpg``, ``0001.cls``, ``0001.json``.
 
-Read with the standard library, not the package webdataset: a row must be found again by where it lies, which that package does not tell.
+Read with the standard library, not the package webdataset: a row is read again by its position, which that package does not give.
 Nothing is ever unpacked to disk. Only regular members count; links, devices and sparse members do not.
 """
 
@@ -22,7 +22,7 @@ from labelwise.support.errors import DataError
 from labelwise.support.regular import MAX_BYTES
 
 HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about an image
-MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, beside texts
+MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, besides texts
 TEXTS = ("text", "texts", "caption")
 
 
@@ -32,7 +32,7 @@ class Sample:
 
     key: str  # its name without suffix
     name: str  # of the image
-    start: int  # where the image lies
+    start: int  # position of the image
     size: int  # bytes of it
     about: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
     number: int | None = None  # of its label, where that is a number (``.cls``)
@@ -55,7 +55,7 @@ class TarShard:
 
 @dataclass(frozen=True, eq=False)
 class _Fetch:
-    """Opens a shard where images lie that are known by place and size; plain values, which other processes can be told."""
+    """Opens a shard whose images are known by position and size; plain values, which can be sent to other processes."""
 
     address: str
     stamp: tuple[int, ...]
@@ -112,7 +112,7 @@ def _samples(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
             key = _key(members[0].name)
             try:
                 if key in seen:
-                    raise DataError("its name stands in the shard twice. Rename it.")
+                    raise DataError("its name is in the shard twice. Rename it.")
                 yield _sample(file, key, members)
             except DataError as error:
                 skipped.append(Skipped(file=f"{address}/{members[0].name}", reason=str(error)))
@@ -123,7 +123,7 @@ def _samples(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
 
 
 def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) -> Iterator[tarfile.TarInfo]:
-    """Yield the regular members that people see; a file that is no tar file or ends too early is an error, or told."""
+    """Yield the regular members that people see; a file that is no tar file is an error, one that ends too early is reported."""
     try:
         with tarfile.open(fileobj=_Headers(file), mode="r:", errorlevel=0) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:

@@ -1,4 +1,4 @@
-"""Data divided anew: all images pooled, the rows of each split chosen."""
+"""Data divided again: all images pooled, the rows of each split chosen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,11 +25,11 @@ def divide(
     seed: int = 0,
     group: Grouping | None = None,
 ) -> Dataset:
-    """Return the data set divided anew, all its images pooled first; one that leaks is refused.
+    """Return the data set divided again, all its images pooled first; one that leaks is refused.
 
     The kind is ``stratified`` (each label divided), ``grouped`` (the same, and it is an error where there are no groups),
     ``domain`` (the domain ``held`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
-    ``group`` (see ``split.grouping``) lies on two sides of the first two; None is as the data are grouped.
+    ``group`` (see ``split.grouping``) is divided by the first two; None is as the data are grouped.
     """
     dataset = _regrouped(dataset, group)
     whole = pool(dataset)
@@ -61,7 +61,7 @@ def divide(
 
 
 def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset:
-    """Return the data set with the ``groups`` of its images; splits that the data do not name are made anew by them."""
+    """Return the data set with the ``groups`` of its images; splits that the data do not name are made again from them."""
     if group is None:
         return dataset
     dataset = _regrouped(dataset, group)
@@ -99,8 +99,8 @@ def _check_column(name: str, column: str, cells: Sequence[str]) -> None:
 def pool(dataset: Dataset) -> Split:
     """Return all images of a data set in one split, those of train first, then val, then test.
 
-    Images without a file name are called "image 0", "image 1" and so on by their place, so that they can be told
-    apart after they are divided anew. What only some splits know (texts, domains, groups) is blank for the others.
+    Images without a file name are called "image 0", "image 1" and so on by their place, so that they differ
+    after they are divided again. What only some splits know (texts, domains, groups) is blank for the others.
     """
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     filled = [part for part in parts if len(part)] or parts[:1]
@@ -118,7 +118,7 @@ def pool(dataset: Dataset) -> Split:
 
 
 def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
-    """Return the data set divided anew by positions in ``pool(dataset)`` for train, val and test, or some of them.
+    """Return the data set divided again by positions in ``pool(dataset)`` for train, val and test, or some of them.
 
     Its own splits are forgotten; images that no split names are left out.
     """

@@ -74,7 +74,7 @@ def bursts(taken: Sequence[str]) -> tuple[str, ...]:
     """Return the burst of each image, by ``moments``: the next of one camera follows within ``BURST`` seconds; blank alone."""
     if not any(taken):
         raise DataError(
-            "None of these images says when it was taken (EXIF), so no bursts can be told. Group by lookalike."
+            "None of these images says when it was taken (EXIF), so there are no bursts to find. Group by lookalike."
         )
     times = [moment.partition(" ") for moment in taken]
     clock = [datetime.fromisoformat(time).timestamp() if time else 0.0 for time, _, _ in times]

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from labelwise.images.decode.fingerprint import area
 
 Array = npt.NDArray[Any]
-SIDE: Final = 32  # images are brought to so many pixels a side
-RIM, BAND, MIDDLE = 4, 6, 8  # pixels: the rim, the bands at top and bottom, what lies around the centre
+SIDE: Final = 32  # pixels a side that images are brought to
+RIM, BAND, MIDDLE = 4, 6, 8  # pixels: the rim, the bands at top and bottom, the area around the centre
 REGIONS: Final = ("top", "centre", "bottom", "rim")
 # Of each region: lightness, red against green, yellow against blue, colourfulness, how uneven its lightness is.
 COLOURS: Final = ("light", "red", "yellow", "colourful", "uneven")

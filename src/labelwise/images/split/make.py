@@ -16,7 +16,7 @@ from labelwise.support.errors import DataError, UsageError, listing, suggest
 Array = npt.NDArray[Any]
 
 VAL_SHARE = 0.1  # of train, where the data name no val
-# at most so many images, or so many of each label where that is more, are set aside
+# the most images that are set aside: in all, or of each label where that is more
 ENOUGH, OF_EACH = 1_000, 10
 
 

@@ -36,7 +36,7 @@ class LabelSource:
         if labels.texts is None or self.source == "vectors":
             add = "" if self.source == "vectors" else ' or a column "text"'
             raise DataError(
-                "Nothing describes these labels. Put a file labels.csv beside the data, with a row for each label, and "
+                "Nothing describes these labels. Put a file labels.csv next to the data, with a row for each label, and "
                 f"attribute columns (numbers){add}."
             )
         return self.sentence_vectors(labels.texts)
