@@ -41,7 +41,7 @@ def method_for(data: Dataset, head: Head, epochs: int | None) -> Prototype:
 def divided(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     """Return trained labels (train, test) and held labels (test), divided at random; large sets are thinned."""
     whole = pool(data)
-    plan = zero_shot(whole.targets, data.labels.names, held=0.0, unseen=0.2, share=0.3, seed=seed)
+    plan = zero_shot(whole.targets, data.labels.names, held_out=0.0, unseen=0.2, share=0.3, seed=seed)
     mixed = torch.Generator().manual_seed(seed)
     train = plan["train"][torch.randperm(len(plan["train"]), generator=mixed)[:MOST_TRAINED]]
     test = plan["test_seen"][torch.randperm(len(plan["test_seen"]), generator=mixed)[:MOST_TESTED]]

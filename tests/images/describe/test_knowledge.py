@@ -249,7 +249,7 @@ def test_require_says_what_to_add() -> None:
         "texts": 'Method x reads sentences, and these labels have none. Add a column "text" to labels.csv next to the data.',
         "vectors": "Add attribute columns .* to labels.csv",
         "shares": 'Add a column "share" to labels.csv',
-        "similarity": "first row and column, as similarity.csv beside",
+        "similarity": "first row and column, as similarity.csv next to",
     }.items():
         with pytest.raises(DataError, match=message):
             require(labels, piece, "Method x")

@@ -249,9 +249,9 @@ def test_zero_shot_leaves_64_percent_of_seen_classes_to_train_on() -> None:
     [
         (0.2, ("z",), 'Class "z" cannot be unseen: it has no images'),
         (0.2, 1.0, "The share of unseen classes must be at least 0 and below 1; given 1.0"),
-        (-0.1, 0.2, "The share of held classes must be at least 0 and below 1; given -0.1"),
+        (-0.1, 0.2, "The share of held-out classes must be at least 0 and below 1; given -0.1"),
         (0.2, 0.0, "At least two to train on and one unseen are needed"),
-        (0.5, ("c",), "1 are left to train on, 2 are held and 1 unseen"),
+        (0.5, ("c",), "1 are left to train on, 2 are held out and 1 unseen"),
     ],
 )
 def test_zero_shot_refuses(held: float, unseen: float | tuple[str, ...], message: str) -> None:

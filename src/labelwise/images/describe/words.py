@@ -55,13 +55,13 @@ class Report:
     """Which words of each name were found and which are missing."""
 
     names: tuple[str, ...]
-    found: tuple[tuple[str, ...], ...]
+    known_words: tuple[tuple[str, ...], ...]
     missing: tuple[tuple[str, ...], ...]
 
     @property
     def empty(self) -> tuple[str, ...]:
         """The names of which no word was found."""
-        return tuple(name for name, words in zip(self.names, self.found, strict=True) if not words)
+        return tuple(name for name, words in zip(self.names, self.known_words, strict=True) if not words)
 
 
 def name_vectors(
@@ -78,7 +78,7 @@ def name_vectors(
     looked_up = [find_words(name, vectors.__contains__) for name in names]
     report = Report(
         names=tuple(names),
-        found=tuple(tuple(words) for words, _ in looked_up),
+        known_words=tuple(tuple(words) for words, _ in looked_up),
         missing=tuple(tuple(lost) for _, lost in looked_up),
     )
     if report.empty and missing == "error":
@@ -86,7 +86,7 @@ def name_vectors(
             f"No word vector for any word of: {listing(report.empty)}. The {len(vectors)} words at hand do not cover them. "
             'Read a larger file with read_vectors, install "labelwise[words]" for 400,000 words, or rename these labels.'
         )
-    return mean_vectors(report.found, vectors), report
+    return mean_vectors(report.known_words, vectors), report
 
 
 def mean_vectors(groups: Iterable[Sequence[str]], vectors: WordVectors) -> Array:

@@ -77,8 +77,8 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, A
         train = parts["train"]
         groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
         classes = strata(rows.targets)[train]
-        held = val_share(classes)
-        shares = Shares(train=1 - held, val=held, test=0)
+        share = val_share(classes)
+        shares = Shares(train=1 - share, val=share, test=0)
         parts |= {s: train[part] for s, part in _by_shares(name, classes, groups, shares, seed).items()}
     return {split: parts[split] for split in SPLITS if split in parts}
 

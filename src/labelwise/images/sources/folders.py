@@ -51,8 +51,8 @@ def folder(
     tops = split_folders(root) or {"": root}
     nameless: list[Path] = []
     rows, homes = labelled_files(tops, partial(_list_images, nameless=nameless))
-    found = (file for top in tops.values() for file in sorted(top.iterdir()) if is_image(file.name))
-    loose = [str(file) for file in found if file.is_file()]
+    files = (file for top in tops.values() for file in sorted(top.iterdir()) if is_image(file.name))
+    loose = [str(file) for file in files if file.is_file()]
     if strict and loose:
         raise DataError(f"Images lie outside the class folders: {listing(loose)}. Move or remove them.")
     rows = replace(rows, by=group)

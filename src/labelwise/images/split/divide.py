@@ -21,14 +21,14 @@ KINDS = ("stratified", "grouped", "domain", "zero-shot")
 def divide(
     dataset: Dataset,
     kind: str = "stratified",
-    held: str | None = None,
+    domain: str | None = None,
     seed: int = 0,
     group: Grouping | None = None,
 ) -> Dataset:
     """Return the data set divided again, all its images pooled first; one that leaks is refused.
 
     The kind is ``stratified`` (each label divided), ``grouped`` (the same, and it is an error where there are no groups),
-    ``domain`` (the domain ``held`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
+    ``domain`` (``domain`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
     ``group`` (see ``split.grouping``) is divided by the first two; None is as the data are grouped.
     """
     dataset = _regrouped(dataset, group)
@@ -40,10 +40,10 @@ def divide(
         rows = grouped(whole.groups, whole.strata, Shares(), seed)
     elif kind == "domain":
         _check_column(dataset.name, "domain", whole.domains)
-        if held is None:
+        if domain is None:
             domains = listing(sorted(set(whole.domains)))
             raise UsageError(f"Say which domain to hold out with --held-out. Domains: {domains}.")
-        rows = hold_out_domain(whole.strata, whole.domains, held, seed)
+        rows = hold_out_domain(whole.strata, whole.domains, domain, seed)
     elif kind == "zero-shot" and dataset.multilabel:
         raise UsageError(
             f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'

@@ -91,20 +91,20 @@ def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[
     return rest, out
 
 
-def leave_one_domain_out(domains: Sequence[str], held: str) -> dict[str, Array]:
+def leave_one_domain_out(domains: Sequence[str], domain: str) -> dict[str, Array]:
     """Return train rows, of all domains but one, and test rows, of that one."""
     known = sorted(set(domains))
-    if held not in known:
-        raise UsageError(f'No domain "{held}".{suggest(held, known)} Domains: {listing(known) or "none"}.')
+    if domain not in known:
+        raise UsageError(f'No domain "{domain}".{suggest(domain, known)} Domains: {listing(known) or "none"}.')
     if len(known) < 2:
-        raise DataError(f'All images are of the domain "{held}", so nothing is left to train on.')
-    inside = np.array([domain == held for domain in domains])
+        raise DataError(f'All images are of the domain "{domain}", so nothing is left to train on.')
+    inside = np.array([each == domain for each in domains])
     return {"train": _rows(~inside), "test": _rows(inside)}
 
 
-def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], held: str, seed: int) -> dict[str, Array]:
+def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], domain: str, seed: int) -> dict[str, Array]:
     """Return the rows of one domain as test; a tenth of each label and domain of the others is val, the rest train."""
-    rows = leave_one_domain_out(domains, held)
+    rows = leave_one_domain_out(domains, domain)
     rest, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
     return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
 
@@ -184,7 +184,7 @@ def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
 def zero_shot(
     targets: npt.ArrayLike,
     names: Sequence[str],
-    held: float = 0.2,
+    held_out: float = 0.2,
     unseen: float | Sequence[str] = 0.2,
     share: float = 0.2,
     seed: int = 0,
@@ -198,14 +198,14 @@ def zero_shot(
     Args:
         targets: positions in ``names`` ``[n]``; -1 where there is no label.
         names: the names of the labels; those without any image take no part.
-        held: how much of all classes is held out.
+        held_out: how much of all classes is held out.
         unseen: the unseen classes, by name, or how much of all classes (at least one).
         share: how much of the images of seen classes the test gets.
         seed: the same seed gives the same split.
     """
     present = [names[i] for i in np.unique(targets).tolist() if i >= 0]
     order = [present[i] for i in Draws(seed).permutation(len(present)).tolist()]
-    for what, part in (("held", held), ("unseen", unseen)):
+    for what, part in (("held-out", held_out), ("unseen", unseen)):
         if isinstance(part, int | float) and not 0 <= part < 1:
             raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {part}.")
     if isinstance(unseen, int | float):
@@ -217,11 +217,11 @@ def zero_shot(
             raise UsageError(
                 f'Class "{name}" cannot be unseen: it has no images.{suggest(name, present)} Classes: {listing(present)}.'
             )
-    middle = [name for name in order if name not in last][: max(1, round(held * len(present))) if held else 0]
+    middle = [name for name in order if name not in last][: max(1, round(held_out * len(present))) if held_out else 0]
     first = set(present).difference(last, middle)
     if not last or len(first) < 2:
         raise DataError(
-            f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held and "
+            f"Of {len(present)} classes with images, {len(first)} are left to train on, {len(middle)} are held out and "
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
     classes = [[i for i, name in enumerate(names) if name in part] for part in (first, middle, last)]
