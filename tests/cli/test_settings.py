@@ -125,7 +125,7 @@ def test_a_size_is_taken_or_refused(run: Any, tmp_path: Path) -> None:
         out = [] if verb[-1] == "check" else ["--out", tmp_path / f"n.{'npz' if 'encode' in verb else 'safetensors'}"]
         code, _, err = run(*verb, tmp_path / "f.npz", *out, "--size", 16)
         assert code == 2, verb
-        assert "--size 16 is the side of pictures" in " ".join(err.split())
+        assert "--size 16 is the side of images" in " ".join(err.split())
 
 
 def test_encode_drops_no_option(run: Any, pictures: Path, tmp_path: Path) -> None:
