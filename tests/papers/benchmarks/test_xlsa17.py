@@ -82,7 +82,7 @@ def test_written_files_are_as_other_codes_expect(
     assert images["image_files"].shape == (n, 1)
     assert images["image_files"][2, 0][0] == "images/2 é.jpg"
     assert splits["att"].shape == splits["original_att"].shape == (3, k)
-    assert [str(cell[0][0]) for cell in splits["allclasses_names"]] == names
+    assert [str(cell[0][0]) for cell in splits["allclasses_names"]] == list(data.labels.names)
     for part, rows in data.rows.items():
         assert splits[f"{part}_loc"].dtype == np.float64
         assert splits[f"{part}_loc"].tolist() == [[i + 1] for i in rows.tolist()]
