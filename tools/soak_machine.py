@@ -76,7 +76,7 @@ class Disk:
 
     def _unmount(self) -> None:
         for _ in range(100):
-            if _succeeds("umount", str(self.home)):
+            if not self.home.is_mount() or _succeeds("umount", str(self.home)):
                 return
             time.sleep(0.1)
         raise RuntimeError(f"{self.home} is still in use ten seconds after the service was killed")
@@ -102,10 +102,13 @@ class Disk:
 
     def mend(self) -> None:
         """Mount a disk that failed anew; nobody may use it."""
-        self._unmount()
-        subprocess.run(["e2fsck", "-p", str(self.image)], check=False, capture_output=True)
-        if not self._mount():
-            raise RuntimeError(f"{self.image} cannot be mounted again")
+        for _ in range(60):
+            self._unmount()
+            subprocess.run(["e2fsck", "-p", str(self.image)], check=False, capture_output=True)
+            if self._mount() and os.access(self.home, os.W_OK):
+                return
+            time.sleep(1)  # a namespace of another program still holds the failed file system
+        raise RuntimeError(f"{self.image} cannot be mounted again")
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:

@@ -394,3 +394,28 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(site: Sites, vis
     assert held
     page.wait_for_timeout(200)
     expect(page.locator("#headline")).to_contain_text("blob 2")
+
+
+def test_several_images_are_each_answered(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site())
+    files = [images.of(label)[0] for label in (0, 1, 2)]
+    choose(page, *files)
+    answers = page.locator("#tray .said-of")
+    expect(answers).to_have_text(["blob 0", "blob 1", "blob 2"])
+    expect(page.locator("#headline")).to_contain_text("blob 0")
+    page.locator("#tray button").nth(2).click()
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+    expect(page.locator("#tray button[aria-pressed=true]")).to_have_count(1)
+    expect(page.locator("#tray button").nth(2)).to_have_attribute("aria-pressed", "true")
+    page.evaluate(DROP, ["#stage", sent(files[1])])
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    expect(page.locator("#tray")).to_be_hidden()
+
+
+def test_an_image_that_cannot_be_read_does_not_stop_the_others(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site())
+    broken = images.folder / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n")
+    choose(page, images.of(3)[0], broken, images.of(1)[0])
+    expect(page.locator("#tray .said-of")).to_have_text(["blob 3", "blob 1"])
+    expect(page.locator("#answer-fault")).to_contain_text("broken.png cannot be read")

@@ -88,6 +88,30 @@ def test_a_label_taught_from_images_is_listed_and_recognised(site: Sites, visit:
     expect(page.locator("#ask-list li")).to_have_text(["purple blob"])
 
 
+def test_counts_are_true_after_teaching_and_forgetting(site: Sites, visit: Visit, images: Images) -> None:
+    here = site()
+    page = visit.open(here, "teach")
+
+    def everywhere(labels: int) -> None:
+        expect(page.locator("#count")).to_have_text(str(labels))
+        expect(page.locator("#about")).to_contain_text(f"{labels} labels")
+        expect(page.locator("#model-lead")).to_contain_text(f"{labels} labels")
+        card = here.get("/card")
+        facts = page.locator("#facts dt", has_text="Labels with images").locator("+ dd")
+        expect(facts).to_have_text(str(card["seen"]))
+        assert card["labels"] == card["seen"] == len(names(here)) == labels
+
+    everywhere(4)
+    teach_images(page, images)
+    everywhere(5)
+    page.get_by_role("button", name="Forget blob 0").click()
+    everywhere(4)
+    page.click("#undo")
+    everywhere(5)
+    page.click("#undo")
+    everywhere(4)
+
+
 def test_the_image_asked_about_can_be_taught(site: Sites, visit: Visit, images: Images) -> None:
     here = site()
     page = visit.open(here)

@@ -4,7 +4,8 @@ import { $, make, percent, phrase, say, showFault } from "./dom.js";
 import { Fault } from "./api.js";
 import { combobox } from "./combobox.js";
 import { heatMap } from "./heat.js";
-import { readImage, show, takeDrops } from "./image.js";
+import { tray } from "./tray.js";
+import { readImages, show, takeDrops } from "./image.js";
 
 const TOP = 6;
 const MANY = 12; // answers of a multi-label model that are shown at first
@@ -20,7 +21,9 @@ const NEAR = 8;
 export function askView(service, shared, changed) {
   const draw = heatMap($("heat"));
   const maps = new Map(); // heat maps by image, change and question
-  let image = null;
+  const strip = tray($("tray"), (one) => use(one).then(answerOthers));
+  let images = [];
+  let image = null; // the one of them that is shown
   let pinned = null; // the question whose heat map stays when the pointer leaves
   let asking = new AbortController();
   let looking = new AbortController();
@@ -31,17 +34,36 @@ export function askView(service, shared, changed) {
   async function receive(give) {
     showFault($("answer-fault"), null);
     try {
-      const [file] = give();
-      if (file) await use(await readImage(file));
+      const { images: some, fault } = await readImages(give());
+      if (some.length) {
+        for (const one of images) URL.revokeObjectURL(one.url);
+        images = some;
+        maps.clear();
+        strip.show(images);
+        const first = use(images[0]);
+        await answerOthers();
+        await first;
+      }
+      if (fault) showFault($("answer-fault"), fault);
     } catch (fault) {
       showFault($("answer-fault"), fault);
     }
   }
 
+  /** Ask about each image but the one that is shown, one after the other. */
+  async function answerOthers() {
+    const mine = images;
+    for (const one of mine) {
+      if (one === image || strip.answered(one)) continue;
+      const found = await service.json("/classify", { query: { top: TOP }, body: one.blob }).catch(() => null);
+      if (mine !== images) return;
+      strip.answer(one, found);
+    }
+  }
+
   async function use(next) {
-    if (image) URL.revokeObjectURL(image.url);
     image = next;
-    maps.clear();
+    strip.choose(image);
     pinned = null;
     draw(null, null);
     show($("stage"), image);
@@ -58,6 +80,15 @@ export function askView(service, shared, changed) {
     await classify(signal);
   }
 
+  /** Ask about all images again: the labels have changed. */
+  async function again() {
+    if (!image) return;
+    strip.show(images);
+    strip.choose(image);
+    await look();
+    await answerOthers();
+  }
+
   // --- what is it? -------------------------------------------------------------------------------------------------
 
   async function classify(signal) {
@@ -67,6 +98,7 @@ export function askView(service, shared, changed) {
     try {
       const found = await service.json("/classify", { query: { top: TOP }, body: image.blob, signal });
       changed(found.change);
+      strip.answer(image, found);
       answer(found);
     } catch (fault) {
       if (fault.name === "AbortError") return;
@@ -333,5 +365,5 @@ export function askView(service, shared, changed) {
   $("heat-not").addEventListener("change", () => follow(pinned, 0));
   $("heat-strength").addEventListener("input", () => $("heat").style.setProperty("--strength", $("heat-strength").value / 100));
 
-  return { receive, describe, again: () => image && look(), image: () => image };
+  return { receive, describe, again, image: () => image };
 }

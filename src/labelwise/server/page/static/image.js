@@ -6,6 +6,7 @@ import { Fault } from "./api.js";
 const SENT = new Set(["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"]);
 const SIDE = 1600; // a larger image is made smaller before it is sent: models look at far fewer pixels
 const BYTES = 4_000_000;
+const MOST = 200; // images at once
 let made = 0;
 
 /** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it is no image. */
@@ -21,6 +22,20 @@ export async function readImage(file) {
   const blob = fits ? file : await redraw(found);
   found.close();
   return { id: ++made, name, blob, url: URL.createObjectURL(blob), width, height };
+}
+
+/** Return {images, fault}: those of some files that can be read, and what is wrong with the first one that cannot. */
+export async function readImages(files) {
+  const images = [];
+  let fault = files.length > MOST ? new Fault(`At most ${MOST} images at once; the others are left out.`, 413) : null;
+  for (const file of files.slice(0, MOST)) {
+    try {
+      images.push(await readImage(file));
+    } catch (error) {
+      fault ??= error;
+    }
+  }
+  return { images, fault };
 }
 
 async function redraw(source) {

@@ -19,10 +19,10 @@ const receivers = { ask: ask.receive, compare: (give) => compare.receive(give), 
 // --- what the views know together ------------------------------------------------------------------------------------
 
 async function readLabels() {
-  const found = await service.json("/labels");
-  Object.assign(shared, { labels: found.labels, change: found.change, undo: found.undo });
-  if (shared.card) shared.card.labels = found.labels.length;
+  const [found, card] = await Promise.all([service.json("/labels"), service.json("/card")]);
+  Object.assign(shared, { card, labels: found.labels, change: found.change, undo: found.undo });
   teach.drawLabels();
+  showCard(card);
   about();
 }
 
@@ -42,9 +42,7 @@ function changed(change) {
 async function start() {
   showFault($("card-fault"), null);
   try {
-    shared.card = await service.json("/card");
     await readLabels();
-    showCard(shared.card);
     for (const view of [compare, teach, ask]) view.describe();
     document.body.classList.add("ready");
   } catch (fault) {
