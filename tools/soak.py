@@ -310,6 +310,7 @@ def main() -> None:
             (home / "gallery").mkdir()
             for i, content in enumerate(drawn_images(16, "PNG")):
                 (home / "gallery" / f"{i}.png").write_bytes(content)
+            os.sync()  # what lies on the disk before the first fault is there after it
             soak = Soak(disk, clock, given.workers, given.seed, [name for name in given.faults.split(",") if name])
             try:
                 figures = asyncio.run(soak.run(60 * given.minutes, given.json))

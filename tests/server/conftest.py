@@ -19,8 +19,10 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
+from labelwise.core.known_examples import KnownExamples
 from labelwise.fitting.fit import fit
 from labelwise.train.method import Run
+from tests.changed import changed
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained
 from tests.once import once
@@ -32,7 +34,14 @@ if TYPE_CHECKING:
 
 @once
 def model_of(name: str) -> Classifier:
-    """A method trained for a moment: on six labels if it reads descriptions, on four if not; ``several`` is multi-label."""
+    """A method trained for a moment: on six labels if it reads descriptions, on four if not.
+
+    ``several`` is multi-label, ``growing`` knows the examples of its labels.
+    """
+    if name == "growing":
+        model, split = trained("discriminant"), blobs().split("train")
+        known = KnownExamples.of(model.labels.names, model.scores(px(split)).embeddings, split.targets)
+        return changed(model, examples=known)
     return fit(squares(), quick("indicator"), Run(device="cpu")) if name == "several" else trained(name)
 
 

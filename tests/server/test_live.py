@@ -369,3 +369,67 @@ def test_baking_gives_a_classifier_of_its_own(model: Path, tmp_path: Path, opene
 def test_an_empty_history_is_that_of_the_saved_classifier(model: Path, opened: Open) -> None:
     assert opened(read_only=True).snapshot.position == Position()
     same(opened().snapshot.classifier, load(model))
+
+
+def correct(live: LiveClassifier, name: str, label: int, count: int = 2) -> Committed:
+    examples = live.base.scores(images_of(label, count))
+    return live.correct(name, lambda now: lw.tasks.teach.teach(now, name, examples=examples.of(now)), count)
+
+
+def known_examples(live: LiveClassifier) -> dict[str, tuple[float, bytes]]:
+    known = live.read().classifier.examples
+    assert known is not None
+    return {
+        name: (float(n), mean.tobytes()) for name, n, mean in zip(known.names, known.counts, known.means, strict=True)
+    }
+
+
+def test_a_label_learns_from_more_images_and_undo_takes_them_back(opened: Open) -> None:
+    one, other = opened(), opened()
+    teach(one, "new", 1)
+    before = one.snapshot.classifier
+    assert correct(one, "new", 2).labels == len(before.labels)
+    after = one.snapshot.classifier
+    assert after.labels.names == before.labels.names
+    assert np.array_equal(after.label_embeddings[:-1], before.label_embeddings[:-1])
+    assert not np.array_equal(after.label_embeddings[-1], before.label_embeddings[-1])
+    same(after, other.read().classifier)
+    same(after, opened().snapshot.classifier)
+    assert known_examples(one) == known_examples(other) == known_examples(opened())
+    assert known_examples(one)["new"][0] == 7
+    one.undo()
+    same(one.snapshot.classifier, before)
+    assert known_examples(one) == known_examples(opened())
+    with pytest.raises(HTTPError) as refused:
+        correct(one, "okapi", 0)
+    assert refused.value.status == 404
+
+
+def test_corrections_go_with_their_label_and_come_back_with_it(opened: Open) -> None:
+    live = opened()
+    teach(live, "new", 1)
+    correct(live, "new", 2)
+    correct(live, "new", 3)
+    whole = live.snapshot.classifier
+    live.forget("new")
+    assert live.snapshot.state.more == ()
+    teach(live, "other", 2)
+    live.undo()
+    live.undo()
+    same(live.snapshot.classifier, whole)
+    live.forget("new")
+    teach(live, "new", 1)  # begins anew
+    assert known_examples(live)["new"][0] == 5
+    same(live.snapshot.classifier, opened().snapshot.classifier)
+
+
+def test_corrections_of_one_label_at_once_are_all_learned(opened: Open) -> None:
+    lives = [opened(), opened()]
+    teach(lives[0], "new", 1)
+    lives[1].read()
+    threads = [threading.Thread(target=correct, args=(lives[i % 2], "new", i % 4, 1)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {known_examples(live)["new"][0] for live in (*lives, opened())} == {9.0}

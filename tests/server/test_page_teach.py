@@ -324,3 +324,25 @@ def test_by_keyboard_alone(site: Sites, visit: Visit, images: Images) -> None:
     press("Enter")
     expect(page.locator("#labels .name").first).to_have_text("lawn")
     assert names(here)[-1] == "lawn"
+
+
+def test_a_wrong_answer_is_corrected_and_the_correction_taken_back(site: Sites, visit: Visit, images: Images) -> None:
+    here, (new,) = site("growing"), images.of(5)
+    page = visit.open(here)
+    expect(page.locator("#correct-form")).to_be_hidden()
+    choose(page, new)
+    before = here.post("/ask", new, label="blob 1")["probability"]
+    page.fill("#correct-name", "okapi")
+    page.get_by_role("button", name="Correct").click()
+    expect(page.locator("#correct-fault")).to_contain_text("No label is called “okapi”")
+    page.fill("#correct-name", "")
+    page.locator("#correct-name").press_sequentially("blob 1")
+    page.keyboard.press("Enter")
+    expect(page.locator("#correct-note")).to_contain_text("Learned: this is “blob 1”.")
+    assert here.post("/ask", new, label="blob 1")["probability"] != before
+    (row,) = [row for row in here.get("/labels")["labels"] if row["name"] == "blob 1"]
+    assert row["more"] == 1
+    page.click("#correct-undo")
+    expect(page.locator("#correct-note")).to_contain_text("“blob 1” is as it was before.")
+    assert here.post("/ask", new, label="blob 1")["probability"] == before
+    assert here.get("/labels")["undo"] is None

@@ -330,7 +330,7 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
         "/outliers",
         "/verify",
     }
-    routes |= {"/retrieve", "/teach", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
+    routes |= {"/retrieve", "/teach", "/correct", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
     assert set(document["paths"]) == routes
     for path in document["paths"].values():
         for route in path.values():
@@ -384,3 +384,38 @@ def test_counts_of_workers_are_summed_and_never_fall() -> None:
     assert samples(again.text({"labelwise_labels": 4}).decode()) == told
     again.request("/a", 200, 0.002)
     assert samples(one.text({}).decode())["labelwise_requests_total", "/a", "200"] == 3
+
+
+def test_a_known_label_learns_from_more_images(tmp_path: Path) -> None:
+    with serving(saved(tmp_path, "growing")) as client:
+        assert client.get("/card").json()["can"]["correct"] is None
+        image = png(images_of(5)[0])
+        before = client.post("/ask?label=blob%201", content=image, headers=PNG).json()["probability"]
+        others = client.post("/ask?label=blob%202", content=image, headers=PNG).json()["probability"]
+        answer = client.post("/correct?label=blob%201", content=image, headers=PNG)
+        assert (answer.status_code, answer.json()) == (200, {"label": "blob 1", "labels": 4, "change": 1})
+        assert client.post("/ask?label=blob%201", content=image, headers=PNG).json()["probability"] != before
+        assert client.post("/ask?label=blob%202", content=image, headers=PNG).json()["probability"] == others
+        many = form(images_of(5, 1).repeat(50, 1, 1, 1))
+        assert client.post("/correct?label=blob%201", files=many).json()["change"] == 2
+        assert client.post("/ask?label=blob%201", content=image, headers=PNG).json()["probability"] > 10 * before
+        labels = client.get("/labels").json()
+        assert [row.get("more") for row in labels["labels"]] == [None, 51, None, None]
+        assert labels["undo"] == {"action": "correct", "label": "blob 1"}
+        assert client.post("/undo").json()["undone"] == {"action": "correct", "label": "blob 1"}
+        client.post("/undo")
+        assert client.post("/ask?label=blob%201", content=image, headers=PNG).json()["probability"] == before
+        assert client.post("/correct?label=okapi", content=image, headers=PNG).status_code == 404
+        text = client.post("/correct?label=blob%201", json={"texts": ["a blob"]})
+        assert (text.status_code, "an image" in text.json()["error"]) == (400, True)
+    with serving(saved(tmp_path, "growing"), read_only=True) as client:
+        assert client.post("/correct?label=blob%201", content=image, headers=PNG).status_code == 403
+
+
+def test_a_trained_label_whose_examples_are_not_kept_cannot_learn_and_a_taught_one_can(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        refused = client.post("/correct?label=blob%201", content=png(images_of(5)[0]), headers=PNG)
+        assert refused.status_code == 422
+        assert "fit again" in refused.json()["error"]
+        client.post("/teach?label=new", files=form(images_of(5, 2)))
+        assert client.post("/correct?label=new", content=png(images_of(5)[0]), headers=PNG).status_code == 200

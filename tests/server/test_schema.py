@@ -42,7 +42,7 @@ def test_answers_are_declared_and_nothing_fails(schema: Any) -> None:
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
     every = operations(schema)
-    assert len(every) == 16
+    assert len(every) == 17
     for operation in every:
 
         @given(case=operation.as_strategy())

@@ -53,6 +53,16 @@ class KnownExamples:
             np.concatenate([self.means[kept], (total / count)[None]]).astype(np.float32),
         )
 
+    def put(self, names: Sequence[str], counts: Array, means: Array) -> Self:
+        """Return it with these labels at the end, in place of what was known of them."""
+        new = set(names)
+        kept = [row for row, name in enumerate(self.names) if name not in new]
+        return type(self)(
+            (*(self.names[row] for row in kept), *names),
+            np.concatenate([self.counts[kept], counts]).astype(np.float32),
+            np.concatenate([self.means[kept], means]).astype(np.float32),
+        )
+
     def select(self, names: Sequence[str]) -> Self:
         """Return the examples of these labels alone."""
         rows = [row for row, name in enumerate(self.names) if name in set(names)]

@@ -94,8 +94,9 @@ KnownLabel = _shape(
     taught=bool,
     source=(_SOURCE, Field(alias="from")),
     examples=(int | None, None),
+    more=(int | None, Field(None, description="Images that it learned from by corrections.")),
 )
-Done = _shape("Done", "A change.", action=Literal["teach", "forget"], label=str)
+Done = _shape("Done", "A change.", action=Literal["teach", "correct", "forget"], label=str)
 LabelList = _shape(
     "LabelList", "All labels, in the order of the classifier.", change=int, labels=_many(KnownLabel), undo=Done | None
 )

@@ -42,6 +42,7 @@ _FILE: dict[str, Any] = {"type": "string", "format": "binary"}
 _FILES = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": MOST_IMAGES}
 _RAW = {kind: {"schema": _FILE} for kind in TYPES}
 IMAGE, PAIR = {**_RAW, FORM: _form(image=_FILE)}, {FORM: _form(a=_FILE, b=_FILE)}
+CORRECTION = {**_RAW, FORM: _form(images=_FILES)}
 EXAMPLES = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBody.model_json_schema()}}
 
 
@@ -86,6 +87,7 @@ def table(does: Routes) -> list[Route]:
         ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
         ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
         change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=EXAMPLES),
+        change("/correct", does.correct, "Teach a known label more images of it", options=AboutLabel, body=CORRECTION),
         change("/forget", does.forget, "Remove a label", options=AboutLabel),
         change("/undo", does.undo, "Undo the last change", answer=answers.Undone),
     ]  # fmt: skip

@@ -22,7 +22,7 @@ NO_GALLERY = "There is no gallery to search: start the service with --gallery FO
 CALLED = {"precision": "mean_average_precision"} | {
     f"{key}_{when}": key for key in ("ece", "answer_ece") for when in ("before", "after")
 }  # figures of the card by the keys of their words
-CHANGES = ("teach_examples", "teach_texts", "teach_vector", "forget", "undo")
+CHANGES = ("teach_examples", "teach_texts", "teach_vector", "correct", "forget", "undo")
 
 
 def check_takes_images(shape: tuple[int, ...]) -> None:
@@ -56,6 +56,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
         "teach_examples": _why_not(teach, classifier, DRAFT, examples=blank),
         "teach_texts": texts,
         "teach_vector": _why_not(teach, classifier, DRAFT, vector=vector),
+        "correct": _why_not(teach, classifier, classifier.labels.names[0], examples=blank),
         "forget": None,
         "undo": None,
     }

@@ -17,14 +17,15 @@ from pathlib import Path
 from labelwise.core.classifier import Classifier
 from labelwise.core.description import digest_of
 from labelwise.core.store import load, save
-from labelwise.server.changes import Source, State, follow, forget_record, teach_record, undo_record
-from labelwise.server.errors import LATER, HTTPError
+from labelwise.server.changes import Source, State, correct_record, follow, forget_record, teach_record, undo_record
+from labelwise.server.errors import LATER, HTTPError, known_label
 from labelwise.server.settings import is_address
 from labelwise.server.store import News, Position, Record, Store, UnavailableError
 from labelwise.support.errors import StoreError
 
 LOG = logging.getLogger("labelwise.server")
 MOST_TAUGHT = 10_000
+TRIES = 5  # of a correction that others of the same label overtake
 WAIT, WAIT_AWAY = (
     1.0,
     0.1,
@@ -104,13 +105,15 @@ class LiveClassifier:
             if news is None or self._advance(before, news):
                 return self.snapshot
 
-    def teach(self, label: str, source: Source, task: Callable[[Classifier], Classifier]) -> Committed:
-        """Add a label by a task, given the current classifier."""
+    def teach(
+        self, label: str, source: Source, task: Callable[[Classifier], Classifier], examples: int = 0
+    ) -> Committed:
+        """Add a label by a task, given the current classifier; from images these are ``examples`` many."""
         before = self.snapshot
         if before.classifier.labels.find(label):
             raise _taken(label)
         taught = task(before.classifier)
-        record = teach_record(before.classifier, taught, source)
+        record = teach_record(before.classifier, taught, source, examples)
 
         def step(state: State) -> Record:
             if state.has(self.base, label):
@@ -120,6 +123,28 @@ class LiveClassifier:
             return record
 
         return self._change(before, step, taught)
+
+    def correct(self, label: str, task: Callable[[Classifier], Classifier], examples: int) -> Committed:
+        """Let a known label learn from more images by a task, given the current classifier."""
+        for _ in range(TRIES):
+            before = self.snapshot
+            known = known_label(before.classifier, label)
+            at = before.state.last_of(known)
+            taught = task(before.classifier)
+            record = correct_record(before.classifier, taught, known, examples)
+
+            def step(state: State, known: str = known, at: int = at, record: Record = record) -> Record:
+                if not state.has(self.base, known):
+                    raise HTTPError(404, f'No label "{known}".')
+                if state.last_of(known) != at:  # what it learned meanwhile would be lost
+                    raise _OutdatedError
+                return record
+
+            try:
+                return self._change(before, step, taught)
+            except _OutdatedError:
+                self.read()
+        raise HTTPError(409, f'"{label}" is being changed by others. Ask again in a moment.')
 
     def forget(self, label: str) -> Committed:
         """Remove a label."""
@@ -173,6 +198,10 @@ class LiveClassifier:
                 classifier = follow(self.base, before.classifier, before.state, state)
             self.snapshot = Snapshot(classifier, state, news.position)
             return True
+
+
+class _OutdatedError(Exception):
+    """A label was changed while more examples of it were learned."""
 
 
 def _taken(label: str) -> HTTPError:

@@ -60,11 +60,15 @@ class Routes:
     async def labels(self, _: Request, __: Nothing) -> Response:
         """Return all labels."""
         now = await self.engine.snapshot()
-        rows = {name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names}
+        rows: dict[str, dict[str, Any]] = {
+            name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names
+        }
         for one in now.state.taught:
             rows[one.name] |= {"taught": True, "from": one.source}
             if one.source == "examples":
                 rows[one.name]["examples"] = one.examples
+        for more in now.state.more:
+            rows[more.name]["more"] = rows[more.name].get("more", 0) + more.examples
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
         document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
         return self._told(document, now.seen)
@@ -185,8 +189,23 @@ class Routes:
             check = about.words(name, [f"image {i + 1}" for i in range(about.examples)])
             return teach(now, name, examples=examples.of(now), **description)
 
-        done = await self.engine.change(lambda: self.engine.live.teach(name, source, task))
+        done = await self.engine.change(lambda: self.engine.live.teach(name, source, task, len(images)))
         return self._changed(done, label=name, check=check)
+
+    async def correct(self, request: Request, options: AboutLabel) -> Response:
+        """Let a known label learn from more images."""
+        self.engine.check("teach_examples")  # a label that was taught can learn more, whatever the trained ones can
+        _, images = await read_examples(request, self.engine.service)
+        if not images:
+            raise HTTPError(400, "A correction is an image, or several, of a label that is known.")
+        label = known_label((await self.engine.snapshot()).classifier, options.label)
+        examples = (await self.engine.scores(images))[0]
+
+        def task(now: Classifier) -> Classifier:
+            return teach(now, label, examples=examples.of(now))
+
+        done = await self.engine.change(lambda: self.engine.live.correct(label, task, len(images)))
+        return self._changed(done, label=label)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""

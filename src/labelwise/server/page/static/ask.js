@@ -17,8 +17,9 @@ const NEAR = 8;
  * @param service the calls of the service
  * @param shared {card, labels, change}: what the views know together
  * @param changed told the count of changes an answer was given under
+ * @param refresh reads the labels after a change made here, and asks again
  */
-export function askView(service, shared, changed) {
+export function askView(service, shared, changed, refresh) {
   const draw = heatMap($("heat"));
   const maps = new Map(); // heat maps by image, change and question
   const strip = tray($("tray"), (one) => use(one).then(answerOthers));
@@ -64,6 +65,8 @@ export function askView(service, shared, changed) {
   async function use(next) {
     image = next;
     strip.choose(image);
+    told("");
+    showFault($("correct-fault"), null);
     pinned = null;
     draw(null, null);
     show($("stage"), image);
@@ -129,6 +132,7 @@ export function askView(service, shared, changed) {
     $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(strange ? { ...row, probability: null } : row)), rest(rows));
     none(found.outlier, strange);
     $("teach-this").hidden = shared.card?.read_only ?? true;
+    $("correct-form").hidden = !learners().length;
     say(`${$("headline").textContent}. ${$("subline").textContent}`);
     offerOthers(rows);
     pin({ label: rows[0].label });
@@ -294,6 +298,50 @@ export function askView(service, shared, changed) {
     }
   }
 
+  // --- corrections --------------------------------------------------------------------------------------------------
+
+  /** Say what a correction did, with a button that takes it back; nothing where there is nothing to say. */
+  function told(text, undoes = false) {
+    $("correct-note").hidden = !text;
+    $("correct-note").firstElementChild.textContent = text;
+    $("correct-undo").hidden = !undoes;
+    if (text) say(text);
+  }
+
+  /** The labels that can learn from one more image. */
+  function learners() {
+    const { can, read_only: fixed } = shared.card ?? { read_only: true };
+    if (fixed || can.teach_examples !== null) return [];
+    return shared.labels.filter((one) => can.correct === null || one.from === "examples").map(({ name }) => name);
+  }
+
+  async function correct() {
+    const typed = $("correct-name").value.trim();
+    showFault($("correct-fault"), null);
+    try {
+      const known = shared.labels.find(({ name }) => name.toLowerCase() === typed.toLowerCase());
+      if (!typed) throw new Fault("Type the label that is right.", 400);
+      if (!known) throw new Fault(`No label is called “${typed}”. Teach it as a new label.`, 404);
+      await service.json("/correct", { query: { label: known.name }, body: image.blob });
+      $("correct-name").value = "";
+      await refresh();
+      told(`Learned: this is “${known.name}”.`, true);
+    } catch (fault) {
+      showFault($("correct-fault"), fault, correct);
+    }
+  }
+
+  async function takeBack() {
+    showFault($("correct-fault"), null);
+    try {
+      const { undone } = await service.json("/undo", { method: "POST" });
+      await refresh();
+      told(`“${undone.label}” is as it was before.`);
+    } catch (fault) {
+      showFault($("correct-fault"), fault, takeBack);
+    }
+  }
+
   // --- what is near? -----------------------------------------------------------------------------------------------
 
   async function near(signal) {
@@ -360,6 +408,9 @@ export function askView(service, shared, changed) {
   keepPlace(TOP);
   takeDrops($("stage"), $("choose"), receive);
   combobox($("ask-name"), $("ask-list"), () => shared.labels.map(({ name }) => name), ask);
+  combobox($("correct-name"), $("correct-list"), learners, () => {});
+  $("correct-form").addEventListener("submit", (event) => { event.preventDefault(); correct(); });
+  $("correct-undo").addEventListener("click", takeBack);
   $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
   $("heat-on").addEventListener("change", heatSwitch);
   $("heat-not").addEventListener("change", () => follow(pinned, 0));

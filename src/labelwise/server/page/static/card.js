@@ -13,6 +13,7 @@ const CAN = {
   teach_examples: "Learn a label from images",
   teach_texts: "Learn a label from a description",
   teach_vector: "Learn a label from numbers",
+  correct: "Learn more images of a known label",
   forget: "Forget a label",
   undo: "Take the last change back",
 };

@@ -64,6 +64,7 @@ export function combobox(field, list, names, taken) {
   field.addEventListener("input", open);
   field.addEventListener("click", open);
   field.addEventListener("blur", close);
+  field.form?.addEventListener("submit", close);
   field.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") move(event.key === "ArrowDown" ? 1 : -1);
     else if (event.key === "Enter" && active >= 0) take(list.children[active].textContent);

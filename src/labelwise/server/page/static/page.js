@@ -11,7 +11,7 @@ import { teachView } from "./teach.js";
 const VIEWS = ["ask", "compare", "teach", "model"];
 const shared = { card: null, labels: [], change: 0, undo: null };
 const service = connect(askToken, online);
-const ask = askView(service, shared, changed);
+const ask = askView(service, shared, changed, refresh);
 const compare = compareView(service, shared);
 const teach = teachView(service, shared, refresh);
 const receivers = { ask: ask.receive, compare: (give) => compare.receive(give), teach: teach.receive };
@@ -29,7 +29,7 @@ async function readLabels() {
 /** Read the labels after a change made here, and ask about the image again. */
 async function refresh() {
   await readLabels();
-  ask.again();
+  await ask.again();
 }
 
 /** Read the labels if an answer was given under others than those shown. */

@@ -122,7 +122,7 @@ export function teachView(service, shared, refresh) {
   function undo() {
     return change($("list-fault"), async () => {
       const { undone } = await service.json("/undo", { method: "POST" });
-      return undone.action === "teach" ? `“${undone.label}” is gone again.` : `“${undone.label}” is back.`;
+      return `“${undone.label}” ${{ teach: "is gone again", correct: "is as it was before", forget: "is back" }[undone.action]}.`;
     }, undo);
   }
 
@@ -143,7 +143,8 @@ export function teachView(service, shared, refresh) {
   }
 
   function row(one, forgets) {
-    const source = one.taught ? `taught from ${one.examples ? count(one.examples, "image") : FROM[one.from] ?? one.from}` : "";
+    const more = one.more ? `corrected by ${count(one.more, "image")}` : "";
+    const source = one.taught ? `taught from ${one.examples ? count(one.examples + (one.more ?? 0), "image") : FROM[one.from] ?? one.from}` : more;
     return make("li", { class: one.taught ? "taught" : null }, make("span", { class: "name", text: one.name, title: one.name }),
       source && make("span", { class: "tag", text: source }),
       forgets && make("button", { type: "button", class: "button small plain", text: "Forget", "aria-label": `Forget ${one.name}`, onclick: () => forget(one.name) }));
