@@ -46,10 +46,10 @@ from torch.nn.functional import normalize, one_hot
 from labelwise.core.arrays import Array
 from labelwise.data import load
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.looks import looks
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import label_similarity
+from labelwise.methods.zero_label.looks import looks
 from labelwise.methods.zero_label.method import MOST_EMBEDDINGS, ZeroLabel
 from labelwise.methods.zero_label.naming import Evidence, choose_names, name_each, vote
 from labelwise.train.tensors import linear_scores, segment_mean

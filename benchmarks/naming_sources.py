@@ -10,7 +10,6 @@ from torch.nn.functional import normalize
 
 from labelwise.core.arrays import Array, unit_rows
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.looks import LOOKS
 from labelwise.methods.zero_label.assignment import (
     Structure,
     best_matching,
@@ -22,6 +21,7 @@ from labelwise.methods.zero_label.assignment import (
 )
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import centred_cosines, label_similarity
+from labelwise.methods.zero_label.looks import LOOKS
 from labelwise.methods.zero_label.naming import LOOKS_WEIGHT
 from labelwise.support.draws import Draws
 

@@ -21,10 +21,10 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from labelwise.images.describe.tokens import Instance, Tokens, tokenise, word_table
 from labelwise.images.describe.words import packaged_vectors
 from labelwise.methods.clarel.retrieval import retrieval_loss
 from labelwise.methods.clarel.text import SentenceEncoder
+from labelwise.methods.clarel.tokens import Instance, Tokens, tokenise, word_table
 from labelwise.train.tensors import segment_mean
 
 IMAGES, SENTENCES, LONGEST = 32, 10, 30

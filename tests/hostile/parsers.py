@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from labelwise.core.store import load
-from labelwise.images.decode.decoding import Frame, UnreadableError, decode
+from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.images import read_all
@@ -34,6 +34,7 @@ from labelwise_papers.sound.wav_files import read_sounds, read_wav
 from tests import once
 from tests.changed import description
 from tests.hostile import corpus
+from tests.images.samples import decode
 from tests.images.tar_shards import write_tar
 
 FEATURES = "f0,f1,label,split\n" + "1,2,a,train\n3,4,b,train\n5,6,a,test\n"

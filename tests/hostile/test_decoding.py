@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from labelwise.images.decode import workers
-from labelwise.images.decode.decoding import Frame, UnreadableError, decode
+from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.decode.headers import read_header
 from labelwise.images.decode.workers import Crew, crew, decode_safely
 from tests.hostile.pictures import BEYOND, chunk, encoded, exif_bomb, in_gif, in_jpeg, in_png, scan_bomb, segment
-from tests.images.samples import noise
+from tests.images.samples import decode, noise
 
 FRAME = Frame(16, 16, 3)
 SMALL = encoded(Image.fromarray(noise(40, 30)), "PNG")

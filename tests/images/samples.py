@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset, Skipped
-from labelwise.images.decode.decoding import File
+from labelwise.images.decode.decoding import File, Frame, UnreadableError, check_header, decode_stream, opened, reason
 from labelwise.images.images import Unreadable, read_all
 from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.view import Fit
@@ -25,6 +25,16 @@ def encoded(image: Image.Image, kind: str = "PNG", **settings: object) -> bytes:
     stream = io.BytesIO()
     image.save(stream, kind, **settings)
     return stream.getvalue()
+
+
+def decode(file: File, frame: Frame) -> np.ndarray:
+    """The bytes ``[c, h, w]`` of an image file, decoded in this process however large it is."""
+    try:
+        with opened(file) as stream:
+            check_header(stream, frame)
+            return decode_stream(stream, frame)
+    except Exception as error:
+        raise UnreadableError(reason(error, frame)) from None
 
 
 def png(value: int, side: int = 5) -> bytes:

@@ -11,12 +11,13 @@ from PIL import Image
 import labelwise as lw
 from labelwise.encoders.registry import is_installed
 from labelwise.images import stored
-from labelwise.images.decode.decoding import FINGERPRINTED, Frame, decode
+from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.decode.fingerprint import fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint
 from labelwise.methods import Encoder, Softmax
 from tests.cli.conftest import run as run
 from tests.images.decodes import count_decodes
+from tests.images.samples import decode
 
 SCRATCH = ("--method", "softmax", "--set", "epochs=1", "--encoder", "none")
 CASES = {

@@ -17,10 +17,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from labelwise.images.as_images import as_batch
-from labelwise.images.decode.decoding import Frame, UnreadableError, decode
+from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.decode.listing import list_images
 from labelwise.support.errors import DataError, UsageError
-from tests.images.samples import encoded, noise, read_picture
+from tests.images.samples import decode, encoded, noise, read_picture
 
 HALVES = np.zeros((8, 8), np.uint8)
 HALVES[:, 4:] = 200

@@ -1,9 +1,9 @@
 import numpy as np
 
 from labelwise.images.describe.words import name_vectors, packaged_vectors
-from labelwise.images.split.looks import LOOKS
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.kinds import KINDS, kind_looks, kind_shares, looks_fit
+from labelwise.methods.zero_label.looks import LOOKS
 
 NAMES = ("carrot", "lake", "bus", "sofa", "wolf", "beetle")
 TRUE = ("fruit", "landscape", "vehicle", "furniture", "mammal", "insect")

@@ -101,16 +101,6 @@ FINGERPRINTED = Frame(SHAPE[1], SHAPE[2], SHAPE[0])  # how the image is read tha
 QUIET = _Quiet()
 
 
-def decode(file: File, frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of an image file, or raise ``UnreadableError`` and nothing else."""
-    try:
-        with opened(file) as stream:
-            check_header(stream, frame)
-            return decode_stream(stream, frame)
-    except Exception as error:
-        raise UnreadableError(reason(error, frame)) from None
-
-
 def opened(file: File) -> BinaryIO:
     """Return the content of a file as a stream, in memory where it is small: it is read twice.
 

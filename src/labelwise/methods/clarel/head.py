@@ -13,7 +13,7 @@ from labelwise.core.head import HeadDefaults
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import word_vectors
-from labelwise.images.describe.tokens import tokenise
+from labelwise.methods.clarel.tokens import tokenise
 from labelwise.methods.shared.head import LENGTH, Centre, Projection, linear
 from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.support.errors import DataError, UsageError

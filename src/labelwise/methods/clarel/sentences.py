@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences, word_vectors
-from labelwise.images.describe.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.methods.clarel import head
 from labelwise.methods.clarel.text import SentenceEncoder
+from labelwise.methods.clarel.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.methods.shared.linear import array

@@ -12,8 +12,8 @@ import numpy as np
 from labelwise.core.arrays import Array, softmax, unit_rows
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import name_vectors, packaged_vectors
-from labelwise.images.split.looks import LOOKS
 from labelwise.methods.zero_label.label_prior import photo_vectors
+from labelwise.methods.zero_label.looks import LOOKS
 
 # Each kind: words for it, and by how many deviations each look of its images is above or below the mean.
 KINDS = {

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from labelwise.images.images import read_all
-from labelwise.images.split.looks import looks
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
@@ -24,6 +23,7 @@ from labelwise.methods.zero_label.clusters import cluster_starts, discriminant, 
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity
+from labelwise.methods.zero_label.looks import looks
 from labelwise.methods.zero_label.naming import (
     Evidence,
     choose_names,

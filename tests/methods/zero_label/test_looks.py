@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.images.split.looks import LOOKS, SIDE, looks, to_lab
+from labelwise.methods.zero_label.looks import LOOKS, SIDE, looks, to_lab
 
 
 def of(images: Tensor) -> dict[str, float]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.images.describe.sentences import encode_sentences
-from labelwise.images.describe.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.images.describe.words import WordVectors, packaged_vectors
+from labelwise.methods.clarel.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.rng import BatchRng
 from labelwise.train.tensors import segment_mean
