@@ -253,7 +253,8 @@ def test_a_target_that_appears_during_training(
         patch.setattr("labelwise.fitting.fit.fit", slow)
         code, _, err = run(*words)
     assert code == 2
-    assert "replace it with --overwrite. What was trained is kept in" in one_line(err)
+    assert "replace it with --overwrite" in one_line(err)
+    assert "What was trained is kept in" in one_line(err)
     assert run(*words, "--resume", "--overwrite")[0] == 0
     assert len(lw.load(tmp_path / "m.lw").labels) == 4
 

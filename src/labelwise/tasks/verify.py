@@ -101,6 +101,8 @@ def verifier_of(same: Array, different: Array, rule: Rule, by: By) -> Verifier:
 def can_verify(targets: ArrayLike) -> bool:
     """Return whether there is a pair of one label and a pair of different labels among targets ``[n]``."""
     labels = np.asarray(targets)
+    if labels.ndim > 1:  # several labels may be true of an image
+        return False
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     return len(counts) > 1 and int(counts.max()) > 1
 
