@@ -16,15 +16,17 @@ from rich.text import Text
 from labelwise.cli.options import Shared, with_shared
 from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
+from labelwise.images.as_images import as_images
 from labelwise.images.catalogue import load
 from labelwise.images.decode.listing import list_files, list_images
+from labelwise.images.images import Unreadable
 from labelwise.support.display import visible
 from labelwise.support.errors import DataError, LabelwiseWarning
 from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.sound.wav_files import list_wavs, read_wav
 from tests.hostile.folders import ODD, biting_folder
 from tests.hostile.pictures import encoded
-from tests.images.samples import read_files
+from tests.server.asking import images_of, png
 from tests.server.conftest import model_of
 
 TOLD = {
@@ -54,6 +56,7 @@ def test_only_files_are_read_and_the_rest_is_told(tmp_path: Path) -> None:
 def test_the_shell_shows_names_of_another_encoding(tmp_path: Path) -> None:
     """Slow: the encoding of a process is settled when it starts, and it imports torch."""
     biting_folder(tmp_path / "birds")
+    (tmp_path / "birds" / "owl" / "known.png").write_bytes(png(images_of(1)[0]))
     save(model_of("prototype"), tmp_path / "m.lw")
     settings = {**os.environ, "PYTHONIOENCODING": "latin-1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "labelwise", "classify", "m.lw", "birds/owl"]
@@ -134,9 +137,11 @@ def test_a_folder_that_changes_while_it_is_read(tmp_path: Path) -> None:
         while time.monotonic() < end:
             paths = list_images(tmp_path)
             assert tmp_path / "stays.png" in paths
-            images, rows, skipped = read_files(paths, (3, 4, 4))
-            assert len(images) == len(rows) == len(paths) - len(skipped)
-            assert all("no such file" in one.reason or "empty" in one.reason for one in skipped)
+            for one in as_images(paths).read(range(len(paths)), (3, 4, 4), "crop"):
+                if isinstance(one, Unreadable):
+                    assert "no such file" in one.reason or "empty" in one.reason
+                else:
+                    assert one.shape == (3, 4, 4)
     finally:
         stop.set()
         thread.join()

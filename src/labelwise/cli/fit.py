@@ -62,7 +62,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method), encoder, words)
     with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
-        side = _side(options)
+        side = _side(options, size)
         if names is None:
             frame = None if size else next_frame(options)
             dataset = open_data(data, side, size=size, group=group, next_frame=frame)
@@ -131,14 +131,14 @@ def _options(method: str, encoder: str, words: list[str]) -> "FitOptions":
     return FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
 
 
-def _side(options: "FitOptions") -> int | None:
+def _side(options: "FitOptions", size: int | None) -> int | None:
     """Return the side that packs and benchmarks are read at; None is their own.
 
     Settings that every method would refuse are an error, and so are weights that are missing: before images are read.
     """
     from labelwise.fitting.choice import check_options
 
-    encoder, view = check_options(options)
+    encoder, view = check_options(options, size)
     return encoder.side(view)
 
 

@@ -129,8 +129,8 @@ def _encoder_settings(options: FitOptions, *, photos: bool) -> Encoder:
     return override(Encoder(), own)
 
 
-def check_options(options: FitOptions) -> tuple[Encoder, View]:
-    """Return the encoder that options ask for, and how it sees images, before data are read.
+def check_options(options: FitOptions, size: int | None = None) -> tuple[Encoder, View]:
+    """Return the encoder that options ask for, and how it sees images of a size, before data are read.
 
     Settings that every method would refuse are an error, and so are weights that are missing.
     """
@@ -139,7 +139,7 @@ def check_options(options: FitOptions) -> tuple[Encoder, View]:
     method = _possible_method(options)
     encoder = encoder_of(method)
     if not options.leaves_network_open:
-        encoder.check(side_for(encoder, method.view), method.view)
+        encoder.check(size or side_for(encoder, method.view), method.view)
     return encoder, method.view
 
 
