@@ -134,6 +134,24 @@ def test_what_cannot_be_written_or_differs_leaves_no_file(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_export_and_report_need_no_torch(tmp_path: Path) -> None:
+    save(trained("discriminant"), tmp_path / "m.lw")
+    np.save(tmp_path / "images.npy", px(pictures("discriminant").split("test"))[:20].numpy())
+    np.save(tmp_path / "targets.npy", np.asarray(pictures("discriminant").split("test").targets)[:20])
+    program = """
+import sys; sys.modules["torch"] = None
+import numpy as np, labelwise as lw
+from labelwise.fitting.export import export
+classifier = lw.load("m.lw")
+export(classifier, "m.onnx")
+lw.report("m.lw", (np.load("images.npy"), np.load("targets.npy")), out="m.html", split="all")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "m.onnx").exists()
+    assert "Thresholds" in (tmp_path / "m.html").read_text()
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
     folder, draws = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
