@@ -65,7 +65,7 @@ def main() -> None:
     if asked and not chosen:
         sys.exit(f"No such case: {asked}. Cases: {', '.join(CASES)}.")
     for case in chosen:
-        expected.write(case, answer(case))
+        expected.write(case, expected.renewed(case, answer(case)))
         print(expected.path_of(case).relative_to(outside.HERE))
 
 
