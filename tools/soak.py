@@ -33,7 +33,7 @@ from serve import Running, drawn_images, fitted  # noqa: E402 - of the folder ab
 from soak_clients import Clients, conclude, options  # noqa: E402 - beside this file
 from soak_machine import Clock, Disk  # noqa: E402 - beside this file
 
-from labelwise.support.files import write_atomically  # noqa: E402 - as tools of the project find it
+from labelwise.support.writable import write_atomically  # noqa: E402 - as tools of the project find it
 
 QUIET = 8.0  # seconds between two faults
 DAY = 86_400

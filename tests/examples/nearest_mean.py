@@ -12,7 +12,7 @@ from labelwise.core.head import Array, HeadDefaults
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, EncoderModel
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec

@@ -28,7 +28,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("labelwise.support.atomic.os.fsync", full)
+    monkeypatch.setattr("labelwise.support.writable.os.fsync", full)
     with pytest.raises(StoreError, match="No space left"):
         write_features(features(9), file)
     assert file.read_bytes() == before

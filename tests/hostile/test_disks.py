@@ -10,8 +10,7 @@ import pytest
 from labelwise.core.store import load, save
 from labelwise.encoders.registry import is_installed
 from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.files import write_atomically
-from labelwise.support.writable import sole_writer, write_by, write_file
+from labelwise.support.writable import sole_writer, write_atomically, write_by, write_file
 from tests.contract.subjects import trained
 from tests.hostile.test_network import write_photos
 

@@ -272,7 +272,7 @@ def test_the_second_signal_kills_a_process_that_is_still_closing(tmp_path: Path,
 
 WRITE = """
 from pathlib import Path
-from labelwise.support.files import write_atomically
+from labelwise.support.writable import write_atomically
 from labelwise.support.interruption import stop_on_signals
 
 with stop_on_signals():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.core import arrays
-from labelwise.support.segments import segment_mean as numpy_segment_mean
+from labelwise.support.rows import segment_mean as numpy_segment_mean
 from labelwise.train.tensors import linear_scores, mean_distances, root_features, segment_mean, spans
 
 

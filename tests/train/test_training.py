@@ -21,9 +21,10 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError
-from labelwise.support.files import read_tensors, write_atomically, write_tensors
+from labelwise.support.files import read_tensors, write_tensors
 from labelwise.support.interruption import deferred_signals
 from labelwise.support.settings import of_the_run
+from labelwise.support.writable import write_atomically
 from labelwise.train.batches import Batch, Shard, ShuffledBatches
 from labelwise.train.checkpoint import Progress, RunFolder
 from labelwise.train.data import TensorSplit, TrainData

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labelwise.support.atomic import write_atomically
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.regular import read_text
+from labelwise.support.writable import write_atomically
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
 LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number

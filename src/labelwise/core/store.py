@@ -26,9 +26,9 @@ from labelwise.core.head_files import label_arrays, label_words, pack
 from labelwise.core.rebuild import TRAINING, StoredState, check_finite, classifier_of
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import file_digest, read_arrays, sync_folder, write_atomically
+from labelwise.support.files import file_digest, read_arrays
 from labelwise.support.settings import to_plain
-from labelwise.support.writable import check_writable, writing
+from labelwise.support.writable import check_writable, sync_folder, write_atomically, writing
 
 LOG = "log.jsonl"
 FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

@@ -11,8 +11,8 @@ from labelwise.encoders.onnx import Card, OnnxEncoder, open_onnx, read_file
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import GRAPHS, digest, is_on, user_folder
 from labelwise.support.errors import UsageError, listing, suggest
-from labelwise.support.files import write_atomically
 from labelwise.support.plugins import import_object, plugins
+from labelwise.support.writable import write_atomically
 
 DEFAULT: Final = "efficientnet_lite0"
 

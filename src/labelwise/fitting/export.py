@@ -28,7 +28,7 @@ from labelwise.encoders.runtime import open_session
 from labelwise.fitting.formulas import Array, Formulas, Term
 from labelwise.fitting.head_formulas import Scored, scored, unit
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
-from labelwise.support.files import write_atomically
+from labelwise.support.writable import write_atomically
 
 TOLERANCE = 1e-5  # of probabilities, and of scores relative to the largest where that is above 1
 BATCHES = (1, 2, 7)  # that the file is checked with

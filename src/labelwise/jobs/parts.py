@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_regular, regular_path
-from labelwise.support.writable import write_file, writing
+from labelwise.support.writable import write_atomically, write_file, writing
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
 MOST_ABOUT = 2**20  # bytes of it

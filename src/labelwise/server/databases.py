@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.schema import CreateSchema
 
 from labelwise.support.errors import UsageError
-from labelwise.support.files import sync_folder
+from labelwise.support.writable import sync_folder
 
 SCHEMA = "labelwise"
 FILES = "files"  # of a connection, in its record

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and tensors read without unpickling anything."""
+"""Tensors and arrays in files with a checksum (safetensors), read without unpickling anything."""
 
 import hashlib
 import json
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
-from labelwise.support.atomic import sync_folder as sync_folder
-from labelwise.support.atomic import write_atomically as write_atomically
 from labelwise.support.errors import StoreError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, regular_path
+from labelwise.support.writable import write_atomically
 
 if TYPE_CHECKING:  # a file of bytes is written without numpy and torch
     from numpy.typing import NDArray

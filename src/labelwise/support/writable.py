@@ -1,6 +1,6 @@
-"""Can it be written? Asked before the work begins: the place, the room on its disk, and whether another process writes there.
+"""Files written whole or not at all; and whether they can be: the place, the room on its disk, another process that writes there.
 
-What fails all the same, on a full disk, is one sentence, and nothing is left of it (``writing``, ``write_file``).
+That is asked before the work begins. What fails all the same, on a full disk, is one sentence, and nothing is left of it.
 """
 
 import fcntl
@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from labelwise.support.atomic import write_atomically
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 
 
@@ -158,3 +157,34 @@ def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
         os.close(file)  # its owner removed it and ended: a newer one may lie there
+
+
+def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part, even after a crash.
+
+    ``content`` is written one piece after another; ``keep`` is where the file that is replaced goes.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with part.open("xb") as file:  # a new file: a link that somebody planted is not followed
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            os.replace(path, keep)
+        os.replace(part, path)
+        sync_folder(path.parent)
+    finally:
+        with suppress(OSError):  # where the disk is read-only there is none
+            part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk, as after a rename; some file systems cannot."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            os.fsync(directory)
+    finally:
+        os.close(directory)

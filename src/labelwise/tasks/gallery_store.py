@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_text
-from labelwise.support.writable import check_writable, turn, writing
+from labelwise.support.writable import check_writable, turn, write_atomically, writing
 from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (
     READ_BACK,

@@ -13,7 +13,6 @@ from torch import Tensor
 from labelwise.support.draws import mix
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
-from labelwise.support.finite import first_not_finite
 from labelwise.support.interruption import deferred_signals
 from labelwise.support.processes import is_restarted
 from labelwise.support.writable import check_room
@@ -29,7 +28,7 @@ from labelwise.train.distribution import (
     process_group,
 )
 from labelwise.train.method import Method, Run
-from labelwise.train.model import LabelModel
+from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import MovingAverage
 from labelwise.train.sole_run import sole_run
 from labelwise.train.stages import Stage

@@ -4,9 +4,9 @@ Shape letters: n images, k labels, d image embedding, e label embedding.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -125,3 +125,18 @@ def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
     if images.is_floating_point() and not torch.isfinite(images).all():
         bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()
         raise UsageError(f"Image {bad} holds a value that is not a finite number (NaN or infinity).")
+
+
+def first_not_finite(tensors: Mapping[str, Tensor], infinite: Collection[str] = ()) -> str | None:
+    """Return the name of the first tensor that holds NaN, or an infinity where it may not be ``infinite``; else None.
+
+    All tensors lie on one device, which is waited for once.
+    """
+    checked = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
+    if not checked:
+        return None
+    largest = [
+        torch.linalg.vector_norm(tensor, torch.inf) for tensor in checked.values()
+    ]  # NaN where a tensor holds one
+    bad = [one.isnan() if name in infinite else ~one.isfinite() for name, one in zip(checked, largest, strict=True)]
+    return next(compress(checked, torch.stack(bad).tolist()), None)

@@ -21,9 +21,9 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import hold_out_domain
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
-from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_text
 from labelwise.support.settings import to_plain
+from labelwise.support.writable import write_atomically
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel

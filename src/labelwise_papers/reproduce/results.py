@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import DataError, StoreError
-from labelwise.support.files import write_atomically
 from labelwise.support.regular import read_regular
+from labelwise.support.writable import write_atomically
 
 Entry = dict[str, Any]
 RESULTS = "results.jsonl"

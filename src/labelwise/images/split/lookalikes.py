@@ -13,7 +13,7 @@ from labelwise.images.decode.fingerprint import SHAPE, SIDE, fingerprint
 from labelwise.images.images import FeatureRows, Images, Unreadable
 from labelwise.images.stored import StoredImages
 from labelwise.support.processes import all_gather, current_group
-from labelwise.support.segments import connected_groups
+from labelwise.support.rows import connected_groups
 
 LIKENESS = 0.97
 _CHUNK = 1024

@@ -17,7 +17,7 @@ from labelwise.methods.clarel.tokens import tokenise
 from labelwise.methods.shared.head import LENGTH, Centre, Projection, linear
 from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 CHUNK = 512  # sentences read at a time

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints, segment_sums, square_norms
-from labelwise.support.segments import connected_groups
+from labelwise.support.rows import connected_groups
 
 COPY_DISTANCE = (
     0.05  # photos that are made brighter or saved again with little loss lie below it, see docs/discriminant.md

@@ -16,7 +16,7 @@ from labelwise.methods.discriminant.leave_one_out import square_norms
 from labelwise.methods.discriminant.whitening import Whitening
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.support.errors import UsageError
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 

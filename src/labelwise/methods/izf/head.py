@@ -13,7 +13,7 @@ from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.head import leaky, linear
 from labelwise.methods.shared.zero_shot_head import GeneratedHead, ZeroShotHead, noise
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 CLAMP, ATAN, SLOPE = 2.0, 0.636, 0.01  # see `flow`

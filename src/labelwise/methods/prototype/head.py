@@ -12,7 +12,7 @@ from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.head import Map, TrainedHead, even, leaky, linear
 from labelwise.methods.shared.statistics import solve_label_embeddings
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 Score = Callable[[Array, Array], Array]  # two lists of what S needs to its part of S

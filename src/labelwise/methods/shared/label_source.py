@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.support.errors import DataError
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 Source = Literal["auto", "vectors", "texts"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import linear_scores, unit_rows
 from labelwise.core.head_files import shaped
-from labelwise.support.segments import segment_mean
+from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
 TINY = 1e-12
