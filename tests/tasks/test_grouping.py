@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from labelwise.support.errors import DataError, UsageError
+from labelwise.tasks.grouping import group_features
+
+
+def blobs(counts: list[int], seed: int = 0, width: int = 64, spread: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """Return features ``[n, d]`` around one direction per label, in random order, and their labels."""
+    random = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    centres = random.normal(size=(len(counts), width)) * 3
+    order = random.permutation(len(labels))
+    return (centres[labels] + spread * random.normal(size=(len(labels), width)))[order], labels[order]
+
+
+def same(groups: np.ndarray, labels: np.ndarray) -> bool:
+    """Return whether both divide rows alike, whatever the numbers."""
+    return len(set(zip(groups.tolist(), labels.tolist(), strict=True))) == len(set(labels)) == len(set(groups))
+
+
+@pytest.mark.parametrize("counts", [[20, 20, 20], [60, 30, 15, 8], [12] * 10])
+def test_groups_and_their_number_are_found(counts: list[int]) -> None:
+    features, labels = blobs(counts)
+    groups = group_features(features)
+    assert same(groups, labels)
+    assert np.bincount(groups).tolist() == sorted(counts, reverse=True)
+
+
+def test_features_without_a_sign_are_grouped_by_their_roots() -> None:
+    features, labels = blobs([25, 15, 10])
+    assert same(group_features(np.abs(features)), labels)
+
+
+def test_the_number_that_is_asked_for_comes_out() -> None:
+    features, _ = blobs([20, 20, 20])
+    for count in (1, 2, 7, 60):
+        assert len(set(group_features(features, count))) == count
+
+
+def test_the_same_seed_gives_the_same_groups() -> None:
+    features, _ = blobs([20, 20, 20], spread=3.0)
+    assert (group_features(features, 9, 4) == group_features(features, 9, 4)).all()
+
+
+def test_many_images_are_grouped_from_a_sample() -> None:
+    features, labels = blobs([3000, 2000, 1000], width=8)
+    assert same(group_features(features, 3), labels)
+
+
+def test_copies_make_no_more_groups_than_images_differ() -> None:
+    features, labels = blobs([6, 3], spread=0)
+    assert same(group_features(features), labels)
+    assert len(set(group_features(features, 5))) == 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_few_images_make_groups(n: int) -> None:
+    features, _ = blobs([n])
+    groups = group_features(features)
+    assert groups.shape == (n,)
+    assert set(groups) == set(range(groups.max() + 1))
+
+
+def test_wrong_input_is_named() -> None:
+    with pytest.raises(UsageError, match="3 images make 1 to 3 groups; given 4"):
+        group_features(np.eye(3), 4)
+    with pytest.raises(DataError, match="one row each"):
+        group_features(np.zeros((0, 5)))
