@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from labelwise.api import explain as explain
     from labelwise.api import fit_verification as fit_verification
     from labelwise.api import forget as forget
+    from labelwise.api import group as group
     from labelwise.api import outliers as outliers
     from labelwise.api import rank as rank
     from labelwise.api import retrieve as retrieve

@@ -1,5 +1,6 @@
 """The tasks as a person calls them: a classifier and images in, answers out. Each encodes an image once."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,13 @@ from numpy.typing import ArrayLike
 
 from labelwise.core import store
 from labelwise.core.classifier import Classifier
-from labelwise.images.as_images import ImagesLike
+from labelwise.encoders.encode import encode
+from labelwise.encoders.registry import open_encoder
+from labelwise.images.as_images import ImagesLike, as_images
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import label_name
-from labelwise.support.errors import UsageError
+from labelwise.images.skipped import skipped_lines
+from labelwise.support.errors import DataError, LabelwiseWarning, UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
 from labelwise.tasks import classify as classify_task
@@ -23,6 +27,7 @@ from labelwise.tasks import teach as teach_task
 from labelwise.tasks import verify as verify_task
 from labelwise.tasks.gallery import Gallery, make_gallery
 from labelwise.tasks.gallery_store import StoredGallery
+from labelwise.tasks.grouping import group_features, typical_order
 from labelwise.tasks.similarity import By
 
 
@@ -39,6 +44,25 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
 def classify(classifier: Classifier, images: ImagesLike, *, top: int = 5) -> list[classify_task.Prediction]:
     """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels."""
     return classify_task.classify(classifier.scores(images), top=top)
+
+
+def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> list[list[str]]:
+    """Return the images of each group of images that look alike, the largest group first, its most typical image first.
+
+    Needs no label. Images that cannot be read are left out with a warning.
+
+    Args:
+        images: at least two, as paths, a folder, PIL images, arrays or the content of files.
+        count: how many groups; None chooses.
+        seed: random seed.
+    """
+    features = encode(open_encoder(), as_images(images))
+    for line in skipped_lines(features.skipped):
+        warnings.warn(f"Skipped {line}", LabelwiseWarning, stacklevel=2)
+    if len(features.ids) < 2:
+        raise DataError(f"At least two images that can be read are needed; given {len(features.ids)}.")
+    groups = group_features(features.values, count, seed)
+    return [[features.ids[row] for row in rows.tolist()] for rows in typical_order(features.values, groups)]
 
 
 def ask(

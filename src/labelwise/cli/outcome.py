@@ -14,32 +14,32 @@ if TYPE_CHECKING:
     import labelwise as lw
     from labelwise.core.classifier import Classifier
 
-LISTED = 5  # pictures to look at
+LISTED = 5  # images to check
+CIRCULAR = {  # what chose the labels, if not a person
+    "groups": "labelwise group, which compared the same features",
+    "answers": "answers of a classifier that labelwise sorted images by",
+}
 
 
 def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
-    """Yield what is said of a classifier: how it was trained, how often it is right, what it confuses; its pictures lie in ``home``."""
+    """Yield what is said of a classifier: how it was trained, its accuracy, what it confuses; ``home`` is the folder of its images."""
     from labelwise.fitting.tuning import tuning_lines
 
     summary = classifier.origin.summary
     about = summary["training"]
-    encoded = f", pictures encoded by {summary['encoder_runtime']}" if "encoder_runtime" in summary else ""
-    training = f": {len(classifier.labels)} labels, made of {about['images']} images in {about['seconds']:.0f} s on {about['device']}{encoded}"
+    training = f": {len(classifier.labels)} labels from {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
     yield styled((str(folder), "bold"), training)
     estimated = summary.get("leave_one_out") or summary.get("validation")
+    circular = CIRCULAR.get(summary.get("labels_by", ""))
     if estimated:
-        how = "training images, each answered as if it had not been there (leave-one-out)"
-        how = how if "leave_one_out" in summary else "validation images"
-        right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
-        about_all = estimated["accuracy"] == 1  # that is no promise that every picture will be
-        yield (
-            f"Of new pictures like these {'at least' if about_all else 'about'} {low if about_all else right} will be answered right "
-            f"(accuracy; 95 % interval: {low} to {high}). So say {estimated['images']} {how}{': all are' if about_all else ''}."
+        how = "leave-one-out on" if "leave_one_out" in summary else "answers to"
+        yield _estimate_line(
+            estimated, how, "training images" if "leave_one_out" in summary else "validation images", circular
         )
         yield _baseline_line(estimated)
     yield from tuning_lines(classifier)
     if "validation_accuracy" in about and "validation" not in summary:
-        yield f"Of {about['validation_images']} validation images {percent(about['validation_accuracy'])} are answered right."
+        yield f"Accuracy on {about['validation_images']} validation images: {percent(about['validation_accuracy'])}."
     elif "validation_precision" in about:
         yield f"Validation images: mean average precision {percent(about['validation_precision'])}."
     elif "naming" in summary:
@@ -47,7 +47,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     elif not estimated and "calibration" in summary:
         yield from _balance_lines(classifier)
     if "calibration" not in summary:
-        yield "Each label has one picture: nothing says how often answers are right. Add pictures, or a val split."
+        yield "Each label has one image, so accuracy cannot be estimated. Add images, or a val split."
         yield ""
         return
     doubt = " This is agreement with other restarts, not truth." if "naming" in summary else ""
@@ -57,24 +57,38 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     yield ""
 
 
+def _estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular: str | None) -> str:
+    """Return how often answers to new images will be right, or why nothing says so."""
+    right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
+    which = f"{how} {estimated['images']} {images}"
+    if circular:
+        return (
+            f"By {which}, {right} get the label they have. This is not accuracy: the labels come from {circular}. "
+            "To know it, label some images yourself and measure on them: labelwise evaluate."
+        )
+    if estimated["accuracy"] == 1:  # which is no promise that every image will be
+        return f"Estimated accuracy on new images like these: at least {low} (95 %), by {which}: all are right."
+    return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {which}."
+
+
 def _baseline_line(figures: Mapping[str, Any]) -> str:
     """Return how good it is to answer with the most frequent label always, and whether the classifier is better."""
     least = figures["baseline"]
-    words = f'Always answering "{least["label"]}", the most frequent label, is right for {percent(least["accuracy"])}.'
+    words = f'Always answering the most frequent label, "{least["label"]}": {percent(least["accuracy"])}.'
     if figures["low"] > least["accuracy"]:
         return words
     return f"{words} Warning: this classifier is not clearly better. Add images of the other labels, or look at their labels."
 
 
 def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
-    """Yield commands to try next: one picture, if possible one that training did not use, and a test where images are left for one.
+    """Yield commands to try next: one image, if possible one that was not trained on, and a test where images are left for one.
 
     ``data`` are those it was trained on; ``source`` names them in the shell, with options, None where there is nothing to test by.
     """
     commands = []
     if not data.features:
         files = [file for name in ("test", "val", "train") if name in data.splits for file in data.splits[name].files]
-        commands.append(["classify", str(folder), files[0] if files and data.own_images else "PICTURE.jpg"])
+        commands.append(["classify", str(folder), files[0] if files and data.own_images else "IMAGE.jpg"])
     if source is not None and len(data.splits.get("test", ())):
         commands.append(["evaluate", str(folder), *source])
     for word, command in zip(("Try: ", "Then:"), commands, strict=False):
@@ -82,7 +96,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
 
 
 def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:
-    """Yield which labels are confused most, and the pictures whose label looks wrong."""
+    """Yield which labels are confused most, and the images whose label looks wrong."""
     if about["confused"]:
         rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
         yield ""
@@ -90,7 +104,7 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
     suspicious = about["suspicious"]
     if suspicious:
         yield ""
-        yield "Pictures to look at: they look like another label than theirs (a wrong label, or a hard picture)."
+        yield "Images to check: they look like another label than their own (a wrong label, or a hard image)."
     for one in suspicious[:LISTED]:
         yield one_line(
             f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
@@ -122,7 +136,7 @@ def _naming_lines(classifier: "Classifier") -> tuple[RenderableType, str]:
     heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
     rows = zip(classifier.labels.names, *columns, strict=True)
     table = plain_table(*heads, title="named without a label", rows=rows)
-    doubt = "Nothing here was checked against a label: look at pictures of each label before you rely on its name."
+    doubt = "Nothing here was checked against a label: look at images of each label before you rely on its name."
     if report.get("prior") == "words":
         doubt += (
             ' Names were compared by words alone; with the extra "text" also by sentences, which names more rightly.'

@@ -137,8 +137,8 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
     kind, whose = ("ece", "Probabilities") if "ece_before" in figures else ("answer_ece", "Probabilities of a yes")
     before, after = (percent(figures[f"{kind}_{when}"]) for when in ("before", "after"))
     if not figures.get("applied", {}).get(kind, True):
-        why = "they are left as they are, since calibration did not help on images that it was not fitted on"
-        return f"{whose} are off by {after} on average (calibration error, ECE); {why}"
+        why = "Left uncalibrated: calibration did not help on held-out images"
+        return f"{whose} are off by {after} on average (calibration error, ECE). {why}"
     return f"{whose} are off by {after} on average (calibration error, ECE); before calibration by {before}"
 
 

@@ -14,32 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from labelwise.images.sources.folder_record import ANSWERS, RECORD, read_record
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.regular import read_text
 from labelwise.support.writable import write_atomically
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
 LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
-RECORD = ".labelwise.json"  # in a folder that this program filled: from what, and which files
 
 
-def check_sorted(root: Path, source: str = "answers") -> None:
+def check_sorted(root: Path, source: str = ANSWERS) -> None:
     """Raise an error unless a folder is new, empty, or was filled from the same source by an earlier command."""
     if not root.is_dir() or not any(root.iterdir()) or read_record(root).get("source") == source:
         return
     raise UsageError(f'"{root}" exists, and no earlier command like this one filled it. Choose another folder.')
-
-
-def read_record(root: Path) -> dict[str, Any]:
-    """Return what is recorded in a folder that this program filled; nothing of any other."""
-    file = root / RECORD
-    try:
-        document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 @dataclass
@@ -49,7 +37,7 @@ class Sorter:
     root: Path
     folders: Mapping[str, str]  # the name of the folder of each answer
     link: bool = False
-    source: str = "answers"  # what the folders are made from
+    source: str = ANSWERS  # what the folders are made from
     placed: dict[str, tuple[int, int]] = field(default_factory=dict)  # what lies where: size and time of change
 
     def __post_init__(self) -> None:
@@ -65,8 +53,8 @@ class Sorter:
         self.root.mkdir(parents=True, exist_ok=True)
         self._record({})
 
-    def place(self, file: str, word: str) -> None:
-        """Put an image into the folder of its answer; one that is there already, with the same content, stays."""
+    def place(self, file: str, word: str, name: str = "") -> None:
+        """Put an image into the folder of its answer, under a name; one that is there already, with the same content, stays."""
         source, home = Path(file), self.root / self.folders[word]
         try:
             if home.is_symlink():
@@ -74,7 +62,7 @@ class Sorter:
                     f'"{home}" is a link. Images are put into folders only; remove it, or choose another folder.'
                 )
             home.mkdir(exist_ok=True)
-            target = next(home / name for name in numbered(source.name) if self._put(source, home / name))
+            target = next(home / each for each in numbered(name or source.name) if self._put(source, home / each))
             state = _state(target)
         except OSError as error:
             self._record({})

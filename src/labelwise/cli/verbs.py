@@ -22,6 +22,7 @@ from labelwise.cli.data import app as data_app
 from labelwise.cli.evaluate import evaluate
 from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
+from labelwise.cli.group import group
 from labelwise.cli.imagine import imagine
 from labelwise.cli.name import name
 from labelwise.cli.options import Shared, add_verb, note_words, with_groups
@@ -48,13 +49,13 @@ RESUME = {
 }
 DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of disks and rights, not of this program
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
-    "Make": (fit, teach, forget, calibrate, name, pretrain),
+    "Make": (fit, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, suspects),
     "More": (serve, export, demo, settings, cache),
 }
 for plugin in plugins():
-    VERBS |= {group: (*VERBS.get(group, ()), *more) for group, more in plugin.VERBS.items()}
+    VERBS |= {panel: (*VERBS.get(panel, ()), *more) for panel, more in plugin.VERBS.items()}
 
 METHODS = "discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
 NEEDS = {
@@ -125,9 +126,9 @@ def common(
 
 
 app.callback(help=app.info.help)(with_groups(common))
-for group, verbs in VERBS.items():
+for panel, verbs in VERBS.items():
     for verb in verbs:
-        add_verb(app, verb, words=NEEDS.get(verb.__name__, ""), group=group)
+        add_verb(app, verb, words=NEEDS.get(verb.__name__, ""), group=panel)
 app.add_typer(data_app, rich_help_panel="Data")
 
 

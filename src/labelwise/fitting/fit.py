@@ -1,5 +1,7 @@
 """Fit: from data and a method to a calibrated classifier. Closed forms need no torch, see ``closed_form``."""
 
+from dataclasses import replace
+
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.choice import CLOSED, decide
 from labelwise.fitting.closed_form import fit_closed_form, takes
@@ -22,8 +24,15 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
         method: what to train, with its settings; None is what ``choice.decide`` makes of the data, as in the shell.
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
-    run = run or Run()
-    method = method or decide(data).method
+    classifier = _fit(data, method or decide(data).method, run or Run())
+    if not data.labels_by:
+        return classifier
+    summary = {**classifier.origin.summary, "labels_by": data.labels_by}
+    return replace(classifier, origin=replace(classifier.origin, summary=summary))
+
+
+def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
+    """Return the classifier that a method makes of data."""
     _check_method(data, method)
     if takes(method, data, run):
         return fit_closed_form(data, method, run)

@@ -159,6 +159,8 @@ class Dataset:
     drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
     # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
     grouping: str = "column"
+    # what chose the labels if not a person: "answers" of a classifier, or "groups" of images that look alike
+    labels_by: str = ""
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.splits if name not in SPLITS]

@@ -13,6 +13,7 @@ import numpy as np
 from labelwise.core.scores import UNKNOWN
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
+from labelwise.images.stored import FileImages
 from labelwise.reporting.pages import PageImage, page_image, percent, render
 from labelwise.tasks.classify import Prediction
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SIDE = 128  # of an image on the page
 MOST = 60  # images of one answer, the least sure of them
 SUSPECTS = 500  # on a page
+SAMPLES = 16  # images of a group without a label
 
 
 @dataclass
@@ -59,6 +61,23 @@ class Sheet:
         total = sum(group.count for group in self.groups.values())
         values = {"title": f"Answers of {model}", "groups": groups, "total": total, "labels": labels}
         return render("answers.html", values)
+
+
+def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
+    """Return a page of the first image files of each group, by the names of their folders."""
+    shown = []
+    for name, files in zip(names, groups, strict=True):
+        first = files[:SAMPLES]
+        images = FileImages(first).read(range(len(first)), (3, SIDE, SIDE), "stretch")
+        cards = [
+            page_image(thumbnail(np.asarray(pixels), SIDE), file, "JPEG")
+            for file, pixels in zip(first, images, strict=True)
+            if not isinstance(pixels, Unreadable)
+        ]
+        shown.append((name, len(files), cards))
+    return render(
+        "groups.html", {"title": "Groups of images that look alike", "groups": shown, "total": sum(map(len, groups))}
+    )
 
 
 def suspects_page(name: str, suspects: "Sequence[Suspect]", images: Images, labels: Sequence[str]) -> str:

@@ -102,7 +102,8 @@ def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
     """Return what training images, each left out, or validation images said of it when it was fitted, with ``how`` in words."""
     words = {"leave_one_out": "training images, each left out (leave-one-out)", "validation": "validation images"}
     summary = classifier.origin.summary
-    return next(({**summary[kind], "how": how} for kind, how in words.items() if kind in summary), None)
+    about = {"labels_by": summary.get("labels_by", "")}
+    return next(({**summary[kind], **about, "how": how} for kind, how in words.items() if kind in summary), None)
 
 
 def plane(evaluation: Evaluation) -> Floats:

@@ -101,7 +101,7 @@ def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, float]:
     training, calibration = summary.get("training", {}), summary.get("calibration", {})
-    estimated = summary.get("leave_one_out", {}).get("accuracy")
+    estimated = None if summary.get("labels_by") else summary.get("leave_one_out", {}).get("accuracy")
     figures = {
         "accuracy": training.get("validation_accuracy", estimated),
         "precision": training.get("validation_precision"),
@@ -138,6 +138,8 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]
         yield "Labels known from a description alone are named with more mistakes than those with images."
     if summary.get("naming"):
         yield "Its clusters were named without one labelled image; some names may be wrong."
-    how = "training images, each answered as if it had not been there"
+    if summary.get("labels_by"):
+        yield "Its labels were not chosen by a person, so nothing says how accurate it is."
+    how = "training images, by leave-one-out"
     told = how if "leave_one_out" in summary else "validation images"
     yield f"Figures are of {told}, of its own data; on other images they are usually worse."

@@ -70,6 +70,15 @@ def directions(features: Array, draws: Draws) -> Array:
     return unit_rows((rows - origin) @ _axes(sample - origin))
 
 
+def typical_order(features: Array, groups: Array) -> list[Array]:
+    """Return the rows of each group ``[n]``, those nearest to its mean first."""
+    rows = unit_rows(features)
+    return [
+        inside[np.argsort(-(rows[inside] @ rows[inside].mean(0)), kind="stable")]
+        for inside in (np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1))
+    ]
+
+
 def _axes(rows: Array) -> Array:
     """Return the leading directions ``[d, c]`` in which rows ``[n, d]`` are long."""
     _, _, axes = np.linalg.svd(rows, full_matrices=False)

@@ -63,7 +63,8 @@ def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = 
         only = listing(rows.names[i] for i in rows.present()) or "none"
         raise DataError(
             f'"{name}" has images of one label only ({only}). At least two are needed: add images of something else, under a '
-            'label such as "other". Images to test on alone are named so: a folder "test" over the labels, or a column "split".'
+            'label such as "other". Images to test on alone are named so: a folder "test" over the labels, or a column "split". '
+            "If images have no labels yet, group them by what they look like: labelwise group PHOTOS --out groups."
         )
 
 

@@ -1,6 +1,7 @@
 """A data set from a folder of images: one sub-folder for each label, or not sorted into labels at all."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
 from labelwise.images.sources.build import build
 from labelwise.images.sources.files import from_files, read_rows
+from labelwise.images.sources.folder_record import labels_by
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.split.make import SPELLINGS
@@ -62,9 +64,8 @@ def folder(
         NO_SUFFIX: map(str, nameless),
         ANSWER: (str(each) for top in tops.values() for each in answer_folders(top)),
     }
-    return replace(
-        data, skipped=(*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
-    )
+    skipped = (*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
+    return replace(data, skipped=skipped, labels_by=labels_by(root))
 
 
 def _list_images(home: Path, nameless: list[Path]) -> list[Path]:
@@ -140,7 +141,8 @@ def class_folders(home: Path) -> dict[str, Path]:
     if files:
         raise DataError(
             f'"{home}" holds {len(files)} images but no class folders. Put the images of each label into a '
-            f'folder of that name ("{home.name}/owl/{files[0].name}"), or list them in a CSV file with the columns path and label.'
+            f'folder of that name ("{home.name}/owl/{files[0].name}"), or list them in a CSV file with the columns path and label. '
+            f"To sort them into folders of images that look alike, which you then rename: {shlex.join(['labelwise', 'group', str(home), '--out', 'groups'])}"
         )
     raise DataError(f'"{home}" is empty. Make one folder in it for each label, with its files.')
 

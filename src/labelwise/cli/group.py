@@ -1,0 +1,84 @@
+"""The verb group: folders of images that look alike, for a person to rename."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+import labelwise as lw
+from labelwise.cli.options import Paths, shared
+from labelwise.cli.output import one_line, plain_table, show, styled
+from labelwise.cli.sorting import Sorter, check_sorted, numbered
+from labelwise.images.sources.folder_record import GROUPS, read_record
+from labelwise.support.errors import UsageError, listing
+from labelwise.support.writable import check_writable, write_file
+
+PAGE = "index.html"
+OUT_HELP = "The folder to fill: one folder for each group."
+
+
+def group(
+    paths: Paths,
+    out_folder: Annotated[Path, Option("--out", help=OUT_HELP)],
+    count: Annotated[int | None, Option(min=1, help="How many groups; chosen by default.")] = None,
+    link: Annotated[bool, Option("--link", help="Link to images in place of copies.")] = False,
+) -> None:
+    """Sort images without labels into folders of look-alikes.
+
+    Rename each folder to the label of its images, delete or move those that do not belong, and fit the result. Folders of the same label
+    can be joined.
+    """
+    from labelwise.cli.inputs import list_files
+    from labelwise.images.stored import FileImages
+    from labelwise.reporting.answer_sheet import groups_page
+
+    _check_unnamed(out_folder)
+    check_sorted(out_folder, GROUPS)
+    check_writable(out_folder / PAGE)
+    own = out_folder.resolve()
+    files = list_files(paths)
+    if not isinstance(files, FileImages):
+        raise UsageError("group copies image files, and these lie in shards. Give files or folders.")
+    files = files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
+    groups = lw.group(files, count, seed=shared().seed)
+    names = [f"group {number:0{len(str(len(groups)))}}" for number in range(1, len(groups) + 1)]
+    sorter = Sorter(out_folder, dict(zip(names, names, strict=True)), link=link, source=GROUPS)
+    taken: set[str] = set()  # no two files have the same name, so folders can be joined
+    for name, members in zip(names, groups, strict=True):
+        for file in members:
+            own_name = next(each for each in numbered(Path(file).name) if each not in taken)
+            taken.add(own_name)
+            sorter.place(file, name, own_name)
+    sorter.finish("")
+    write_file(out_folder / PAGE, groups_page(names, groups).encode("utf-8", "replace"))
+    table = plain_table("folder", ">images", "most typical image")
+    for name, members in zip(names, groups, strict=True):
+        table.add_row(name, str(len(members)), members[0])
+    fit = shlex.join(["labelwise", "fit", str(out_folder), "--out", f"{out_folder.name}.lw"])
+    show(
+        {"out": str(out_folder), "groups": _document(names, groups)},
+        table,
+        styled(
+            (str(out_folder), "bold"),
+            f": {sum(map(len, groups))} images in {len(groups)} folders; {out_folder / PAGE} shows them",
+        ),
+        one_line(f"Rename each folder to the label of its images. Then: {fit}"),
+    )
+
+
+def _document(names: list[str], groups: list[list[str]]) -> list[dict[str, Any]]:
+    return [
+        {"folder": name, "images": len(members), "files": members} for name, members in zip(names, groups, strict=True)
+    ]
+
+
+def _check_unnamed(root: Path) -> None:
+    """Raise an error where an earlier run filled the folder and a person has worked on it since."""
+    placed = read_record(root).get("placed", {})
+    gone = [name for name in placed if not (root / name).exists()] if isinstance(placed, dict) else []
+    if gone:
+        raise UsageError(
+            f'"{root}" holds groups that were renamed or changed ({listing(sorted({Path(name).parts[0] for name in gone}))}). '
+            "They are not replaced; choose another folder."
+        )
