@@ -14,7 +14,7 @@ from labelwise.encoders.registry import open_encoder
 from labelwise.images.as_images import ImagesLike, as_images
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import label_name
-from labelwise.images.skipped import skipped_lines
+from labelwise.images.images import skipped_lines
 from labelwise.support.errors import DataError, LabelwiseWarning, UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from labelwise.images.catalogue import EMBEDDED as EMBEDDED
     from labelwise.images.catalogue import load as load
     from labelwise.images.dataset import Dataset as Dataset
-    from labelwise.images.dataset import Skipped as Skipped
     from labelwise.images.dataset import Split as Split
     from labelwise.images.describe.knowledge import Knowledge as Knowledge
     from labelwise.images.describe.knowledge import describe_labels as describe_labels
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from labelwise.images.describe.words import name_vectors as name_vectors
     from labelwise.images.describe.words import packaged_vectors as packaged_vectors
     from labelwise.images.describe.words import read_vectors as read_vectors
+    from labelwise.images.images import Skipped as Skipped
     from labelwise.images.overview import contact_sheet as contact_sheet
     from labelwise.images.overview import inspect as inspect
     from labelwise.images.sets.degraded import degraded as degraded

@@ -27,9 +27,9 @@ from labelwise.encoders.features import Features
 from labelwise.encoders.registry import DEFAULT, open_encoder
 from labelwise.fitting.fit import fit
 from labelwise.images.as_images import as_images
-from labelwise.images.dataset import Dataset, Split, skipped_lines
+from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import Images, join
+from labelwise.images.images import Images, join, skipped_lines
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.errors import DataError, listing
 from labelwise.train.method import Run

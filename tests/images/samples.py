@@ -10,10 +10,9 @@ from PIL import Image
 from torch import Tensor
 
 from labelwise.images.as_images import as_images
-from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import File, Frame, UnreadableError, check_header, decode_stream, opened, reason
-from labelwise.images.images import Unreadable, read_all
-from labelwise.images.skipped import check_read, skipped_rows
+from labelwise.images.images import Skipped, Unreadable, check_read, read_all, skipped_rows
 from labelwise.images.view import Fit
 
 

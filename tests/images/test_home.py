@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelwise.images.dataset import Dataset, Skipped, Split
+from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Skipped
 
 
 def named(*files: str, own: bool = True) -> Dataset:

@@ -13,9 +13,8 @@ from labelwise.support.errors import DataError, UsageError, listing
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
-    from labelwise.images.dataset import Skipped
     from labelwise.images.decode.decoding import Frame
-    from labelwise.images.images import Images
+    from labelwise.images.images import Images, Skipped
     from labelwise.images.split.grouping import Grouping
 
 PIECE = 256  # pictures that are read and encoded at a time where all are asked about
@@ -136,7 +135,7 @@ def read_pieces(
 ) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
     """Yield what ``open_pictures`` returns, some files at a time, each encoded once."""
     from labelwise.encoders.features import ImagesWithFeatures
-    from labelwise.images.skipped import check_read
+    from labelwise.images.images import check_read
 
     if len(classifier.shape) != 3:
         raise UsageError("This model takes precomputed features, not images.")
@@ -152,7 +151,7 @@ def read_pieces(
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:
     """Say which files could not be read and why."""
-    from labelwise.images.skipped import skipped_lines
+    from labelwise.images.images import skipped_lines
 
     for line in skipped_lines(skipped):
         warn(f"Skipped {line}")

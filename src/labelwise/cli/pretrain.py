@@ -119,8 +119,7 @@ def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["T
     """Return the pictures to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
     from labelwise.images.decode.listing import list_images
-    from labelwise.images.images import Images
-    from labelwise.images.skipped import check_read
+    from labelwise.images.images import Images, check_read
     from labelwise.images.sources.folders import plain_folder
     from labelwise.images.stored import FileImages
     from labelwise.images.survey import readable

@@ -22,8 +22,7 @@ from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features
 from labelwise.images.as_images import ImagesLike, as_batch, as_images
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import Images, digest_rows
-from labelwise.images.skipped import skipped_lines
+from labelwise.images.images import Images, digest_rows, skipped_lines
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing
 from labelwise.support.rows import append_rows
 from labelwise.support.settings import to_plain

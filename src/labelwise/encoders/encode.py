@@ -16,8 +16,7 @@ import PIL
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features, ImagesWithFeatures
 from labelwise.images.decode.decoding import QUIET
-from labelwise.images.images import Images, Unreadable, read_all
-from labelwise.images.skipped import Skipped
+from labelwise.images.images import Images, Skipped, Unreadable, read_all
 from labelwise.support.cache import Cache, digest, is_on
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import threads

@@ -7,8 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.images import Array, Images, Rows, Unreadable, positions
-from labelwise.images.skipped import Skipped
+from labelwise.images.images import Array, Images, Rows, Skipped, Unreadable, positions
 from labelwise.images.view import Fit
 from labelwise.support.settings import brief
 

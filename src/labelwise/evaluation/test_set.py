@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation, leaked_rows
-from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Skipped
 from labelwise.images.split.divide import pool
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError, listing, suggest

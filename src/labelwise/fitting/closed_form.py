@@ -21,7 +21,8 @@ from labelwise.fitting.division import labels_to_train, of_labels, validation, w
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.prior import PriorWish
-from labelwise.images.dataset import Dataset, Split, skipped_lines
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.images import skipped_lines
 from labelwise.images.survey import readable
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.method import Discriminant

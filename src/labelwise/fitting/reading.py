@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from labelwise.fitting.choice import encoder_of, shape_for
-from labelwise.images.dataset import Dataset, Skipped, Split, skipped_lines
-from labelwise.images.images import ArrayImages, FeatureRows
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.images import ArrayImages, FeatureRows, Skipped, skipped_lines
 from labelwise.images.survey import readable
 from labelwise.images.view import Fit
 from labelwise.train.data import EncodedImages

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import ArrayImages, FeatureRows, Images, Rows, join, positions
-from labelwise.images.skipped import Skipped as Skipped
-from labelwise.images.skipped import skipped_lines as skipped_lines
+from labelwise.images.images import ArrayImages, FeatureRows, Images, Rows, Skipped, join, positions
 from labelwise.images.targets import (
     Array,
     have_label,

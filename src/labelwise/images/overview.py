@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import SPLITS, Dataset, Skipped, shape_words, skipped_lines
+from labelwise.images.dataset import SPLITS, Dataset, shape_words
 from labelwise.images.decode.fingerprint import SHAPE
 from labelwise.images.describe.knowledge import describe_labels
-from labelwise.images.images import join, read_all
+from labelwise.images.images import Skipped, join, read_all, skipped_lines
 from labelwise.images.sheets import draw_sheet
 from labelwise.images.split.grouping import group_words
 from labelwise.images.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates

@@ -37,13 +37,16 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class _Decoded:
-    """Images of one shape and fit that were decoded before."""
+class _Memory:
+    """What was made of images before, by row."""
 
-    def __init__(self, count: int, shape: tuple[int, ...], fit: Fit) -> None:
-        self.shape, self.fit = tuple(shape), fit
-        self.pixels = np.empty((count, *shape), np.uint8)  # memory that is not written to costs nothing
+    def __init__(self, count: int, shape: tuple[int, ...], kind: type[np.generic] = np.uint8) -> None:
+        self.values = np.empty((count, *shape), kind)  # memory that is not written to costs nothing
         self.ready = np.zeros(count, np.bool_)
+
+    def keep(self, row: int | Array, value: Array) -> None:
+        """Remember what was made of an image, or of several."""
+        self.values[row], self.ready[row] = value, True
 
 
 class StoredImages(Selection):
@@ -56,7 +59,8 @@ class StoredImages(Selection):
         self._every = ids
         self._shape, self._fit = shape, fit  # a fit of their own comes before that of who reads
         self._readable = np.zeros(len(ids), np.bool_)  # by row of all, shared by all selections
-        self._memory: list[_Decoded] = []  # shared by all selections
+        self._pixels: dict[tuple[tuple[int, ...], Fit], _Memory] = {}  # at one shape and fit; shared by all selections
+        self._prints: list[_Memory] = []  # fingerprints; shared by all selections
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -73,11 +77,14 @@ class StoredImages(Selection):
         """Return the file of each of some rows of all: its path, its bytes, or an open image."""
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
-        """Keep what is decoded at this shape from now on, where all of it fits in memory."""
-        fit = self._fit or fit
-        frame_of(shape, fit)  # says what is wrong with the shape
-        if fits_in_memory(len(self._every), shape) and not self._at(shape, fit):
-            self._memory[:] = [_Decoded(len(self._every), shape, fit)]
+        """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
+        key, count = (tuple(shape), self._fit or fit), len(self._every)
+        frame_of(*key)  # says what is wrong with the shape
+        if fits_in_memory(count, shape) and key not in self._pixels:
+            self._pixels.clear()
+            self._pixels[key] = _Memory(count, shape)
+        if not self._prints:
+            self._prints.append(_Memory(count, (SIDE * SIDE,), np.float32))
 
     def known_readable(self) -> Array:
         """Return which images were read before ``[n]`` (bool)."""
@@ -87,13 +94,10 @@ class StoredImages(Selection):
         """Note that these rows can be read."""
         self._readable[self.rows[positions(rows)]] = True
 
-    def _at(self, shape: tuple[int, ...], fit: Fit) -> _Decoded | None:
-        return next((one for one in self._memory if (one.shape, one.fit) == (tuple(shape), fit)), None)
-
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape; many are decoded by several threads."""
         at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
-        known = self._at(shape, fit)
+        known = self._pixels.get((tuple(shape), fit))
         missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
         fresh = dict(
             zip(missing, self.decode_rows(missing, frame_of(shape, fit), decode) if missing else (), strict=True)
@@ -101,13 +105,27 @@ class StoredImages(Selection):
         for row, image in fresh.items():
             if not isinstance(image, Unreadable):
                 self._note(row, image, known)
-        return [fresh[row] if row in fresh or known is None else known.pixels[row] for row in at]
+        return [fresh[row] if row in fresh or known is None else known.values[row] for row in at]
 
     def fingerprints(self) -> tuple[Array, dict[int, str]]:
         """Return the fingerprints ``[n, a]``, zeros where there is none, and why rows cannot be read.
 
-        Those that the cache knows are not decoded. The others are decoded once, also for what was asked to be remembered.
+        Those that are remembered, or that the cache knows, are not decoded. The others are decoded once, also for what was asked
+        to be remembered.
         """
+        memory = self._prints[0] if self._prints else None
+        missing = np.arange(len(self)) if memory is None else np.flatnonzero(~memory.ready[self.rows])
+        fresh, faults = self.select(missing)._new_fingerprints()
+        if memory is None:
+            return fresh, faults
+        good = [i for i in range(len(missing)) if i not in faults]
+        memory.keep(self.rows[missing[good]], fresh[good])
+        prints, faults = memory.values[self.rows], {int(missing[i]): reason for i, reason in faults.items()}
+        prints[list(faults)] = 0
+        return prints, faults
+
+    def _new_fingerprints(self) -> tuple[Array, dict[int, str]]:
+        """Return what ``fingerprints`` does, of the cache or of the files."""
         prints, faults = np.zeros((len(self), SIDE * SIDE), np.float32), dict[int, str]()
         keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp and is_on() else []
         cached = Cache().read_rows(LOOKS, keys, SIDE * SIDE)
@@ -128,10 +146,9 @@ class StoredImages(Selection):
 
     def _fingerprints_of(self, rows: list[int]) -> list[Print | Unreadable]:
         """Return the fingerprints of some rows of all, which are decoded; their pixels are remembered where that was asked for."""
-        known = self._memory[0] if self._memory else None
-        frame = frame_of(known.shape, known.fit) if known else FINGERPRINTED
+        (shape, fit), known = next(iter(self._pixels.items()), ((FINGERPRINTED.shape, FINGERPRINTED.fit), None))
         results: list[Print | Unreadable] = []
-        for row, one in zip(rows, self.decode_rows(rows, frame, decode_both), strict=True):
+        for row, one in zip(rows, self.decode_rows(rows, frame_of(shape, fit), decode_both), strict=True):
             if not isinstance(one, Unreadable):
                 self._note(row, one[0], known)
             results.append(one if isinstance(one, Unreadable) else one[1])
@@ -147,11 +164,11 @@ class StoredImages(Selection):
                 self._known[row] = content_digest(content)
         return decode_all(contents, frame, decode)
 
-    def _note(self, row: int, image: Array, known: _Decoded | None) -> None:
+    def _note(self, row: int, image: Array, known: _Memory | None) -> None:
         """Note that a row can be read, and remember what was decoded where that was asked for."""
         self._readable[row] = True
         if known is not None:
-            known.pixels[row], known.ready[row] = image, True
+            known.keep(row, image)
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         return [content_digest(each) for each in self.contents(rows)]

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.fingerprint import SHAPE
-from labelwise.images.images import Images
-from labelwise.images.skipped import Skipped, check_read, skipped_rows
+from labelwise.images.decode.decoding import FINGERPRINTED
+from labelwise.images.images import Images, Skipped, check_read, skipped_rows
 from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.stored import StoredImages
+from labelwise.images.view import Fit
 
 
 def readable(
@@ -37,15 +37,17 @@ def readable(
     return replace(data, splits=parts, skipped=(*data.skipped, *skipped)) if skipped else data
 
 
-def unreadable(images: Images, shape: tuple[int, ...] | None = None) -> dict[int, str]:
-    """Return why rows of images cannot be read, of those that nobody has read yet."""
+def unreadable(images: Images, shape: tuple[int, ...] | None = None, fit: Fit = "crop") -> dict[int, str]:
+    """Return why rows of images cannot be read, of those that nobody has read yet.
+
+    They are remembered at their own shape, or at the one that is asked for.
+    """
     if not isinstance(images, StoredImages):
         return {}
     rows = np.flatnonzero(~images.known_readable())
     if not len(rows):
         return {}
-    shape = images.shape or shape or SHAPE
-    images.remember(shape)
+    images.remember(images.shape or shape or FINGERPRINTED.shape, fit)
     _, faults = fingerprints(images.select(rows))
     images.note_readable([row for i, row in enumerate(rows.tolist()) if i not in faults])
     return {int(rows[i]): reason for i, reason in faults.items()}

@@ -19,8 +19,7 @@ from labelwise.support.regular import read_regular
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
-    from labelwise.images.images import Images
-    from labelwise.images.skipped import Skipped
+    from labelwise.images.images import Images, Skipped
 
 BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
 Question = Literal["classify", "outliers", "encode", "retrieve", "looks"]
@@ -129,7 +128,7 @@ def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any
 
 
 def _looks(images: "Images") -> list[dict[str, Any]]:
-    from labelwise.images.skipped import skipped_rows
+    from labelwise.images.images import skipped_rows
     from labelwise.images.split.lookalikes import fingerprints
 
     prints, faults = fingerprints(images)

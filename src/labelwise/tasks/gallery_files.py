@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.images.dataset import Skipped
-from labelwise.images.skipped import check_read
+from labelwise.images.images import Skipped, check_read
 from labelwise.images.split.grouping import moments
 from labelwise.images.stored import FileImages
 from labelwise.tasks.gallery import Gallery, probe_embeddings

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Unreadable
-from labelwise.images.skipped import Skipped, check_read
+from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Skipped, Unreadable, check_read
 from labelwise.images.stored import fits_in_memory
 from labelwise.images.view import Fit
 from labelwise.support.cache import user_folder

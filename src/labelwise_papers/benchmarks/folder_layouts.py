@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.images.dataset import Skipped
 from labelwise.images.decode.listing import is_hidden, is_image, list_images
+from labelwise.images.images import Skipped
 from labelwise.support.errors import DataError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, read_regular

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.dataset import SPLITS, Dataset, Skipped, Split
+from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import ArrayImages, FeatureRows, Images, at_side
+from labelwise.images.images import ArrayImages, FeatureRows, Images, Skipped, at_side
 from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.survey import readable
 from labelwise.images.view import Fit

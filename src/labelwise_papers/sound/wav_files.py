@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.dataset import Dataset
 from labelwise.images.decode.listing import list_files
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.images import FeatureRows
+from labelwise.images.images import FeatureRows, Skipped
 from labelwise.images.sources.build import build
 from labelwise.images.sources.folders import labelled_files, split_folders
 from labelwise.support.errors import DataError, UsageError, listing

@@ -6,16 +6,22 @@ groups, a group is divided as one image would be. Data to test on alone name a s
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from labelwise.images.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
-from labelwise.images.describe.knowledge import Knowledge, with_knowledge
+from labelwise.images.decode.decoding import Frame
+from labelwise.images.describe.knowledge import Knowledge, find_knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
+from labelwise.images.images import Skipped, check_read, skipped_rows
 from labelwise.images.sources.rows import Rows
+from labelwise.images.split.grouping import group_columns
 from labelwise.images.split.make import Shares, grouped, stratified, val_share
 from labelwise.images.stored import FileImages
-from labelwise.images.targets import Array, strata
+from labelwise.images.survey import unreadable
+from labelwise.images.targets import Array, label_words, strata
 from labelwise.support.errors import DataError, listing
 
 
@@ -28,7 +34,7 @@ def build(
     shares: Shares | None = None,
     parts: Mapping[str, Array] | None = None,
 ) -> Dataset:
-    """Return the data set of these rows, all of them read.
+    """Return the data set of these rows, grouped where they say by what (``Rows.by``).
 
     Args:
         name: of the data.
@@ -39,10 +45,9 @@ def build(
         parts: the rows of each split, where the source has its own way to divide.
     """
     check_two_labels(name, rows, parts)
+    rows = _grouped(rows)
     columns = {what: getattr(rows, what) for what in PER_IMAGE}
-    whole = Split(
-        images=FileImages(rows.files) if rows.images is None else rows.images, targets=rows.targets, **columns
-    )
+    whole = Split(images=rows.images, targets=rows.targets, **columns)
     division = parts or divide_rows(name, rows, shares or Shares(), seed)
     _check_seen(name, rows, division, knowledge)
     splits = {split: whole.select(part) for split, part in division.items()}
@@ -55,6 +60,68 @@ def build(
         name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own, grouping=rows.by or "column"
     )
     return with_knowledge(data, knowledge) if knowledge else data
+
+
+def from_files(  # noqa: PLR0913 - what a source may be told
+    source: Path,
+    rows: Rows,
+    homes: Mapping[str, str],
+    *,
+    size: int | None,
+    seed: int,
+    strict: bool,
+    next_frame: Frame | None = None,
+) -> Dataset:
+    """Return the data set of a person's own image files, with what a file next to them says about the labels.
+
+    ``source`` is the folder or the table that lists them, ``rows`` the images, and ``homes`` where those of each label should be.
+    Files are read at the side ``size``, or at the shape that the reader asks for; ``next_frame`` as in ``catalogue.load``.
+    Without groups of their own, lookalikes are one.
+    """
+    folder = source if source.is_dir() else source.parent
+    name = source.resolve().name if source.is_dir() else source.stem
+    if not len(rows):
+        raise DataError(f'"{name}" has no image in its class folders: {listing(homes)}. Put some in at least two.')
+    check_two_labels(name, rows)
+    knowledge = find_knowledge(folder)
+    rows = read_files(rows, size, strict=strict, next_frame=next_frame).without_absent()
+    absent = sorted(set(homes) - set(rows.names))
+    if absent and (strict or len(rows.names) < 2):
+        raise DataError(
+            f'"{name}" has no readable image of: {listing(absent)}. Add some or remove the label; at least two labels '
+            f"with images are needed (there are: {listing(rows.names)})."
+        )
+    missing = (Skipped(file=homes[label], reason="no readable image") for label in absent)
+    by = rows.by or (None if rows.groups else "lookalike")
+    rows = replace(rows, by=by, skipped=(*rows.skipped, *missing))
+    return replace(build(name, rows, knowledge, seed=seed), own_splits=bool(rows.splits), own_images=True)
+
+
+def read_files(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame | None = None) -> Rows:
+    """Return the rows whose files can be read, with their images."""
+    images = FileImages(rows.files, None if size is None else (3, size, size))
+    return readable_rows(replace(rows, images=images), strict=strict, frame=next_frame)
+
+
+def readable_rows(rows: Rows, *, strict: bool = False, frame: Frame | None = None) -> Rows:
+    """Return the rows whose images can be read, which are gone through once; ``frame`` is how they are going to be read."""
+    assert rows.images is not None
+    faults = unreadable(rows.images, *(() if frame is None else (frame.shape, frame.fit)))
+    skipped = skipped_rows(rows.files or rows.images.ids, faults)
+    check_read(skipped, len(rows), strict=strict)
+    good = [row for row in range(len(rows)) if row not in faults]
+    return replace(rows.select(good), skipped=skipped)
+
+
+def _grouped(rows: Rows) -> Rows:
+    """Return the rows with the groups that they ask for; without, with those of their own."""
+    if rows.by == "column" and not rows.groups:
+        raise DataError('These data have no groups. Add a column "group" to their table, or group by lookalike.')
+    if rows.by in ("column", "none", None):
+        return replace(rows, by=None)
+    assert rows.images is not None
+    columns = group_columns(rows.by, rows.images, rows.files, label_words(rows.names, rows.targets))
+    return replace(replace(rows, groups=()), **columns)  # type: ignore[arg-type]
 
 
 def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = None) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.headers import is_image_file
 from labelwise.images.decode.listing import holds_images, is_hidden, is_image, list_files, list_images
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
-from labelwise.images.sources.build import build
-from labelwise.images.sources.files import from_files, read_rows
+from labelwise.images.images import Skipped
+from labelwise.images.sources.build import build, from_files, read_files
 from labelwise.images.sources.folder_record import labels_by
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.grouping import Grouping
@@ -172,7 +172,7 @@ def _unlabelled(folder: Path, size: int | None, *, strict: bool) -> Rows:
     if not files:
         raise DataError(f'No image found in "{folder}".')
     rows = Rows(names=(), targets=np.full(len(files), -1), files=tuple(map(str, files)))
-    return read_rows(rows, size, strict=strict)[0]
+    return read_files(rows, size, strict=strict)
 
 
 def plain_folder(root: Path) -> Path | None:

@@ -27,9 +27,8 @@ from PIL import Image
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Array, FeatureRows, at_side
-from labelwise.images.skipped import check_read, skipped_rows
 from labelwise.images.sources.arrays import array_images
-from labelwise.images.sources.build import build
+from labelwise.images.sources.build import build, readable_rows
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import (
     check_arrays,
@@ -43,7 +42,6 @@ from labelwise.images.sources.rows import Rows, as_labels, label_rows
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.split.make import split_name
 from labelwise.images.stored import Uploads
-from labelwise.images.survey import unreadable
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
 
@@ -136,12 +134,7 @@ def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
         encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
         side = size or _side(encoded)
         check_size(file, 3 * side**2)
-        images = Uploads(encoded, rows.files, (3, side, side))
-        faults = unreadable(images)
-        skipped = skipped_rows(rows.files or images.ids, faults)
-        check_read(skipped, len(rows), strict=False)
-        good = [row for row in range(len(rows)) if row not in faults]
-        return replace(replace(rows, images=images).select(good), skipped=skipped)
+        return readable_rows(replace(rows, images=Uploads(encoded, rows.files, (3, side, side))))
     pixels = array_images(columns["images"])
     check_size(file, len(pixels) * (pixels.shape or (3,))[0] * (size or 0) ** 2)
     return replace(rows, images=at_side(pixels, size))

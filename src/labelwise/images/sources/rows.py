@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.dataset import PER_IMAGE, Skipped
-from labelwise.images.images import Images
+from labelwise.images.dataset import PER_IMAGE
+from labelwise.images.images import Images, Skipped
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.targets import Array, among_labels, labels_present
 from labelwise.support.errors import DataError, UsageError, listing, suggest

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from labelwise.images.dataset import Dataset, Skipped
+from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
-from labelwise.images.images import Unreadable
+from labelwise.images.images import Skipped, Unreadable
 from labelwise.images.sources.addresses import (
     PARQUET,
     SPELLINGS,
@@ -33,11 +33,9 @@ from labelwise.images.sources.columns import Columns
 from labelwise.images.sources.parquet_images import has_images, read_parquet_shard
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
-from labelwise.images.split.grouping import Grouping, group_columns
-from labelwise.images.split.lookalikes import fingerprints
+from labelwise.images.split.grouping import Grouping
 from labelwise.images.stored import Content, StoredImages
 from labelwise.images.survey import readable
-from labelwise.images.targets import label_words
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
@@ -76,9 +74,6 @@ def shards(
     images = ShardImages(index, None if size is None else (3, size, size))
     rows = table_rows(Columns(file=word, numbers=range(1, len(index.names) + 1), cells=index.cells))
     rows = replace(rows, images=images, files=tuple(index.names), skipped=tuple(index.skipped), by=group)
-    if group not in (None, "column", "none"):
-        prints = fingerprints(images)[0] if group == "lookalike" else None
-        rows = replace(rows, **group_columns(group, prints, rows.files, label_words(rows.names, rows.targets)))  # type: ignore[arg-type]
     home = Path(word).parent if Path(word).is_file() else Path(word)
     knowledge = find_knowledge(home) if home.is_dir() else None
     data = build(_title(word), rows, knowledge, seed=seed)

@@ -30,13 +30,11 @@ from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import normal_name, unfit_name
 from labelwise.images.images import FeatureRows
-from labelwise.images.sources.build import build
+from labelwise.images.sources.build import build, from_files
 from labelwise.images.sources.columns import Columns
 from labelwise.images.sources.csv_files import read_csv
-from labelwise.images.sources.files import from_files
 from labelwise.images.sources.parquet_files import read_parquet
 from labelwise.images.sources.rows import Rows, named_rows
-from labelwise.images.split.divide import group_by
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.split.make import split_name
 from labelwise.images.targets import label_words
@@ -64,17 +62,16 @@ def table(  # noqa: PLR0913 - what a source may be told
     """
     file = Path(path)
     columns = read_table(file)
-    rows = table_rows(columns)
+    rows = replace(table_rows(columns), by=group)
     if columns.features is not None:
         rows = replace(rows, images=FeatureRows(columns.features))
-        return group_by(build(file.stem, rows, find_knowledge(file.parent), seed=seed), group, seed)
+        return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
     paths = [
         _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
         for row, cell in enumerate(columns.cells["path"])
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
-    rows = replace(rows, by=group)
     return from_files(file, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from labelwise.images.decode.listing import is_hidden, is_image
-from labelwise.images.skipped import Skipped
+from labelwise.images.images import Skipped
 from labelwise.images.sources.addresses import is_remote, open_shard
 from labelwise.images.sources.blocks import Block, Content, Numbers
 from labelwise.support.errors import DataError

@@ -11,7 +11,6 @@ from labelwise.images.dataset import COLUMNS, SPLITS, Dataset, Split
 from labelwise.images.images import join
 from labelwise.images.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.images.split.leaks import refuse_leaks
-from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.split.make import Shares, grouped, hold_out_domain, zero_shot
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
@@ -81,8 +80,7 @@ def _regrouped(dataset: Dataset, group: Grouping | None) -> Dataset:
         _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
     if by == "column" or (by == "none" and dataset.grouping == "column"):
         return dataset
-    prints = fingerprints(whole.images)[0] if by == "lookalike" else None
-    columns = group_columns(by, prints, whole.files, whole.words(dataset.labels.names))
+    columns = group_columns(by, whole.images, whole.files, whole.words(dataset.labels.names))
     parts = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
     splits, start = {}, 0
     for name, part in parts.items():

@@ -15,7 +15,8 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image
 
-from labelwise.images.split.lookalikes import Prints, groups_of, name_groups
+from labelwise.images.images import Images
+from labelwise.images.split.lookalikes import lookalike_groups, name_groups
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.regular import open_regular
@@ -25,15 +26,15 @@ BURST = 3.0  # seconds between two images of a burst, at most
 
 
 def group_columns(
-    by: Grouping, prints: Prints | None, files: Sequence[str], labels: Sequence[str]
+    by: Grouping, images: Images, files: Sequence[str], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () where there are none.
 
-    ``prints`` are fingerprints ``[n, a]``, None unless looks are compared; ``files`` where each came from, empty
-    where they come from none; ``labels`` the name of each image's label, blank where it has none.
+    ``files`` say where each came from, empty where they come from none; ``labels`` the name of each image's label, blank where
+    it has none.
     """
-    if by == "lookalike" and prints is not None:
-        groups = groups_of(prints)
+    if by == "lookalike":
+        groups = lookalike_groups(images)
         return {"groups": groups if any(groups) else ()}
     if by in ("exif", "folder") and not all(os.path.isfile(file) for file in files or [""]):
         raise DataError(f"Images are grouped by {by} where they are files, and these are none. Group by lookalike.")

@@ -74,11 +74,7 @@ def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Ro
 
 def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, ...]:
     """Return the group of each image: those that look alike, directly or by way of others; blank where there is none."""
-    return groups_of(fingerprints(images)[0], likeness)
-
-
-def groups_of(prints: Prints, likeness: float = LIKENESS) -> tuple[str, ...]:
-    """Return the same of fingerprints ``[n, a]``."""
+    prints = fingerprints(images)[0]
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
         apart = member[first] != member[second]

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from labelwise.images.images import ArrayImages, Images
-from labelwise.images.skipped import check_read
+from labelwise.images.images import ArrayImages, Images, check_read
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
