@@ -38,7 +38,7 @@ def check(classifier: Classifier, file: Path, images: np.ndarray) -> dict[str, A
     """Return the outputs of an exported file after comparing all of them with the classifier."""
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     given = dict(zip(OUTPUTS, session.run(list(OUTPUTS), {"images": images}), strict=True))
-    wanted = outputs_of(classifier, images)
+    wanted = outputs_of(classifier.scores(images))
     np.testing.assert_allclose(given["scores"], wanted["scores"], rtol=1e-4, atol=1e-4)
     for name in ("probabilities", "answers"):
         np.testing.assert_allclose(given[name], wanted[name], atol=1e-5)
@@ -125,8 +125,11 @@ def test_features_are_taken_as_floats(blob_data: Dataset, tmp_path: Path) -> Non
 def test_what_cannot_be_written_or_differs_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = trained("softmax")
     with monkeypatch.context() as patch:
-        patch.setattr(type(classifier.head), "kind", "drawn by hand")
-        with pytest.raises(UnsupportedError, match="kind drawn by hand cannot be exported"):
+        patch.setattr(type(classifier.head), "embed", lambda _, features: np.cumsum(features, 1))
+        with pytest.raises(UnsupportedError, match="computes cumsum cannot be exported"):
+            export(classifier, tmp_path / "model.onnx")
+        patch.setattr(type(classifier.head), "embed", lambda _, features: features[:2])
+        with pytest.raises(UnsupportedError, match="cannot choose among them"):
             export(classifier, tmp_path / "model.onnx")
     monkeypatch.setattr("labelwise.fitting.export.TOLERANCE", -1.0)
     with pytest.raises(LabelwiseError, match="differs from the classifier"):

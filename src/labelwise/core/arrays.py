@@ -1,5 +1,6 @@
 """Formulas on NumPy arrays that scores, heads and tasks share; ``train.tensors`` has those that training differentiates."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ FEW = 16  # a top list this many times shorter than the row is selected before i
 
 def unit_rows(rows: Array) -> Array:
     """Return rows ``[n, d]`` of unit length; zeros stay zeros."""
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), LEAST))
+    unit: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), LEAST)
+    return unit
 
 
 def root_features(features: Array) -> Array:
@@ -36,7 +38,8 @@ def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
 
 def mean_distances(rows: Array, scores: Array, centre: Array, root: Array, sharpness: Array) -> Array:
     """Return squared distances ``[n]`` of embeddings ``[n, d]`` to the nearest label mean, from their scores ``[n, k]``."""
-    return np.asarray((((rows - centre) @ root) ** 2).sum(1) - 2 / sharpness * scores.max(-1))
+    squares: Array = (((rows - centre) @ root) ** 2).sum(1) - 2 / sharpness * scores.max(-1)
+    return squares
 
 
 def distances(first: Array, second: Array) -> Array:
@@ -44,20 +47,21 @@ def distances(first: Array, second: Array) -> Array:
     x, y = first.astype(np.float64), second.astype(np.float64)
     squares = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * (x @ y.T)
     roots: Array = np.sqrt(np.maximum(squares, 0))
-    return roots.astype(np.result_type(first, second, np.float32))
+    return roots.astype(np.result_type(first.dtype, second.dtype, np.float32))
 
 
 def softmax(table: Array) -> Array:
     """Return the probabilities ``[n, k]`` that log-odds of labels stand for."""
-    powers = np.exp(table - table.max(-1, keepdims=True))
+    powers: Array = np.exp(table - table.max(-1, keepdims=True))
     powers /= powers.sum(-1, keepdims=True)
-    return np.asarray(powers)
+    return powers
 
 
 def sigmoid(log_odds: Array) -> Array:
     """Return the probabilities that log-odds stand for; small ones keep their digits."""
     small = np.exp(-abs(log_odds))  # never overflows
-    return np.asarray(np.where(log_odds >= 0, 1, small) / (1 + small))
+    shares: Array = np.where(log_odds >= 0, 1, small) / (1 + small)
+    return shares
 
 
 def softplus(numbers: Array) -> Array:
@@ -68,7 +72,13 @@ def softplus(numbers: Array) -> Array:
 def logit(probabilities: Array, eps: float) -> Array:
     """Return the log-odds of probabilities, clipped to ``eps`` from 0 and 1."""
     inside = probabilities.clip(eps, 1 - eps)
-    return np.asarray(np.log(inside / (1 - inside)))
+    log_odds: Array = np.log(inside / (1 - inside))
+    return log_odds
+
+
+def pieces(rows: Array, most: int) -> Iterator[Array]:
+    """Yield rows ``[n, d]`` some at a time; no rows are one piece."""
+    return (rows[start : start + most] if len(rows) > most else rows for start in range(0, max(1, len(rows)), most))
 
 
 def top_columns(table: Array, count: int) -> Array:

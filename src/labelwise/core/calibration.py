@@ -48,7 +48,8 @@ class Calibration:
 
     def log_odds(self, raw: Array) -> Array:
         """Return log-odds ``[n, k]`` of raw scores ``[n, k]``."""
-        return np.asarray(raw * self.scale + self.offset)
+        log_odds: Array = raw * self.scale + self.offset
+        return log_odds
 
     def choice(self, log_odds: Array) -> Array:
         """Return ``[n, k]``: how probable each label is, given that exactly one of them is right."""
@@ -61,7 +62,8 @@ class Calibration:
     def confidence(self, log_odds: Array) -> Array:
         """Return ``[n]`` the largest probability of a yes, in double precision; low where no label fits."""
         if self.exclusive:
-            return np.asarray(self.choice(log_odds.astype(np.float64)).max(1))
+            largest: Array = self.choice(log_odds.astype(np.float64)).max(1)
+            return largest
         return sigmoid(log_odds.max(1).astype(np.float64))
 
     def select(self, rows: list[int]) -> Self:

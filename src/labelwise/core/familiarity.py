@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from labelwise.core.arrays import Array, logit, unit_rows
+from labelwise.core.arrays import Array, logit, pieces, unit_rows
 from labelwise.support.rows import append_rows
 from labelwise.support.settings import brief
 
@@ -91,12 +91,14 @@ class Familiarity:
         doubt = -logit(scores.confidence, 1e-12)
         if scores.distances is not None:
             far = scores.distances.astype(np.float64)
-            return doubt, far if self.width is None else far / self.width[scores.raw.argmax(1)]
+            if self.width is None:
+                return doubt, far
+            return doubt, far / ((np.arange(len(self.width)) == scores.raw.argmax(1)[:, None]) @ self.width)
         if self.memory is None:
-            return doubt, np.zeros_like(doubt)
-        most, unit = min(NEAREST, len(self.memory)), unit_rows(scores.embeddings)
-        cosines = np.empty(len(unit))
-        for start in range(0, len(unit), ROWS):
-            alike = unit[start : start + ROWS] @ self.memory.T
-            cosines[start : start + ROWS] = np.partition(alike, -most, axis=1)[:, -most]
-        return doubt, 1 - cosines
+            return doubt, doubt * 0
+        most, memory = min(NEAREST, len(self.memory)), self.memory
+        parts = [
+            np.partition(rows @ memory.T, -most, axis=1)[:, -most]
+            for rows in pieces(unit_rows(scores.embeddings), ROWS)
+        ]
+        return doubt, 1 - np.concatenate(parts).astype(np.float64)

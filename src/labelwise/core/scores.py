@@ -66,7 +66,8 @@ class Scores:
     @cached_property
     def agreed(self) -> Array:
         """Which labels are answered yes ``[n, k]``, where several may be true."""
-        return np.asarray(self.yes >= threshold_row(self.classifier.thresholds, self.classifier.labels, HALF))
+        agreed: Array = self.yes >= threshold_row(self.classifier.thresholds, self.classifier.labels, HALF)
+        return agreed
 
     @cached_property
     def probabilities(self) -> Array:
@@ -96,7 +97,8 @@ class Scores:
     @cached_property
     def unknown(self) -> Array:
         """Whether each image is none of the labels ``[n]``."""
-        return np.asarray(self.outlier_score > self.classifier.familiarity.limit)
+        unknown: Array = self.outlier_score > self.classifier.familiarity.limit
+        return unknown
 
     def __repr__(self) -> str:
         return f"<Scores of {len(self)} images and {self.classifier.labels!r:.200}>"

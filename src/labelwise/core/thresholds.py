@@ -39,4 +39,5 @@ def choose(probabilities: Array, thresholds: Array) -> Array:
     chosen = ~np.isnan(thresholds)
     share = np.where(chosen, probabilities / np.where(chosen, thresholds, 1), 0)
     others = share if chosen.all() else np.where(chosen, -1.0, probabilities)
-    return np.asarray(np.where(share.max(1) >= 1, share.argmax(1), others.argmax(1)))
+    answers: Array = np.where(share.max(1) >= 1, share.argmax(1), others.argmax(1))
+    return answers

@@ -131,11 +131,17 @@ class OnnxEncoder:
         return [(one + other) * np.float32(0.5) for one, other in zip(results, others, strict=True)]
 
     def _run(self, x: Array, outputs: Sequence[str]) -> list[Features]:
-        if self.card.mean is not None:
-            mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
-            x = (x.astype(np.float32) / np.float32(255) - mean) / std
-        results: list[Features] = self._opened().run(list(outputs), {self.card.input: np.ascontiguousarray(x)})
+        fed = {self.card.input: np.ascontiguousarray(self.normalised(x))}
+        results: list[Features] = self._opened().run(list(outputs), fed)
         return results
+
+    def normalised(self, x: Array) -> Array:
+        """Return images as the graph takes them, less the mean and divided by the deviation of its card."""
+        if self.card.mean is None:
+            return x
+        mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
+        normalised: Array = (x.astype(np.float32) / np.float32(255) - mean) / std
+        return normalised
 
     def _opened(self) -> Any:
         with self._lock:

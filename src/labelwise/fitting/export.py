@@ -1,32 +1,28 @@
 """Export: a classifier as one ONNX file that answers by itself, checked before it counts.
 
-The graph is the encoder's own and what the head, the calibration, the rule for unknown images and the thresholds compute; torch is not
-needed.
+The graph is the encoder's own, and what head, calibration, outlier rule and thresholds compute, traced. Torch is not needed.
 """
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from labelwise import __version__
+from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.encoder_files import as_onnx
-from labelwise.core.familiarity import NEAREST
 from labelwise.core.scores import Scores
-from labelwise.core.thresholds import HALF, threshold_row
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Precomputed
 from labelwise.encoders.graph import IR_VERSION, OPSET
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.runtime import open_session
-from labelwise.fitting.formulas import Array, Formulas, Term
-from labelwise.fitting.head_formulas import Scored, scored, unit
+from labelwise.fitting.tracing import Graph, Traced
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.support.writable import write_atomically
 
@@ -34,6 +30,7 @@ TOLERANCE = 1e-5  # of probabilities, and of scores relative to the largest wher
 BATCHES = (1, 2, 7)  # that the file is checked with
 OUTPUTS = ("scores", "probabilities", "answers", "outlier_score", "unknown", "labels")
 INPUT = "images"
+SAMPLE = 3  # rows that a formula is traced with
 
 
 @dataclass(frozen=True)
@@ -96,32 +93,40 @@ def metadata(classifier: Classifier) -> dict[str, str]:
 
 
 def _model(classifier: Classifier, onnx: Any) -> Any:
-    """Return the ONNX model of a classifier."""
-    sheet, helper, types = Formulas(), onnx.helper, onnx.TensorProto
-    images, nodes, constants, functions, version = len(classifier.shape) == 3, [], [], [], IR_VERSION
-    features = Term(sheet, INPUT)
+    """Return the ONNX model of a classifier: what it computes for images, traced."""
+    graph, helper, types = Graph(), onnx.helper, onnx.TensorProto
+    images = Traced(graph, INPUT, _example(classifier.shape, SAMPLE))
+    nodes, constants, functions, version, features = [], [], [], IR_VERSION, images
     if not isinstance(classifier.encoder, Precomputed):
         encoder = as_onnx(classifier.encoder)
         inner = _encoder(encoder, onnx)
-        _prepare(sheet, encoder, inner.graph.input[0].name)
-        nodes, sheet.nodes = [*sheet.nodes, *inner.graph.node], []
+        _seen(encoder, images).called(inner.graph.input[0].name)
+        nodes, graph.nodes = [*graph.nodes, *inner.graph.node], []
         constants, functions, version = list(inner.graph.initializer), list(inner.functions), inner.ir_version
-        features = _both_ways(Term(sheet, f"encoder/{encoder.card.output}"), mirror=encoder.card.mirror)
-    _answer(classifier, scored(classifier.head, features, classifier.label_embeddings))
-    k = len(classifier.labels)
-    kinds = dict.fromkeys(OUTPUTS, types.FLOAT) | {"unknown": types.BOOL, "labels": types.BOOL}
-    graph = helper.make_graph(
-        [*nodes, *sheet.nodes],
+        features = _features(encoder, graph)
+    embeddings: Any = classifier.head.embed(cast(Array, features))
+    outputs = outputs_of(Scores(classifier, embeddings))
+    for name, output in outputs.items():
+        cast(Traced, output).called(name)
+    kinds = {np.dtype(np.float32): types.FLOAT, np.dtype(np.bool_): types.BOOL}
+    graph_of_all = helper.make_graph(
+        [*nodes, *graph.nodes],
         "classifier",
-        [helper.make_tensor_value_info(INPUT, types.UINT8 if images else types.FLOAT, ["n", *classifier.shape])],
         [
-            helper.make_tensor_value_info(name, kind, ["n"] if name in ("outlier_score", "unknown") else ["n", k])
-            for name, kind in kinds.items()
+            helper.make_tensor_value_info(
+                INPUT, types.UINT8 if images.ndim == 4 else types.FLOAT, ["n", *classifier.shape]
+            )
         ],
-        [*constants, *sheet.constants],
+        [
+            helper.make_tensor_value_info(name, kinds[output.dtype], ["n", *output.shape[1:]])
+            for name, output in outputs.items()
+        ],
+        [*constants, *graph.constants],
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=max(version, IR_VERSION), functions=functions)
+    return helper.make_model(
+        graph_of_all, opset_imports=opsets, ir_version=max(version, IR_VERSION), functions=functions
+    )
 
 
 def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
@@ -137,100 +142,24 @@ def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
     return import_module("onnx.compose").add_prefix(model, "encoder/")
 
 
-def _prepare(sheet: Formulas, encoder: OnnxEncoder, name: str) -> None:
-    """Add what an encoder does with images before its graph: crop, normalise, add mirror images."""
-    card, x = encoder.card, Term(sheet, INPUT, np.uint8)
-    if len(card.shape) == 3:
-        window = [side.indices(size) for side, size in zip(encoder.window, card.shape[1:], strict=True)]
-        x = _sliced(x, [start for start, _, _ in window], [stop for _, stop, _ in window], [2, 3])
-        x = x.apply("Concat", _sliced(x, [-1], [-(2**31)], [3], -1), axis=0) if card.mirror else x
-    if card.mean is not None:
-        mean, std = (np.array(each, np.float32)[:, None, None] for each in (card.mean, card.std))
-        x = (x.cast(np.float32) / 255.0 - mean) / std
-    x.called(name)
+def _seen(encoder: OnnxEncoder, images: Traced) -> Traced:
+    """Return what the graph of an encoder takes: images that are cropped and normalised, and then their mirror images."""
+    x: Any = images
+    if images.ndim == 4:
+        x = x[(..., *encoder.window)]
+        x = np.concatenate([x, x[..., ::-1]]) if encoder.card.mirror else x
+    return cast(Traced, encoder.normalised(x))
 
 
-def _sliced(x: Term, starts: list[int], stops: list[int], axes: list[int], step: int = 1) -> Term:
-    places = (x.sheet.constant(each, np.int64) for each in (starts, stops, axes, [step] * len(axes)))
-    (name,) = x.sheet.add("Slice", [x.name, *places])
-    return Term(x.sheet, name, x.dtype)
-
-
-def _both_ways(features: Term, *, mirror: bool) -> Term:
+def _features(encoder: OnnxEncoder, graph: Graph) -> Traced:
     """Return features ``[n, d]``, those of images and of their mirror images averaged."""
+    mirror = encoder.card.mirror
+    sample = np.ones((SAMPLE * (1 + mirror), encoder.width), np.float32)
+    features = Traced(graph, f"encoder/{encoder.card.output}", sample)
     if not mirror:
         return features
-    one, other = features.sheet.add("Split", [features.name], 2, axis=0, num_outputs=2)
-    return (Term(features.sheet, one) + Term(features.sheet, other)) * 0.5
-
-
-def _answer(classifier: Classifier, known: Scored) -> None:
-    """Add calibration, the rule for unknown images and thresholds, and name the outputs."""
-    calibration = classifier.calibration
-    log_odds = known.raw * calibration.scale + calibration.offset
-    choice = (log_odds / calibration.temperature).apply("Softmax", axis=1)
-    yes = choice if calibration.exclusive else log_odds.apply("Sigmoid")
-    outlier = _outlier_score(classifier, known, log_odds)
-    unknown = outlier.apply("Greater", classifier.familiarity.limit, dtype=np.bool_)
-    if calibration.multilabel:
-        limits = threshold_row(classifier.thresholds, classifier.labels, HALF)
-        labels = yes.cast(np.float64).apply("GreaterOrEqual", limits, dtype=np.bool_)
-    else:
-        best = _best(classifier, log_odds, choice.cast(np.float64))
-        labels = best.apply("Equal", np.arange(len(classifier.labels)), dtype=np.bool_)
-    labels = labels.apply("And", unknown.apply("Not"))
-    terms = (log_odds, choice, yes, outlier.cast(np.float32).reshape(-1), unknown.reshape(-1), labels)
-    for name, term in zip(OUTPUTS, terms, strict=True):
-        term.called(name)
-
-
-def _best(classifier: Classifier, log_odds: Term, probabilities: Term) -> Term:
-    """Return the position of the answer ``[n, 1]``, see ``core.thresholds.choose``."""
-    ranked = log_odds
-    if classifier.thresholds:
-        limits = threshold_row(classifier.thresholds, classifier.labels)
-        chosen = ~np.isnan(limits)
-        share = probabilities * np.where(chosen, 1 / np.where(chosen, limits, 1), 0)
-        others = share if chosen.all() else probabilities * ~chosen - chosen.astype(np.float64)
-        reached = share.over_columns("Max").apply("GreaterOrEqual", 1.0, dtype=np.bool_)
-        ranked = reached.apply("Where", share, others, dtype=np.float64)
-    return ranked.apply("ArgMax", axis=1, keepdims=1, dtype=np.int64)
-
-
-def _outlier_score(classifier: Classifier, known: Scored, log_odds: Term) -> Term:
-    """Return the outlier score ``[n, 1]`` in double precision, see ``Familiarity.outlier_score``."""
-    calibration, familiarity = classifier.calibration, classifier.familiarity
-    odds = log_odds.cast(np.float64)
-    if calibration.exclusive:
-        sure = (odds / calibration.temperature).apply("Softmax", axis=1).over_columns("Max")
-    else:
-        sure = odds.over_columns("Max").apply("Sigmoid")
-    sure = sure.clip(1e-12, 1 - 1e-12)
-    doubt = -(sure / (-sure + 1.0)).apply("Log")
-    distance = _distance(familiarity.memory, familiarity.width, known)
-    centre, spread = (
-        ((0.0, 0.0), (1.0, 1.0)) if familiarity.rule is None else (familiarity.rule.centre, familiarity.rule.spread)
-    )
-    doubt = (doubt - centre[0]) / spread[0]
-    return doubt if distance is None else doubt.maximum((distance - centre[1]) / spread[1])
-
-
-def _distance(memory: Array | None, width: Array | None, known: Scored) -> Term | None:
-    """Return how unfamiliar images are ``[n, 1]``; None where nothing says so."""
-    sheet = known.raw.sheet
-    if known.distances is not None:
-        far = known.distances.cast(np.float64)
-        if width is None:
-            return far
-        nearest = known.raw.apply("ArgMax", axis=1, keepdims=1, dtype=np.int64)
-        (name,) = sheet.add("Gather", [sheet.constant(width, np.float64), nearest.name])
-        return far / Term(sheet, name, np.float64)
-    if memory is None:
-        return None
-    most = min(NEAREST, len(memory))
-    alike = unit(known.embeddings) @ memory.T
-    values, _ = sheet.add("TopK", [alike.name, sheet.constant([most], np.int64)], 2, axis=1)
-    return -Term(sheet, values).columns(most - 1, most).cast(np.float64) + 1.0
+    one, other = features.halves()
+    return cast(Traced, (one + other) * 0.5)
 
 
 def _compare(classifier: Classifier, content: bytes) -> float:
@@ -238,7 +167,8 @@ def _compare(classifier: Classifier, content: bytes) -> float:
     session, worst = open_session(content), 0.0
     for count in BATCHES:
         images = _example(classifier.shape, count)
-        wanted = outputs_of(classifier, images)
+        features = encode(classifier.encoder, classifier.images(images), cache=False, progress=False)
+        wanted = outputs_of(classifier.scores_of(classifier.head.embed(features.values)))
         given = dict(zip(OUTPUTS, session.run(list(OUTPUTS), {INPUT: images}), strict=True))
         for name in ("scores", "probabilities", "answers"):
             size = max(1.0, float(abs(wanted[name]).max())) if name == "scores" else 1.0
@@ -250,14 +180,13 @@ def _compare(classifier: Classifier, content: bytes) -> float:
     return worst
 
 
-def outputs_of(classifier: Classifier, images: Array) -> Mapping[str, Array]:
-    """Return what the outputs of the file are to be for images as the encoder takes them ``[n, *shape]``."""
-    features = encode(classifier.encoder, classifier.images(images), cache=False, progress=False)
-    scores: Scores = classifier.scores_of(classifier.head.embed(features.values))
-    several = classifier.calibration.multilabel
-    best = np.arange(len(classifier.labels)) == scores.best[:, None]
-    labels = (scores.agreed if several else best) & ~scores.unknown[:, None]
-    values = (scores.log_odds, scores.probabilities, scores.yes, scores.outlier_score, scores.unknown, labels)
+def outputs_of(scores: Scores) -> dict[str, Array]:
+    """Return the outputs of the file for images with these scores."""
+    columns = np.arange(len(scores.classifier.labels))
+    answers = scores.agreed if scores.classifier.calibration.multilabel else scores.best[:, None] == columns
+    labels = answers & ~scores.unknown[:, None]
+    outlier_score = scores.outlier_score.astype(np.float32)
+    values = (scores.log_odds, scores.probabilities, scores.yes, outlier_score, scores.unknown, labels)
     return dict(zip(OUTPUTS, values, strict=True))
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import unit_rows
+from labelwise.core.arrays import distances, unit_rows
 from labelwise.core.calibration import Penalty
 from labelwise.core.head import HeadDefaults
 from labelwise.core.head_files import shaped
@@ -185,14 +185,6 @@ class ClarelHead(HeadDefaults):
         further = past + np.sqrt(np.maximum(past**2 - ((means - texts) ** 2).sum(1) + wanted, 0))
         moved: Array = (texts + further[:, None] * way).astype(embeddings.dtype)
         return moved
-
-
-def distances(a: Array, b: Array) -> Array:
-    """Return Euclidean distances ``[n, k]`` of embeddings ``[n, e]`` and ``[k, e]``, at least in single precision."""
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    squares = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * (x @ y.T)
-    roots: Array = np.sqrt(np.maximum(squares, 0)).astype(np.result_type(a.dtype, b.dtype, np.float32))
-    return roots
 
 
 def _beside(x: Array, begins: Array, ends: Array) -> Array:

@@ -161,7 +161,8 @@ class DiscriminantHead:
         return self.whitening(embeddings.astype(np.float64))
 
     def _distances(self, embeddings: Array, scores: Array) -> Array:
-        return np.asarray(square_norms(self.whitening(embeddings)) - 2 / self.whitening.sharpness * scores.max(1))
+        distances: Array = square_norms(self.whitening(embeddings)) - 2 / self.whitening.sharpness * scores.max(1)
+        return distances
 
     def _label_rows(self, means: Array, counts: Array, prior: Prior, expected: Array | None = None) -> Array:
         """Return label embeddings ``[g, d + 1]`` of whitened means of so many examples ``[g, d]``."""

@@ -14,7 +14,7 @@ later has no part in it: its weights are 0, as they are on average.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Kernel:
         likeness = embeddings @ self.centres.T
         likeness -= 1
         likeness /= self.width
-        return np.asarray(np.exp(likeness, out=likeness))
+        return cast(Floats, np.exp(likeness, out=likeness))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -48,7 +48,8 @@ class Whitening:
 
     def __call__(self, rows: Floats) -> Floats:
         """Return whitened rows ``[n, d]`` around the centre."""
-        return np.asarray((rows - self.centre) @ self.root)
+        whitened: Floats = (rows - self.centre) @ self.root
+        return whitened
 
     def label_rows(self, means: Floats, excess: Floats) -> Floats:
         """Return label embeddings ``[g, d + 1]``, weights and then a bias, of whitened means ``[g, d]``.

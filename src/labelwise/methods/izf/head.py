@@ -28,9 +28,9 @@ class FlowSteps:
     state: Mapping[str, Array]
     activation: Literal["leaky_relu", "relu"] = "leaky_relu"
 
-    def forward(self, v: Array) -> tuple[Array, Array]:
-        """Return where the vectors go ``[n, size]``, and the log of |det Jacobian| there ``[n]``."""
-        log_det = np.zeros(len(v), v.dtype)
+    def forward(self, v: Array) -> tuple[Array, Array | float]:
+        """Return where the vectors go ``[n, size]``, and the log of |det Jacobian| there ``[n]``, or one for all."""
+        log_det: Array | float = 0.0
         for step in self.steps():
             v, more = self._forward(step, v)
             log_det = log_det + more
@@ -94,8 +94,9 @@ class FlowSteps:
     def _affine(self, name: str, half: Array) -> tuple[Array, Array]:
         hidden = linear(half, self.state[f"{name}.hidden.weight"], self.state[f"{name}.hidden.bias"])
         hidden = leaky(hidden, SLOPE if self.activation == "leaky_relu" else 0.0)
-        scale, shift = np.split(linear(hidden, self.state[f"{name}.out.weight"], self.state[f"{name}.out.bias"]), 2, 1)
-        return np.arctan(scale) * (CLAMP * ATAN), shift
+        both = linear(hidden, self.state[f"{name}.out.weight"], self.state[f"{name}.out.bias"])
+        middle = both.shape[1] // 2
+        return np.arctan(both[:, :middle]) * (CLAMP * ATAN), both[:, middle:]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,14 +115,13 @@ class Latents:
     )  # the standard deviation of each latent inside a label, with which features are generated
     flow: FlowSteps | None = None
 
-    def forward(self, features: Array) -> tuple[Array, Array]:
-        """Return latents ``[n, z]`` and log|det| ``[n]``."""
+    def forward(self, features: Array) -> tuple[Array, Array | float]:
+        """Return latents ``[n, z]`` and log|det| ``[n]``, or one for all."""
         z = (features - self.mean) @ self.weight
-        log_det = np.full(len(z), self.log_det, z.dtype)
         if self.flow is None:
-            return z, log_det
+            return z, self.log_det
         z, more = self.flow.forward(z)
-        return z, log_det + more
+        return z, self.log_det + more
 
     def inverse(self, latents: Array) -> Array:
         """Return the features ``[n, z]`` that have these latents."""

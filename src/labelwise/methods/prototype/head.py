@@ -94,6 +94,8 @@ class PairScore:
 
     def _every_pair(self, u: Array, v: Array) -> Array:
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
+        if type(v) is not np.ndarray:  # rows of a graph to export, which cannot be counted
+            return self._of_sums(u[:, None] + v)
         if self.middle_weight is None:
             return self._of_maxima(u, v)
         out = np.empty((len(u), len(v)), np.result_type(u, v))
