@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.answers import Answer, Answers, Writing, answer
-from labelwise.cli.inputs import PIECE, list_files, open_model, read_pieces
+from labelwise.cli.inputs import PIECE, open_model, read_pieces
 from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, Paths, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
@@ -40,11 +40,13 @@ def classify(
             raise UsageError("A .parquet folder holds all answers; leave out --csv, --sort-into, --link and --only.")
         run_job(make_job("classify", model, writing.out, top), paths)
         return
+    from labelwise.images.as_images import as_images
+
     refuse_workers()
     writing.check()
     classifier = open_model(model)
     answers = Answers(writing, classifier.labels.names)
-    files = writing.unsorted(list_files(paths))
+    files = writing.unsorted(as_images(paths))
     several, skipped = classifier.calibration.multilabel, []
     count = len(classifier.labels) if several and not shared().json else top
     pieces: Iterable[Any] = shown(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")

@@ -29,7 +29,7 @@ def group(
     Rename each folder to the label of its images, delete or move those that do not belong, and fit the result. Folders of the same label
     can be joined.
     """
-    from labelwise.cli.inputs import list_files
+    from labelwise.images.as_images import as_images
     from labelwise.images.stored import FileImages
     from labelwise.reporting.answer_sheet import groups_page
 
@@ -37,7 +37,7 @@ def group(
     check_sorted(out_folder, GROUPS)
     check_writable(out_folder / PAGE)
     own = out_folder.resolve()
-    files = list_files(paths)
+    files = as_images(paths)
     if not isinstance(files, FileImages):
         raise UsageError("group copies image files, and these lie in shards. Give files or folders.")
     files = files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])

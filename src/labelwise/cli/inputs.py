@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import labelwise as lw
 from labelwise.cli.options import shared
 from labelwise.cli.output import note, warn
-from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -94,34 +94,13 @@ def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
     return select_test_set(classifier, load_unlabelled(unknown, shared().root), unknown=True)
 
 
-def list_files(paths: Sequence[Path]) -> "Images":
-    """Return the images that paths name: files as they are, those in folders and below, and images in shards."""
-    from labelwise.images.decode.listing import list_images
-    from labelwise.images.images import join
-    from labelwise.images.sources.addresses import may_name_shards
-    from labelwise.images.stored import FileImages
-
-    parts: list[Images] = []
-    files: list[Path] = []
-    for path in paths:
-        if may_name_shards(path):
-            from labelwise.images.sources.shards import shard_images
-
-            parts += [FileImages(files), shard_images(path)] if files else [shard_images(path)]
-            files = []
-        else:
-            files += list_images(path) if path.is_dir() else [path]
-    images = join([*parts, FileImages(files)] if files or not parts else parts)
-    if not len(images):
-        raise DataError(f"No image found in {listing(str(p) for p in paths)}.")
-    return images
-
-
 def open_pictures(
     classifier: "Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Images", list[str], list[dict[str, str]]]:
     """Return the images of files and folders that can be read, their names, and those that cannot."""
-    files = list_files(paths)
+    from labelwise.images.as_images import as_images
+
+    files = as_images(paths)
     ((images, names, skipped),) = read_pieces(classifier, files, strict=strict, piece=len(files))
     return images, names, skipped
 

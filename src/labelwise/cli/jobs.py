@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import Progress
 from typer import Option
 
-from labelwise.cli.inputs import list_files
 from labelwise.cli.options import Workers, shared
 from labelwise.cli.output import plain_table, show, styled
 from labelwise.support.errors import UsageError
@@ -119,9 +118,10 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> 
 
 def _files(paths: Sequence[Path]) -> "Images":
     """Return the images that paths name, those in files by their whole path."""
+    from labelwise.images.as_images import as_images
     from labelwise.images.sources.addresses import may_name_shards
 
-    return list_files([path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths])
+    return as_images([path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths])
 
 
 def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:

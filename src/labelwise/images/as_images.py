@@ -1,6 +1,7 @@
 """Whatever a person holds, as ``Images``: paths, folders, the content of files, PIL images, arrays, tensors, columns of a table."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,17 @@ from PIL import Image
 
 from labelwise.images.decode.listing import list_images
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
+from labelwise.images.sources.addresses import may_name_shards
 from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.view import Fit
-from labelwise.support.errors import DataError, UsageError
+from labelwise.support.errors import DataError, UsageError, listing
 
 ImageLike = str | Path | bytes | Image.Image | Array
 ImagesLike = Any  # an image, several of them, a tensor of torch, or ``Images``
 
 
 def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
-    """Return images: of a path, a folder, the content of a file, a PIL image, an array, or several of these.
+    """Return images: of a path, a folder, a shard, the content of a file, a PIL image, an array, or several of these.
 
     Arrays (and tensors of torch) hold bytes, or floats in [0, 1], ``[h, w, c]`` or ``[c, h, w]``, with or without a first axis for
     many. Where they could be read in two ways, they are read as images of ``shape`` if they can be; else arrays have channels last,
@@ -29,8 +31,7 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
     if len(shape) == 1:
         return FeatureRows(_features(images, shape[0]))
     if isinstance(images, str | Path):
-        path = Path(images)
-        return FileImages(list_images(path) if path.is_dir() else [path])
+        return _path_images([images])
     if isinstance(images, bytes | Image.Image):
         return Uploads([images])
     if _is_tensor(images):
@@ -46,7 +47,7 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
     if not items:
         raise UsageError("No image was given; give at least one.")
     if all(isinstance(item, str | Path) for item in items):
-        return FileImages(items)
+        return _path_images(items)
     if all(isinstance(item, bytes | Image.Image) for item in items):
         return Uploads(items)
     return join([_item(i, item, shape) for i, item in enumerate(items)])
@@ -103,6 +104,24 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
         "Images must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
         f"or [n, height, width]; given {list(x.shape)}."
     )
+
+
+def _path_images(paths: Sequence[str | Path]) -> Images:
+    """Return the images that paths name: files as they are, those in folders and below, and images in shards."""
+    parts: list[Images] = []
+    files: list[str | Path] = []
+    for path in paths:
+        if may_name_shards(path):
+            from labelwise.images.sources.shards import shard_images
+
+            parts += [FileImages(files), shard_images(path)]
+            files = []
+        else:
+            files += list_images(path) if os.path.isdir(path) else [path]
+    images = join([*parts, FileImages(files)])
+    if not len(images):
+        raise DataError(f"No image found in {listing(map(str, paths))}.")
+    return images
 
 
 def _is_tensor(value: object) -> bool:
