@@ -9,6 +9,7 @@ from PIL import Image
 from labelwise.images.as_images import as_batch, as_images
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import encoded, noise, read_picture
+from tests.images.tar_shards import numbered, write_tar
 
 PIXELS = noise(8, 8)
 FIRST = torch.from_numpy(PIXELS).permute(2, 0, 1)
@@ -144,3 +145,16 @@ def test_a_folder_and_a_column_of_paths_are_images(tmp_path: Path) -> None:
     assert as_images(folder) is folder
     assert as_images(np.ones((4, 2))).shape == (2,)  # features
     assert as_images(np.ones((4, 2), np.uint8)).shape == (1, 4, 2)  # a grey picture
+
+
+def test_a_shard_and_folders_among_paths_are_images(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.png").write_bytes(encoded(Image.fromarray(PIXELS)))
+    shard = write_tar(tmp_path / "x.tar", numbered(2))
+    images = as_images([tmp_path / "a", shard, str(tmp_path / "a" / "one.png")])
+    assert [Path(name).name for name in images.ids] == ["one.png", "0000.png", "0001.png", "one.png"]
+    assert as_batch(images, (3, 8, 8))[0].tolist() == as_batch(images, (3, 8, 8))[3].tolist()
+    assert as_images(shard).ids == images.ids[1:3]
+    (tmp_path / "b").mkdir()
+    with pytest.raises(DataError, match=r"No image found in .*b"):
+        as_images(tmp_path / "b")

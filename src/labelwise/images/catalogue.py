@@ -65,55 +65,39 @@ def load(  # noqa: PLR0913 - what a source may be told
     """
     if group is not None:
         check_grouping(group)
+    path = Path(source)
     with at_most(max_gb):
-        return _load(source, size, side, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
-
-
-def _load(  # noqa: PLR0913 - what a source may be told
-    source: str | Path,
-    size: int | None,
-    side: int | None,
-    *,
-    seed: int,
-    strict: bool,
-    root: str | Path | None,
-    group: Grouping | None,
-    next_frame: Frame | None,
-) -> Dataset:
-    path, word = Path(source), str(source)
-    if names_shards(source):
-        return shards(source, size=size, seed=seed, strict=strict, group=group)
-    if is_url(word):
-        raise DataError(
-            f'"{word}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, and '
-            "give the folder or the table."
-        )
-    if not path.exists():
-        if word in EMBEDDED:
-            return group_by(_at_side(EMBEDDED[word](seed), size), group, seed)
-        name, _, protocol = word.removesuffix(QUALITY).partition("/")
-        plugin = plugin_with(name)
-        if plugin is not None:
-            data = plugin.load(name, root=root, size=size or side, protocol=protocol or None, seed=seed)
-            return group_by(degraded(data) if word.endswith(QUALITY) else data, group, seed)
-        known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
-        raise DataError(
-            f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
-        )
-    if path.suffix.lower() in TABLES and path.is_file():
-        return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
-    if path.is_dir():
+        if names_shards(source):
+            return shards(source, size=size, seed=seed, strict=strict, group=group)
+        if is_url(str(source)):
+            raise DataError(
+                f'"{source}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, '
+                "and give the folder or the table."
+            )
+        if not path.exists():
+            return group_by(_by_name(str(source), size, side, seed=seed, root=root), group, seed)
+        if path.suffix.lower() in TABLES and path.is_file():
+            return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
+        if not path.is_dir():
+            return group_by(_read(path, size or side, seed), group, seed)
         if plugin := plugin_for(path):
             return group_by(plugin.read(path, seed), group, seed)
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
-    return group_by(_read(path, size or side, seed), group, seed)
 
 
-def _at_side(data: Dataset, size: int | None) -> Dataset:
-    """Return the data with images of a side; unchanged without one."""
-    if size is None:
-        return data
-    return replace(data, splits={n: replace(s, images=at_side(s.images, size)) for n, s in data.splits.items()})
+def _by_name(word: str, size: int | None, side: int | None, *, seed: int, root: str | Path | None) -> Dataset:
+    """Return an embedded set or a benchmark."""
+    if word in EMBEDDED:
+        data = EMBEDDED[word](seed)
+        return replace(data, splits={n: replace(s, images=at_side(s.images, size)) for n, s in data.splits.items()})
+    name, _, protocol = word.removesuffix(QUALITY).partition("/")
+    if plugin := plugin_with(name):
+        data = plugin.load(name, root=root, size=size or side, protocol=protocol or None, seed=seed)
+        return degraded(data) if word.endswith(QUALITY) else data
+    known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
+    raise DataError(
+        f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
+    )
 
 
 def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Dataset:

@@ -125,17 +125,11 @@ class Split:
 
 
 def split_images(images: Any) -> Images:
-    """Return the images of a split: bytes ``[n, c, h, w]`` and floats ``[n, a]`` become images, others are refused."""
+    """Return the images of a split: bytes ``[n, c, h, w]`` and floats ``[n, a]``, of NumPy or torch, become images."""
     if isinstance(images, Images):
         return images
-    if getattr(images, "ndim", 0) not in (2, 4):
-        raise DataError(
-            f"Images must be [n, channels, height, width], or [n, size] for features; given {list(np.shape(images))}."
-        )
-    if images.ndim == 4 and "uint8" not in str(images.dtype):
-        raise DataError(f"Images must be bytes (uint8) from 0 to 255; given {images.dtype}.")
     values = images.detach().cpu().numpy() if hasattr(images, "detach") else np.asarray(images)
-    return ArrayImages(values) if values.ndim == 4 else FeatureRows(values)
+    return FeatureRows(values) if values.ndim == 2 else ArrayImages(values)
 
 
 def shape_words(shape: tuple[int, ...] | None) -> str:

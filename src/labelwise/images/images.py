@@ -121,72 +121,66 @@ class Selection(ABC):
         return other
 
 
-class ArrayImages(Selection):
-    """Pixels in memory, or mapped from a file: bytes ``[n, c, h, w]``."""
+class _Rows(Selection):
+    """Rows of an array, in memory or mapped from a file."""
+
+    def __init__(self, array: Array, digests: Sequence[bytes] = ()) -> None:
+        super().__init__(array, range(len(array)))
+        self._array = array
+        self._known.update(enumerate(digests))  # of the files that they come from
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return tuple(self._array.shape[1:])
+
+    @property
+    def values(self) -> Array:
+        """The rows ``[n, ...]``, no copy where they follow one another."""
+        return taken(self._array, self.rows)
+
+    def _digests_of(self, rows: list[int]) -> list[bytes]:
+        kind = repr((self.shape, self._array.dtype.str)).encode()
+        return [digest(kind, np.ascontiguousarray(self._array[row]).tobytes()) for row in rows]
+
+
+class ArrayImages(_Rows):
+    """Pixels: bytes ``[n, c, h, w]``."""
 
     def __init__(self, pixels: Array, ids: Sequence[str] = (), digests: Sequence[bytes] = ()) -> None:
         if pixels.ndim != 4 or pixels.dtype != np.uint8:
             raise DataError(
                 f"Images must be bytes (uint8) [n, channels, height, width]; given {pixels.dtype} {list(pixels.shape)}."
             )
-        super().__init__(pixels, range(len(pixels)))
-        self._pixels, self._ids = pixels, ids
-        self._known.update(enumerate(digests))  # of the files that they come from
+        super().__init__(pixels, digests)
+        self._ids = ids
 
     @property
     def ids(self) -> Sequence[str]:
         """The name of each image, or its row."""
         return [self._ids[row] for row in self.rows.tolist()] if self._ids else super().ids
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
-        return tuple(self._pixels.shape[1:])
-
-    @property
-    def values(self) -> Array:
-        """The pixels ``[n, c, h, w]``, no copy where they follow one another."""
-        return taken(self._pixels, self.rows)
-
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape; those of another are resized, and grey becomes colour and colour grey."""
-        images = self._pixels[self.rows[positions(rows)]]
+        images = self._array[self.rows[positions(rows)]]
         return list(images if self.shape == tuple(shape) else resized(images, shape, fit))
 
-    def _digests_of(self, rows: list[int]) -> list[bytes]:
-        return array_digests(self._pixels, rows)
 
-
-class FeatureRows(Selection):
+class FeatureRows(_Rows):
     """Features in place of images: float32 ``[n, a]``, finite numbers."""
 
     def __init__(self, features: Array, digests: Sequence[bytes] = ()) -> None:
         if features.ndim != 2 or features.dtype.kind != "f":
             raise DataError(f"Features must be floats [n, size]; given {features.dtype} {list(features.shape)}.")
-        self._features = features if features.dtype == np.float32 else features.astype(np.float32)
-        super().__init__(self._features, range(len(features)))
-        self._known.update(enumerate(digests))  # of the images that they were made of
-        check_finite(self._features)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The size of one row."""
-        return tuple(self._features.shape[1:])
-
-    @property
-    def values(self) -> Array:
-        """The features ``[n, a]``, no copy where they follow one another."""
-        return taken(self._features, self.rows)
+        super().__init__(features if features.dtype == np.float32 else features.astype(np.float32), digests)
+        check_finite(self._array)
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:  # noqa: ARG002
         """Return the features of some rows; they have one shape only."""
         if tuple(shape) != self.shape:
             wanted = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
             raise UsageError(f"This model takes {wanted}; given {[len(self), *self.shape]}.")
-        return list(self._features[self.rows[positions(rows)]])
-
-    def _digests_of(self, rows: list[int]) -> list[bytes]:
-        return array_digests(self._features, rows)
+        return list(self._array[self.rows[positions(rows)]])
 
 
 class JoinedImages(Selection):
@@ -270,13 +264,6 @@ def resized(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
                 Image.fromarray(np.ascontiguousarray(image[:, :, 0] if image.shape[2] == 1 else image)), frame
             )
     return small
-
-
-def array_digests(images: Array, rows: Sequence[int] | None = None) -> list[bytes]:
-    """Return a digest of each image ``[n, ...]``, or of some, of its values and its shape."""
-    kind = repr((images.shape[1:], images.dtype.str)).encode()
-    every = range(len(images)) if rows is None else rows
-    return [digest(kind, np.ascontiguousarray(images[row]).tobytes()) for row in every]
 
 
 def digest_rows(digests: Sequence[bytes]) -> Array:

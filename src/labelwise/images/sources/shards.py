@@ -47,8 +47,9 @@ EMPTY = "there is no image in this row, or it is too large."
 def names_shards(source: str | Path) -> bool:
     """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with images."""
     word = address(source)
-    if not may_name_shards(word) or is_remote(word) or is_shard(word, TAR):
-        return may_name_shards(word)
+    possible = may_name_shards(word)
+    if not possible or is_remote(word) or is_shard(word, TAR):
+        return possible
     files = list_shards(word)
     return bool(files) and (is_shard(files[0], TAR) or has_images(Path(files[0])))
 

@@ -4,12 +4,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.images.dataset import SPLITS, Dataset, Split
-from labelwise.images.decode.fingerprint import SHAPE, area
+from labelwise.images.dataset import SPLITS, Dataset
 from labelwise.images.images import join
-from labelwise.images.split.lookalikes import LIKENESS, Rows, alike, fingerprints
+from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
 from labelwise.support.errors import DataError, UsageError, listing
 
 
@@ -56,7 +54,6 @@ class Lookalike:
 
     image: Place  # the image, of val or test
     twin: Place  # the image of an earlier split
-    bits: int  # in how many of 64 bits their difference hashes differ
     likeness: float  # the correlation of their thumbnails, at most 1
 
 
@@ -92,17 +89,15 @@ def refuse_leaks(dataset: Dataset) -> None:
         )
 
 
-def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKENESS) -> tuple[Lookalike, ...]:
+def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lookalike, ...]:
     """Return the images that look like one of an earlier split (train, then val), the most alike first.
 
-    Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``) and their difference
-    hashes (which of two neighbours is brighter, on a grey thumbnail of 8 by 9 pixels) differ in at most ``bits`` of 64: a
-    copy that was resized, brightened or compressed again. It is a hint for a person, not a proof: two drawings
-    of the figure 1 look alike as well. Features are compared by their cosine and have no bits; images of a single grey have
-    no looks to compare and are never returned.
+    Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``): a copy that was resized,
+    brightened or compressed again. It is a hint for a person, not a proof: two drawings of the figure 1 look alike as well.
+    Features are compared by their cosine; images of a single grey have no looks to compare and are never returned.
     """
-    if not 0 <= bits <= 64 or not 0 < likeness <= 1:
-        raise UsageError(f"Bits must lie in 0..64 and likeness in (0, 1]; given {bits} and {likeness}.")
+    if not 0 < likeness <= 1:
+        raise UsageError(f"Likeness must lie in (0, 1]; given {likeness}.")
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     if dataset.features:
         prints = fingerprints(join([part.images for part in parts]))[0]
@@ -113,33 +108,15 @@ def near_duplicates(dataset: Dataset, *, bits: int = 64, likeness: float = LIKEN
     for first, second, values in alike(prints, likeness):  # rows are in the order of splits
         across = split[first] < split[second]
         first, second, values = first[across], second[across], values[across]
-        near = _bits(parts, first, second) <= bits if bits < 64 else np.full(len(first), True)
-        order = np.argsort(values[near], kind="stable")  # of several for one image the last, most alike, stays
-        one, other, value = (each[near][order] for each in (first, second, values))
+        order = np.argsort(values, kind="stable")  # of several for one image the last, most alike, stays
+        one, other, value = first[order], second[order], values[order]
         more = value > best[other]
         best[other[more]], twins[other[more]] = value[more], one[more]
     rows = np.flatnonzero(twins >= 0)
-    rows = rows[np.argsort(-best[rows], kind="stable")]
-    places, differ = _places(dataset), _bits(parts, rows, twins[rows])
+    rows, places = rows[np.argsort(-best[rows], kind="stable")], _places(dataset)
     return tuple(
-        Lookalike(image=places[row], twin=places[twins[row]], bits=int(count), likeness=float(best[row]))
-        for row, count in zip(rows.tolist(), differ.tolist(), strict=True)
+        Lookalike(image=places[row], twin=places[twins[row]], likeness=float(best[row])) for row in rows.tolist()
     )
-
-
-def _bits(parts: Sequence[Split], first: Rows, second: Rows) -> NDArray[np.int64]:
-    """Return in how many of 64 bits the difference hashes of each pair of rows of all splits differ ``[m]``; none of features."""
-    if not len(first) or len(parts[0].shape or SHAPE) == 1:
-        return np.zeros(len(first), np.int64)
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    hashes: dict[int, NDArray[np.bool_]] = {}
-    for row in {*first.tolist(), *second.tolist()}:
-        at = int(np.searchsorted(starts, row, side="right")) - 1
-        (image,) = parts[at].images.read([row - int(starts[at])], parts[at].shape or SHAPE)
-        small = area(image.mean(0, dtype=np.float64), 8, 9)
-        hashes[row] = small[:, 1:] > small[:, :-1]
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.array([int((hashes[one] != hashes[other]).sum()) for one, other in pairs])
 
 
 def _places(dataset: Dataset) -> list[Place]:
