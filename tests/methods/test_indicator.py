@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from labelwise.fitting.fit import fit
 from labelwise.fitting.training import training_data
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.indicator.method import PART, Indicator, IndicatorModel
+from labelwise.methods.indicator.method import PART, Indicator, IndicatorModel, Round
 from labelwise.methods.indicator.negatives import sample_uniformly
 from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import UsageError
@@ -200,10 +200,16 @@ def test_hard_sampling_prefers_high_scores() -> None:
 
 def test_curriculum_is_one_stage_for_each_number() -> None:
     data = training_data(blobs())
-    method = Indicator(curriculum=(1, 2), negatives=3, later_lr=0.01)
+    rounds = (Round(epochs=3, drops=(1, 2)), Round(lr=0.01, batch=7), Round(lr=0.002, epochs=2))
+    method = Indicator(curriculum=(1, 2), negatives=3, rounds=rounds)
     stages = list(method.stages(method.build(data.spec), data))
     assert [stage.name for stage in stages] == ["indicator N=1", "indicator N=2", "indicator N=3"]
-    assert [stage.optimizer.lr for stage in stages] == [0.1, 0.01, 0.01]
+    assert [stage.optimizer.lr for stage in stages] == [method.optimizer.lr, 0.01, 0.002]
+    assert [stage.epochs for stage in stages] == [3, method.epochs, 2]
+    assert [getattr(stage.batches, "size", None) for stage in stages] == [method.batch, 7, method.batch]
+    assert [stage.schedule.drops for stage in stages] == [(1, 2), method.schedule.drops, method.schedule.drops]
+    with pytest.raises(UsageError, match="2 of the curriculum and the last; given 1"):
+        Indicator(curriculum=(1, 2), rounds=rounds[:1])
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,13 @@ def test_learned_score_does_not_depend_on_the_order() -> None:
 def test_scores() -> None:
     classifier = trained("prototype")
     a, b = classifier.encode(TEST.images[:7]), classifier.encode(TEST.images[7:14])
-    learned, cosine, both = (pair_scores(classifier.head, a, b, by) for by in ("similarity", "cosine", "sum"))
+    cosine, both = (pair_scores(classifier.head, a, b, by) for by in ("cosine", "sum"))
     assert_close(cosine, torch.cosine_similarity(torch.from_numpy(a), torch.from_numpy(b)))
-    assert_close(both, learned + cosine)
+    assert isinstance(classifier.head, Compares)
+    there, back = (classifier.head.matched(*pair) for pair in ((a, b), (b, a)))
+    halves = (torch.from_numpy(there).sigmoid() + torch.from_numpy(back).sigmoid()) / 2
+    assert_close(both, halves + (torch.as_tensor(cosine) + 1) / 2)
+    assert 0 <= float(both.min()) <= float(both.max()) <= 2
     with pytest.raises(UsageError, match='given "angle"'):
         pair_scores(classifier.head, a, b, "angle")  # type: ignore[arg-type]
 

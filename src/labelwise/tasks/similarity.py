@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array, sigmoid, unit_rows
 from labelwise.core.capabilities import WHITEN
 from labelwise.core.head import Compares, Head, Whitens, cannot
 from labelwise.support.errors import UnsupportedError, UsageError
@@ -69,4 +69,6 @@ def _scores(head: Head, pair: tuple[Array, Array], by: By, cosine: Measure, lear
     first, by = comparable(head, pair[0], by)
     if by == "similarity":
         return learned(first, second)
-    return cosine(first, second) if by == "cosine" else cosine(first, second) + learned(first, second)
+    alike = cosine(first, second)
+    # Each part lies from 0 to 1, so that neither outweighs the other: a learned similarity is a logit of any size.
+    return alike if by == "cosine" else (alike + 1) / 2 + sigmoid(learned(first, second))

@@ -11,6 +11,7 @@ from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.naming import name_clusters, named_head, uncertain_clusters
 from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.methods.zero_label.naming import prior_agreement
 
 Order = Literal["uncertain first", "fixed"]
 
@@ -34,7 +35,23 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
         "mean": fmean(restarts),
         "deviation": pstdev(restarts),
         "clusters": float(table[np.arange(len(table)), best_matching(table)].sum() / len(scores)),
+        **true_agreement(evaluation),
     }
+
+
+def true_agreement(evaluation: Evaluation) -> dict[str, float]:
+    """Return the share of labels whose mean scores agree with the prior on the nearest two labels, the farthest two, and both.
+
+    Means are over the images that have a label, as in figure 4A, whatever they are called; labels without an image are left out.
+    """
+    head = named_head(evaluation.classifier)
+    scores, positions = evaluation.labelled()
+    order = [head.labels.names.index(name) for name in evaluation.classifier.labels.names]
+    raw, targets = np.empty_like(scores.raw), np.array(order)[np.asarray(positions)]
+    raw[:, order] = scores.raw
+    means = {label: raw[targets == label].mean(0) for label in np.unique(targets).tolist()}
+    near, far = prior_agreement(np.stack(list(means.values())), head.alike, list(means))
+    return {"near": float(near.mean()), "far": float(far.mean()), "near and far": float((near & far).mean())}
 
 
 def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain first") -> list[float]:

@@ -288,13 +288,13 @@ def seen_at(curve: BalanceCurve) -> list[float]:
 def named(subject: Subject) -> Figures:
     """Return how right the names of clusters are: of the chosen restart, the mean of all, and the best naming there is.
 
-    Also what can be told without labels: how far mean scores agree with the prior, and which part of a cluster gets one label.
+    Also how far the mean scores of the true labels agree with the prior, and which part of a cluster gets one label.
     """
     result, report = evaluate_named(subject.evaluation), subject.classifier.origin.summary["naming"]
     return {
         **{name: 100 * result[name] for name in ("accuracy", "mean", "deviation", "clusters")},
         "restarts": [100 * share for share in result["restarts"]],
-        **{name: 100 * report[name] for name in ("near", "far")},
+        **{name: 100 * result[name] for name in ("near", "far", "near and far")},
         "cohesion": 100 * sum(report["cohesion"]) / len(report["cohesion"]),
     }
 

@@ -75,10 +75,10 @@ def test_atoms_are_all_samples_there_can_be(k: int) -> None:
         far = slow_order(similarity, i)[1:][-3:]
         orders = list(permutations(range(len(far))))
         for order in orders:
-            sample = vectors[i].tolist()
+            sample, cost = vectors[i].tolist(), weights[i].tolist()
             for place, source in enumerate(order):
-                sample[far[place]] = float(vectors[i, far[source]])
-            slow.append((sample, weights[i].tolist(), float(shares[i]) / len(orders)))
+                sample[far[place]], cost[far[place]] = float(vectors[i, far[source]]), float(weights[i, far[source]])
+            slow.append((sample, cost, float(shares[i]) / len(orders)))
     torch.testing.assert_close(prior.atoms, torch.tensor([one[0] for one in slow], dtype=torch.float64))
     torch.testing.assert_close(prior.weights, torch.tensor([one[1] for one in slow], dtype=torch.float64))
     torch.testing.assert_close(prior.chances.float(), torch.tensor([one[2] for one in slow]).float())

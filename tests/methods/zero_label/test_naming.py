@@ -126,10 +126,14 @@ def test_clusterings_come_with_the_best_first() -> None:
 
 def test_prior_agreement() -> None:
     similarity = -np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
-    assert prior_agreement(similarity, similarity) == (1.0, 1.0)
-    near, far = prior_agreement(-similarity, similarity)
-    assert near < 1
-    assert far < 1
+    near, far = prior_agreement(similarity, similarity, range(5))
+    assert near.all()
+    assert far.all()
+    near, far = prior_agreement(-similarity, similarity, range(5))
+    assert not near.all()
+    assert not far.all()
+    near, _ = prior_agreement(-similarity[[3, 0]], similarity, [3, 0])  # some labels alone, in any order
+    assert near.tolist() == [False, False]
 
 
 def test_modal_shares() -> None:

@@ -144,6 +144,27 @@ class IndicatorModel(StartedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Round:
+    """How one stage of a curriculum trains; None is as the method does."""
+
+    epochs: int | None = setting(None, "Epochs of the stage.")
+    batch: int | None = setting(None, "Images of a batch.")
+    lr: float | None = setting(None, "Learning rate to begin with.")
+    drops: tuple[int, ...] | None = setting(None, "Epochs after which the learning rate falls.")
+
+    def __post_init__(self) -> None:
+        check_range(self, "at least 1", "epochs", "batch")
+        check_range(self, "above 0", "lr")
+
+    def of(self, method: "Indicator") -> "Indicator":
+        """Return the method with the settings of this stage."""
+        changes = {name: value for name in ("epochs", "batch") if (value := getattr(self, name)) is not None}
+        optimizer = method.optimizer if self.lr is None else replace(method.optimizer, lr=self.lr)
+        schedule = method.schedule if self.drops is None else replace(method.schedule, name="step", drops=self.drops)
+        return replace(method, optimizer=optimizer, schedule=schedule, rounds=(), curriculum=(), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Indicator(StartedMethod):
     """Indicator network."""
 
@@ -160,13 +181,19 @@ class Indicator(StartedMethod):
     temperature: float = setting(1.0, "Temperature of hard sampling.")
     activation: Activation = setting("none", "Activation between the layers of the label encoder.")
     curriculum: tuple[int, ...] = setting((), "Numbers of negatives to train with first, one stage each (section 9).")
-    later_lr: float | None = setting(None, "Learning rate of later stages; none: as in the first.")
+    rounds: tuple[Round, ...] = setting(
+        (), "How each stage of the curriculum trains, the last included; empty: all alike."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if any(n is not None and n < 1 for n in (*self.curriculum, self.negatives)):
             raise UsageError(f"An image needs at least one negative; given {(*self.curriculum, self.negatives)}.")
         check_range(self, "above 0", "temperature")
+        if self.rounds and len(self.rounds) != len(self.curriculum) + 1:
+            raise UsageError(
+                f"rounds names each stage: {len(self.curriculum)} of the curriculum and the last; given {len(self.rounds)}."
+            )
 
     def build(self, spec: Spec) -> IndicatorModel:
         """Return the untrained model."""
@@ -179,10 +206,8 @@ class Indicator(StartedMethod):
         last = len(data.labels) - 1 if self.negatives is None else self.negatives
         for position, negatives in enumerate((*self.curriculum, last)):
             loss = (self.loss_of_several if data.train.multilabel else self.loss)(model, negatives)
-            stage = self.stage(f"indicator N={negatives}", model, data, loss)
-            if position and self.later_lr is not None:
-                stage = replace(stage, optimizer=replace(stage.optimizer, lr=self.later_lr))
-            yield stage
+            settings = self.rounds[position].of(self) if self.rounds else self
+            yield settings.stage(f"indicator N={negatives}", model, data, loss)
         model.fit_statistics(data.train)
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:

@@ -5,7 +5,7 @@ averaged (``ops.assignment``). Each clustering then votes on what the images of 
 functions tell, without a label, a good naming from a bad one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,13 +160,13 @@ def naming_figures(head: NamedHead, names: Array) -> dict[str, Any]:
     """
     counts, own = head.statistics.counts, head.names
     scores = head.score(head.statistics.means, head.rows)  # the mean score is that of the mean
-    near, far = prior_agreement(scores, head.alike)
+    near, far = prior_agreement(scores, head.alike, range(len(scores)))
     return {
         "sizes": plain(counts / counts.sum()),
         "certainty": plain(head.votes[np.arange(len(own)), own][own.argsort()]),
         "agreement": plain(overlap_agreement(head.overlaps, names)),
-        "near": near,
-        "far": far,
+        "near": float(near.mean()),
+        "far": float(far.mean()),
     }
 
 
@@ -186,15 +186,18 @@ def kept_together(overlaps: Array) -> Array:
     return np.stack(shares).mean(0) if shares else np.ones(overlaps.shape[1])
 
 
-def prior_agreement(means: Array, similarity: Array) -> tuple[float, float]:
-    """Return the share of labels whose two nearest, and whose two farthest, labels share one with the prior's (figure 4).
+def prior_agreement(means: Array, similarity: Array, labels: Sequence[int]) -> tuple[Array, Array]:
+    """Return whether the two nearest, and the two farthest, labels of each label share one with the prior's ``[m]``.
 
-    From the mean scores of the images of each label ``[k, k]``, and the similarity of labels ``[k, k]``.
+    From the mean scores ``[m, k]`` of the images of these labels, and the similarity of all labels ``[k, k]``.
     """
-    few = min(2, len(means) - 1)
-    own, prior = rank_labels(means)[:, 1:], rank_labels(similarity)[:, 1:]
-    ends = ((own[:, :few], prior[:, :few]), (own[:, -few:], prior[:, -few:]))
-    near, far = (float((a[:, :, None] == b[:, None]).any((1, 2)).mean()) for a, b in ends)
+    few, prior = min(2, means.shape[1] - 1), rank_labels(similarity)[list(labels), 1:]
+    own = np.argsort(-means, axis=1, kind="stable")
+    own = np.stack([row[row != label] for row, label in zip(own, labels, strict=True)])
+    near, far = (
+        (a[:, :, None] == b[:, None]).any((1, 2))
+        for a, b in ((own[:, :few], prior[:, :few]), (own[:, -few:], prior[:, -few:]))
+    )
     return near, far
 
 

@@ -33,6 +33,7 @@ HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 class LabelPrior:
     """The prior over scores. A sample is the vector of a label with its three most dissimilar entries shuffled.
 
+    Cost weights follow the ranks of a sample's entries, so they are shuffled alike.
     So there are at most 6 k different samples, and a batch of them is how often each was drawn: transport to repeated samples
     is the same as transport to each once with its count as its mass.
     """
@@ -48,15 +49,19 @@ class LabelPrior:
         if k < 2:
             raise UsageError(f"A label prior needs at least two labels; given {k}.")
         far = torch.from_numpy(rank_labels(similarity)[:, max(1, k - SHUFFLED) :])
-        vectors = torch.from_numpy(prior_vectors(similarity, second=second))
-        weights = torch.from_numpy(cost_weights(similarity))
         orders = torch.tensor(list(permutations(range(far.shape[1]))))
-        atoms = vectors[:, None].repeat(1, len(orders), 1)
-        atoms.scatter_(2, far[:, None].expand(-1, len(orders), -1), vectors.gather(1, far)[:, orders])
+
+        def shuffled(rows: Array) -> Tensor:
+            values = torch.from_numpy(rows)
+            every = values[:, None].repeat(1, len(orders), 1)
+            return every.scatter_(
+                2, far[:, None].expand(-1, len(orders), -1), values.gather(1, far)[:, orders]
+            ).flatten(0, 1)
+
         alpha = torch.full((k,), 1 / k, dtype=torch.float64) if shares is None else torch.as_tensor(shares).double()
         return cls(
-            atoms=atoms.flatten(0, 1),
-            weights=weights.repeat_interleave(len(orders), 0),
+            atoms=shuffled(prior_vectors(similarity, second=second)),
+            weights=shuffled(cost_weights(similarity)),
             chances=(alpha / len(orders)).repeat_interleave(len(orders)),
         )
 
