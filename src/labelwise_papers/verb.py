@@ -28,10 +28,13 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     list_: Annotated[bool, Option("--list", help="Every recipe, its data, and what has been run.")] = False,
     table: Annotated[bool, Option("--table", help="Print what has been run; run nothing.")] = False,
     markdown: Annotated[bool, Option("--markdown", help="The same as Markdown, for a page.")] = False,
+    settings: Annotated[
+        bool, Option("--settings", help="Settings of paper, authors' code and ours; run nothing.")
+    ] = False,
 ) -> None:
     """Run a table or figure of a paper; resumes where it stopped."""
     from labelwise_papers.reproduce.cells import Choice, check_choice
-    from labelwise_papers.reproduce.command import list_recipes, print_tables, recipes_of, run_recipes
+    from labelwise_papers.reproduce.command import list_recipes, print_settings, print_tables, recipes_of, run_recipes
     from labelwise_papers.reproduce.quick import quick as small
     from labelwise_papers.reproduce.running import Place
 
@@ -44,6 +47,9 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"Which recipe? Give {NAME_HELP} labelwise reproduce --list shows all.")
     recipes = [small(recipe) if quick else recipe for recipe in recipes_of(name, place)]
     check_choice(recipes, choice)
+    if settings:
+        print_settings(recipes, choice)
+        return
     with TemporaryDirectory() as passing:
         place = replace(place, out=Path(passing)) if quick and folder is None else place
         failures = (

@@ -31,7 +31,7 @@ def view_of(classifier: Classifier, train: Split, *, projection: Projection = "p
     return joint_view(known, torch.as_tensor(train.targets), image, projection=projection, most=most)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "prototype")])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("clarel", "indicator", "prototype")])
 def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
     classifier = untrained(method, DATA)
     known = classifier.scores(px(TRAIN))
@@ -41,7 +41,7 @@ def test_joint_embeddings_and_a_bias_add_up_to_the_score(method: str) -> None:
     assert_close(embeddings.sum(1) + biases, wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> None:
+def test_joint_embeddings_of_an_indicator_are_those_of_the_paper() -> None:
     classifier = untrained("indicator", DATA)
     model = model_of(classifier)
     assert isinstance(model, IndicatorModel)
@@ -49,8 +49,10 @@ def test_joint_embeddings_of_an_indicator_are_those_of_the_paper_weighed() -> No
         h = model.encode_images(px(TRAIN) / 255) * model.label_encoder.of_inputs(
             torch.eye(6)[torch.as_tensor(TRAIN.targets)]
         )
-        wanted = model.predictor.weight * h
-    assert_close(joint_embeddings(classifier.scores(px(TRAIN)), np.asarray(TRAIN.targets)), wanted)
+        score = (model.predictor.weight * h).sum(1) + model.predictor.bias
+    known = classifier.scores(px(TRAIN))
+    assert_close(joint_embeddings(known, np.asarray(TRAIN.targets)), h, atol=1e-6, rtol=1e-4)
+    assert_close(known.raw[np.arange(len(known)), TRAIN.targets], score, atol=1e-5, rtol=1e-4)
 
 
 def test_a_score_that_is_not_linear_has_no_joint_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +71,10 @@ def test_the_view_equals_a_slow_reference(most: int) -> None:
     scores = classifier.scores(IMAGE[None]).log_odds[0].tolist()
     best = sorted(range(6), key=lambda i: -scores[i])[:most]
     assert view.names == tuple(f"blob {i}" for i in best)
-    weights, image_embedding = classifier.label_embeddings[:, :-1], classifier.encode(IMAGE[None])[0]
+    model = model_of(classifier)
+    assert isinstance(model, IndicatorModel)
+    weights = model.label_encoder(slice(None)).detach().numpy()
+    image_embedding = classifier.encode(IMAGE[None])[0]
     clouds = {
         i: classifier.encode(px(TRAIN)[torch.as_tensor(TRAIN.targets) == i]) * weights[i].astype(np.float64)
         for i in best

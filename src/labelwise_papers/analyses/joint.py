@@ -1,7 +1,8 @@
 """Where an image lies once a label is asked about: joint codes of images and labels, in a plane to look at.
 
-A linear score is the sum of the entries of h = z * w, the image embedding times the label's weights, and a bias. So h says what
-each entry adds to the answer. Training images under their own label make one cloud for each label; an image under a wrong
+For an indicator network h = z * psi, the image embedding times what the label encoder makes of a label (figure 6 of its paper);
+its predictor weighs the entries of h afterwards. Of any other linear score h = z * w, the image embedding times the label's weights,
+so h says what each entry adds to the answer. Training images under their own label make one cloud for each label; an image under a wrong
 label should fall outside of that label's cloud.
 """
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, linear_scores
+from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.evaluation.plane import Projection, find_plane
 from labelwise.support.display import caption
@@ -35,7 +37,7 @@ class JointView:
 
 
 def joint_embeddings(scores: Scores, columns: Array) -> Array:
-    """Return z * w ``[n, d]``: the embedding of image i times the weights of the label at ``columns[i]``, without its bias.
+    """Return h ``[n, d]``: the embedding of image i times what the classifier has of the label at ``columns[i]``, without a bias.
 
     A single image goes with every column given.
     """
@@ -77,11 +79,21 @@ def _weights(scores: Scores) -> Array:
     if table.shape[1] == scores.embeddings.shape[1] + 1:
         some = scores[:16]
         if np.allclose(some.raw, linear_scores(some.embeddings, table), rtol=1e-3, atol=1e-4):
-            return table[:, :-1]
+            return table[:, :-1] / _predictor(scores.classifier)
     raise UnsupportedError(
         f"{scores.classifier.kind} does not score by weights on the image code, so an image and a label have no joint "
         "code. A method with a linear score has them, such as indicator, softmax or eszsl."
     )
+
+
+def _predictor(classifier: Classifier) -> Array:
+    """Return how the predictor of an indicator network weighs the entries of h ``[d]``; ones for any other method."""
+    training = classifier.origin.training
+    state = training.read() if classifier.kind == "indicator" and training is not None else {}
+    if "predictor.weight" not in state or np.any(state.get("base", 0)):  # a closed form that it began with has no psi
+        return np.ones(1)
+    weights: Array = np.asarray(state["predictor.weight"][0])
+    return np.where(weights == 0, 1, weights)
 
 
 def _distances(known: Array, targets: Array, asked: Array) -> Array:

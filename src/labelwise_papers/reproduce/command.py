@@ -15,7 +15,16 @@ from labelwise_papers.reproduce.pictures import draw_recipe
 from labelwise_papers.reproduce.results import read_results
 from labelwise_papers.reproduce.running import Place, run_cells, run_in_workers
 from labelwise_papers.reproduce.sources import sets_at_hand
-from labelwise_papers.reproduce.table import HEAD, Line, lines_of, markdown, measured_on, page_head
+from labelwise_papers.reproduce.table import (
+    HEAD,
+    SETTINGS_HEAD,
+    Line,
+    lines_of,
+    markdown,
+    measured_on,
+    page_head,
+    settings_of,
+)
 
 
 def recipes_of(name: str | None, place: Place) -> list[Recipe]:
@@ -62,6 +71,17 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
                 note(words)
     if page and as_markdown:
         print("\n\n".join(page))
+
+
+def print_settings(recipes: list[Recipe], choice: Choice) -> None:
+    """Print what the paper's text states, what its authors' code does and what we run, for each row."""
+    for recipe in recipes:
+        for (data, row), own in groupby(settings_of(recipe, choice), lambda cells: cells[:2]):
+            table = plain_table(*SETTINGS_HEAD[2:], title=f"{recipe.name}, {data}, {row}")
+            for cells in own:
+                table.add_row(*cells[2:])
+            out().print(table)
+    note("* is neither as the paper states nor as its authors' code does.")
 
 
 def _table(data: str, lines: Iterable[Line]) -> Table:

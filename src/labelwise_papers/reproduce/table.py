@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from labelwise_papers.published import compare_settings, differing
 from labelwise_papers.recipe import Figure, Recipe, Row
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of, chosen_rows
 from labelwise_papers.reproduce.results import Entry
@@ -101,7 +102,8 @@ def _protocol(cell: Cell, figure: Figure) -> str:
     """Return whose rules a figure follows, and in what they are not the paper's."""
     rules = figure.protocol or cell.source.protocol
     held = f"{cell.source.held} images calibrate" if cell.source.held else ""
-    differs = ", ".join(filter(None, [*cell.recipe.differs, held]))
+    settings = differing(cell.recipe, cell.row, cell.data)
+    differs = ", ".join(filter(None, [*cell.recipe.differs, *settings, held]))
     words = [] if rules == "same" else [rules]
     return "; ".join([*words, *([f"differs: {differs}"] if differs else [])]) or "no difference noted"
 
@@ -144,6 +146,28 @@ def spread(ours: Sequence[Value], digits: int) -> str:
         return f"{word} ({count} of {len(ours)})"
     apart = f" +- {statistics.stdev(map(float, ours)):.{digits}f}" if len(ours) > 1 else ""
     return f"{mean:.{digits}f}{apart}"
+
+
+SETTINGS_HEAD = ("data", "row", "setting", "paper", "authors' code", "ours")
+
+
+def settings_of(recipe: Recipe, choice: Choice) -> list[tuple[str, ...]]:
+    """Return the published settings of each row beside ours, as the cells of a table; a star marks ours where it differs from both."""
+    return [
+        (
+            recipe.data[name].title,
+            row.name,
+            each.name,
+            each.paper,
+            each.authors,
+            f"{each.ours}{' *' if each.differs else ''}",
+        )
+        for name in recipe.data
+        if not choice.data or name in choice.data
+        for row in chosen_rows(recipe, choice)
+        if name in recipe.sets(row)
+        for each in compare_settings(recipe, row, name)
+    ]
 
 
 def page_head(out: PurePath) -> str:
