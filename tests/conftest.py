@@ -9,6 +9,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("COLUMNS", "200")
 os.environ["LABELWISE_CACHE"] = "off"  # tests of the cache name a folder of their own
+os.environ["LABELWISE_ENCODERS"] = os.devnull  # tests of encoders name one, too
 
 import pytest
 import torch

@@ -57,7 +57,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["pretrained encoder installed", "not installed"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     there: bool = request.param == "pretrained encoder installed"
-    monkeypatch.setattr("labelwise.train.networks.encoder.is_installed", lambda: there)
+    monkeypatch.setattr("labelwise.encoders.choose.is_installed", lambda name: there)
     stand_in(monkeypatch)
     monkeypatch.setattr("labelwise.train.loop._out_of_patience", lambda _, now: now.epoch >= 2)  # quick, in both ways
     return there

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
 CORRECTIONS_HELP = "A table of images and the labels they should have."
-ENCODER_HELP = "auto, none (train from scratch), or a pretrained encoder."
+ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
 TUNE_HELP = "Train the encoder further; kept only if it helps."

@@ -119,7 +119,11 @@ def shared() -> Shared:
 @contextmanager
 def with_shared(options: Shared) -> Iterator[None]:
     """Let these be the options of every verb while open."""
-    variables = {"LABELWISE_CACHE": "off"} if options.no_cache else {}
+    variables: dict[str, str] = {}
+    if options.no_cache:
+        from labelwise.support.cache import switched_off  # which imports numpy
+
+        variables = switched_off()
     variables |= {} if options.max_gb is None else {VARIABLE: str(options.max_gb)}
     token = _SHARED.set(options)
     try:

@@ -19,6 +19,7 @@ from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
 from labelwise.cli.data import app as data_app
+from labelwise.cli.encoders import app as encoders_app
 from labelwise.cli.evaluate import evaluate
 from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
@@ -130,6 +131,7 @@ for panel, verbs in VERBS.items():
     for verb in verbs:
         add_verb(app, verb, words=NEEDS.get(verb.__name__, ""), group=panel)
 app.add_typer(data_app, rich_help_panel="Data")
+app.add_typer(encoders_app, rich_help_panel="Data")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ and they are the same to the bit whether they are computed alone, among others, 
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,7 @@ import PIL
 
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features, ImagesWithFeatures
+from labelwise.encoders.joined import JoinedEncoder
 from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Images, Skipped, Unreadable, read_all
 from labelwise.support.cache import Cache, digest, is_on
@@ -44,6 +46,9 @@ def encode(
     """
     if isinstance(images, ImagesWithFeatures) and images.features.encoder_id == encoder.id:
         return images.features
+    if isinstance(encoder, JoinedEncoder):
+        parts = [encode(each, images, cache=cache, workers=workers, progress=progress) for each in encoder.parts]
+        return replace(parts[0], values=encoder.join([each.values for each in parts]), encoder_id=encoder.id)
     digests, ids = images.digests(), images.ids
     if isinstance(encoder, Precomputed):
         values = read_all(images, encoder.shape)

@@ -31,7 +31,7 @@ class Graph:
     ) -> str:
         """Add an operation of this kind from named tensors to one, and return its name."""
         parts = [_text(1, name) for name in inputs] + [_text(2, output), _text(4, kind)]
-        parts += [_bytes(5, _attribute(name, value)) for name, value in (attributes or {}).items()]
+        parts += [length_delimited(5, _attribute(name, value)) for name, value in (attributes or {}).items()]
         self.nodes.append(b"".join(parts))
         return output
 
@@ -39,20 +39,25 @@ class Graph:
         """Add a tensor of fixed numbers and return its name."""
         dims = b"".join(_number(1, size) for size in values.shape)
         content = np.ascontiguousarray(values, STORED[values.dtype.kind]).tobytes()
-        self.tensors.append(dims + _number(2, KINDS[values.dtype.kind]) + _text(8, name) + _bytes(9, content))
+        self.tensors.append(dims + _number(2, KINDS[values.dtype.kind]) + _text(8, name) + length_delimited(9, content))
         return name
+
+    def described_outputs(self) -> list[bytes]:
+        """Return the name, kind and shape of each output as a file holds them."""
+        return [_value(name, KINDS["f"], shape) for name, shape in self.outputs.items()]
 
     def file(self) -> bytes:
         """Return the content of the file."""
-        graph = b"".join(_bytes(1, node) for node in self.nodes) + _text(2, "encoder")
-        graph += b"".join(_bytes(5, tensor) for tensor in self.tensors)
-        graph += _bytes(11, _value("images", KINDS["u" if self.bytes_in else "f"], self.shape))
-        graph += b"".join(_bytes(12, _value(name, KINDS["f"], shape)) for name, shape in self.outputs.items())
-        opset = _bytes(8, _number(2, OPSET))
-        return _number(1, IR_VERSION) + _text(2, "labelwise") + _bytes(7, graph) + opset
+        graph = b"".join(length_delimited(1, node) for node in self.nodes) + _text(2, "encoder")
+        graph += b"".join(length_delimited(5, tensor) for tensor in self.tensors)
+        graph += length_delimited(11, _value("images", KINDS["u" if self.bytes_in else "f"], self.shape))
+        graph += b"".join(length_delimited(12, each) for each in self.described_outputs())
+        opset = length_delimited(8, _number(2, OPSET))
+        return _number(1, IR_VERSION) + _text(2, "labelwise") + length_delimited(7, graph) + opset
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a whole number as protobuf writes it."""
     value &= 2**64 - 1
     digits = bytearray()
     while value > 127:
@@ -62,15 +67,16 @@ def _varint(value: int) -> bytes:
 
 
 def _number(place: int, value: int) -> bytes:
-    return _varint(place << 3) + _varint(value)
+    return varint(place << 3) + varint(value)
 
 
-def _bytes(place: int, content: bytes) -> bytes:
-    return _varint(place << 3 | 2) + _varint(len(content)) + content
+def length_delimited(place: int, content: bytes) -> bytes:
+    """Return a field of a protobuf message: its number and its content."""
+    return varint(place << 3 | 2) + varint(len(content)) + content
 
 
 def _text(place: int, text: str) -> bytes:
-    return _bytes(place, text.encode())
+    return length_delimited(place, text.encode())
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
@@ -78,7 +84,7 @@ def _attribute(name: str, value: Attribute) -> bytes:
     if isinstance(value, int):
         return head + _number(3, value) + _number(20, INT)
     if isinstance(value, float):
-        return head + _varint(2 << 3 | 5) + np.float32(value).tobytes() + _number(20, FLOAT)
+        return head + varint(2 << 3 | 5) + np.float32(value).tobytes() + _number(20, FLOAT)
     if isinstance(value, str):
         return head + _text(4, value) + _number(20, STRING)
     return head + b"".join(_number(8, each) for each in value) + _number(20, INTS)
@@ -86,6 +92,6 @@ def _attribute(name: str, value: Attribute) -> bytes:
 
 def _value(name: str, kind: int, shape: Sequence[int]) -> bytes:
     """Return the description of numbers ``[n, *shape]``."""
-    sizes = b"".join(_bytes(1, _number(1, size)) for size in shape)
-    tensor = _number(1, kind) + _bytes(2, _bytes(1, _text(2, "n")) + sizes)
-    return _text(1, name) + _bytes(2, _bytes(1, tensor))
+    sizes = b"".join(length_delimited(1, _number(1, size)) for size in shape)
+    tensor = _number(1, kind) + length_delimited(2, length_delimited(1, _text(2, "n")) + sizes)
+    return _text(1, name) + length_delimited(2, length_delimited(1, tensor))

@@ -37,7 +37,7 @@ class Card:
     shape: tuple[int, ...]  # (c, h, w): bytes of an image; (a,): float32, a sound or features
     input: str = "images"
     output: str = "features"  # [n, d]
-    maps: str | None = None  # the output [n, d, h, w] of which the features are the mean, for heat maps
+    maps: str | None = None  # the output [n, d, h, w] for heat maps: features are its mean, or a token beside it
     mean: tuple[float, ...] | None = None  # of each channel in [0, 1]; None where the graph takes bytes
     std: tuple[float, ...] | None = None
     fit: Fit = "crop"
@@ -171,19 +171,34 @@ class OnnxEncoder:
 def open_onnx(path: str | Path) -> OnnxEncoder:
     """Return the encoder of an ONNX file with a card beside it."""
     path = Path(path)
+    card, content = read_card(path.with_suffix(".json")), _read(path)
+    return OnnxEncoder(card, onnx_id(card, content), partial(read_file, path))
+
+
+def read_card(path: Path) -> Card:
+    """Return the card in a JSON file."""
     try:
-        plain = json.loads(read_regular(path.with_suffix(".json"), MOST_CARD))
+        plain = json.loads(read_regular(path, MOST_CARD))
         if not isinstance(plain, dict):
             raise ValueError("a card is a table")
-        card = from_plain(Card, plain)
-        content = read_file(path)
-    except FileNotFoundError as error:
-        raise StoreError(
-            f'There is no "{error.filename}": an encoder is an .onnx file with a card, a .json file.'
-        ) from None
+        return from_plain(Card, plain)
+    except FileNotFoundError:
+        raise _missing(path) from None
     except (OSError, ValueError, RecursionError, TypeError, UsageError) as error:
         raise StoreError(f'The encoder "{path}" cannot be read: {error}') from None
-    return OnnxEncoder(card, onnx_id(card, content), partial(read_file, path))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as error:
+        raise StoreError(f'The encoder "{path}" cannot be read: {error}') from None
+
+
+def _missing(path: Path) -> StoreError:
+    return StoreError(f'There is no "{path}": an encoder is an .onnx file with a card, a .json file.')
 
 
 def onnx_id(card: Card, content: bytes) -> str:

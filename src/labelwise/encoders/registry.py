@@ -3,11 +3,14 @@
 import os
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, write_graph
 from labelwise.encoders.encoder import Encoder
-from labelwise.encoders.onnx import Card, OnnxEncoder, open_onnx, read_file
+from labelwise.encoders.joined import JoinedEncoder
+from labelwise.encoders.library import FILE, library, open_file, open_from_library
+from labelwise.encoders.onnx import Card, OnnxEncoder, read_file
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import GRAPHS, digest, is_on, user_folder
 from labelwise.support.errors import UsageError, listing, suggest
@@ -21,30 +24,58 @@ def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view
     """Return the encoder of a name or at the path of an .onnx file.
 
     Args:
-        name: ``efficientnet_lite0``, the path of an .onnx file with a card, or what a plug-in adds.
-        shape: of the images ``(c, h, w)``; None is the one that the encoder was made for.
-        view: how images of the shape are seen. An .onnx file has this in its card.
+        name: ``efficientnet_lite0``, one that ``labelwise encoders`` lists, what a plug-in adds, the path of an .onnx file with a card
+            or of a folder that holds one, or several of these joined by ``+``.
+        shape: of the images ``(c, h, w)``; None is the one that the encoder was made for, and the only one that a file has.
+        view: how images of the shape are seen.
     """
-    if name.endswith(".onnx"):
-        encoder = open_onnx(name)
-        if shape not in (None, encoder.shape):
-            raise UsageError(f'"{name}" takes images of shape {list(encoder.shape)}; given {list(shape or ())}.')
-        return encoder
-    return open_registered(name, shape, view)
+    if parts := joined_names(name):
+        shape = next((fixed.shape for part in parts if (fixed := _fixed(part, view))), shape)
+        return JoinedEncoder(tuple(open_encoder(part, shape, view) for part in parts))
+    encoder = _fixed(name, view)
+    if encoder is None:
+        return open_registered(name, shape, view)
+    if shape not in (None, encoder.shape):
+        raise UsageError(f'"{name}" takes images of shape {list(encoder.shape)}; given {list(shape or ())}.')
+    return encoder
 
 
 def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Encoder:
     """Return the encoder of a name, as ``open_encoder`` does; the path of a file is refused."""
     if name in VARIANTS:
         return _published(name, shape, view)
+    if name in library():
+        return open_from_library(name, view)
     added = {each: place for plugin in plugins() for each, place in plugin.ENCODERS.items()}
     if name in added:
         opened: Encoder = import_object(added[name])(shape, view)
         return opened
-    known = [*VARIANTS, *added]
+    known = [*VARIANTS, *library(), *added]
     raise UsageError(
         f'No encoder "{name}".{suggest(name, known)} Known: {listing(known)}, or the path of an .onnx file with a card.'
     )
+
+
+def is_fixed(name: str) -> bool:
+    """Return whether a name is of an ONNX file, which takes images of one shape and is not trained: of the library, a path, or joined."""
+    return name in library() or _is_path(name) or bool(joined_names(name))
+
+
+def joined_names(name: str) -> tuple[str, ...]:
+    """Return the names that are joined by ``+`` in one; none where it is a single name or a path."""
+    parts = tuple(part.strip() for part in name.split("+"))
+    return parts if len(parts) > 1 and all(parts) and not _is_path(name) else ()
+
+
+def _fixed(name: str, view: View) -> OnnxEncoder | None:
+    """Return an encoder that takes images of one shape; None of any other."""
+    if name in library():
+        return open_from_library(name, view)
+    return open_file(Path(name), view) if _is_path(name) else None
+
+
+def _is_path(name: str) -> bool:
+    return Path(name).exists() if "+" in name else name.endswith(".onnx") or (Path(name) / FILE).is_file()
 
 
 def is_installed(name: str = DEFAULT) -> bool:

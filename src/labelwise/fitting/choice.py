@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from labelwise.encoders.choose import choose_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import describe_labels
@@ -23,6 +24,7 @@ STATED = ("backbone", "width", "size")  # settings of an encoder that a file of 
 NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
 CLOSED, TRAINED = "discriminant", "indicator"  # what is chosen where every image has a label: on features, and else
 MOST_FEATURES = 4_096  # numbers of an image up to which the closed form is chosen: its time grows with their cube
+TRAINS = ("tune", "adversarial")  # settings by which an encoder is trained further
 OPEN = ("auto", "none", "null")  # values that leave a setting open
 PHOTO_SIDE = 32  # pixels from which on images in colour get the pretrained encoder; docs/data.md has the figures
 
@@ -54,7 +56,7 @@ class Decision:
 def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
     """Return the method to train on this data, as a user wishes; None leaves everything open."""
     options = options or FitOptions()
-    photos = are_photos(data)
+    photos = sum(map(len, data.splits.values())) if are_photos(data) else 0
     why: tuple[str, ...] = ()
     if options.method == "auto" and any(key.partition(".")[0] == "tune" for key in options.settings):
         options = replace(options, method=CLOSED)
@@ -72,7 +74,7 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
     except UsageError as error:
         raise UsageError(" ".join((*why, str(error)))) from None
     told = not data.features and options.leaves_network_open
-    return Decision(method=method, reasons=(_encoder_line(method, data), *why) if told else why)
+    return Decision(method=method, reasons=(_encoder_line(method, data, photos), *why) if told else why)
 
 
 def are_photos(data: Dataset) -> bool:
@@ -85,7 +87,7 @@ def are_photos(data: Dataset) -> bool:
     return not data.features and (data.own_images or (large and not data.drawn))
 
 
-def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: bool) -> Method | None:
+def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: int) -> Method | None:
     """Return the closed form in place of a method that would train a head on features; None where settings ask for training."""
     pictures = not data.features
     if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
@@ -98,21 +100,22 @@ def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos
         return None
 
 
-def make_method(options: FitOptions, *, photos: bool = False) -> Method:
+def make_method(options: FitOptions, *, photos: int = 0) -> Method:
     """Return the method that the options name, with its settings; those that contradict each other are an error.
 
-    Photos get the pretrained encoder where that is left open.
+    So many photos get a pretrained encoder where that is left open, see ``choose_encoder``.
     """
     method = override(method_class(options.method)(), _settings(options, photos=photos))
     _check_encoder(options.encoder, encoder_of(method))
     return method
 
 
-def _settings(options: FitOptions, *, photos: bool) -> dict[str, str]:
+def _settings(options: FitOptions, *, photos: int) -> dict[str, str]:
     """Return the settings of a method, with those of the encoder that was chosen."""
     encoder: Encoder | None = None
     if options.leaves_network_open:
-        encoder = pretrained_encoder() if photos else None
+        trains = any(key.partition(".")[0] in TRAINS for key in options.settings)
+        encoder = pretrained_encoder(photos, trainable=trains) if photos else None
     elif options.encoder not in ("auto", "none"):
         encoder = Encoder(backbone=options.encoder, frozen=True)
     chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
@@ -122,7 +125,7 @@ def _settings(options: FitOptions, *, photos: bool) -> dict[str, str]:
     return {**chosen, **settings}
 
 
-def _encoder_settings(options: FitOptions, *, photos: bool) -> Encoder:
+def _encoder_settings(options: FitOptions, *, photos: int) -> Encoder:
     """Return the encoder of a method that trains one by default."""
     settings = _settings(options, photos=photos)
     own = {key.removeprefix("encoder."): value for key, value in settings.items() if key.startswith("encoder.")}
@@ -146,7 +149,7 @@ def check_options(options: FitOptions, size: int | None = None) -> tuple[Encoder
 def next_frame(options: FitOptions) -> Frame | None:
     """Return how a person's own image files are going to be read, as far as options tell before data are; None is as usual."""
     try:
-        return None if options == FitOptions() else frame_of(_possible_method(options, photos=True))
+        return None if options == FitOptions() else frame_of(_possible_method(options, photos=1))
     except UsageError:  # told where it matters
         return None
 
@@ -157,7 +160,7 @@ def frame_of(method: Method) -> Frame:
     return Frame(side, side, 3, fit=method.view.fit)
 
 
-def _possible_method(options: FitOptions, *, photos: bool = False) -> Method:
+def _possible_method(options: FitOptions, *, photos: int = 0) -> Method:
     """Return the method that the options name, or of "auto" the first that takes the settings."""
     faults = []
     for name in METHODS if options.method == "auto" else (options.method,):
@@ -175,7 +178,9 @@ def encoder_of(method: Method) -> Encoder:
 
 
 def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
-    """Return the shape at which a method reads images: their own; of files, as its encoder takes them."""
+    """Return the shape at which a method reads images: their own; of files, and for an ONNX file always, as its encoder takes them."""
+    if data.features is None and encoder_of(method).by_onnx:
+        return encoder_of(method).open(method.view).shape
     if data.shape is not None:
         return data.shape
     side = side_for(encoder_of(method), method.view)
@@ -223,7 +228,7 @@ def _check_encoder(name: str, encoder: Encoder) -> None:
         )
 
 
-def _encoder_line(method: Method, data: Dataset) -> str:
+def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
     """Return which encoder was taken for images where that was left open, and why."""
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
@@ -235,7 +240,10 @@ def _encoder_line(method: Method, data: Dataset) -> str:
     how = "not trained further" if encoder.frozen else "trained further"
     if getattr(method, "tune", None) is not None:
         how = "trained further if validation accuracy improves"
-    return f"Encoder {PRETRAINED}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch."
+    choice = choose_encoder(photos)
+    other = f" {choice.reason}" if choice is not None and encoder.backbone == choice.name else ""
+    name = PRETRAINED if encoder.backbone == "auto" else encoder.backbone
+    return f"Encoder {name}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch.{other}"
 
 
 @dataclass(frozen=True, kw_only=True)

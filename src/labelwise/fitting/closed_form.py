@@ -15,7 +15,6 @@ from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features
-from labelwise.encoders.registry import open_encoder
 from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, validation, with_idle
 from labelwise.fitting.estimate import estimate_on_validation, merit
@@ -30,7 +29,6 @@ from labelwise.support.rows import draw_rows
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.train.method import Method, Run
-from labelwise.train.networks.encoder import PRETRAINED
 
 GPU = Path("/dev/nvidiactl")  # there where a GPU is; torch then makes features faster
 MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
@@ -40,7 +38,7 @@ def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
     """Return whether a method is solved here: discriminant on features, by one process, and not on a GPU."""
     if not isinstance(method, Discriminant) or method.tune is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return False
-    if data.features:
+    if data.features or method.encoder.by_onnx:
         return True
     gpu = run.device == "cuda" or (run.device == "auto" and GPU.exists())
     settings = method.encoder
@@ -95,10 +93,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
 
 def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
     """Return what makes features of images of a shape."""
-    if len(shape) == 1:
-        return Precomputed(shape[0])
-    name = PRETRAINED if method.encoder.backbone == "auto" else method.encoder.backbone
-    return open_encoder(name, shape, method.encoder.sized(method.view))
+    return Precomputed(shape[0]) if len(shape) == 1 else method.encoder.open(method.view, shape)
 
 
 def _encoded(data: Dataset, encoder: Encoder, run: Run) -> tuple[Dataset, dict[str, Any]]:

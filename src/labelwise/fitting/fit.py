@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from labelwise.core.classifier import Classifier
-from labelwise.fitting.choice import CLOSED, decide
+from labelwise.fitting.choice import CLOSED, decide, encoder_of
 from labelwise.fitting.closed_form import fit_closed_form, takes
+from labelwise.fitting.on_features import fit_on_features
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
 from labelwise.methods.registry import METHODS, needs_of
@@ -36,6 +37,8 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     _check_method(data, method)
     if takes(method, data, run):
         return fit_closed_form(data, method, run)
+    if not data.features and encoder_of(method).by_onnx:
+        return fit_on_features(data, method, run, fit)
     if any(split.weights for split in data.splits.values()):
         raise UsageError(f"Weights of images count in method {CLOSED} on a frozen encoder alone; leave them out.")
     try:

