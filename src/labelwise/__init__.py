@@ -12,6 +12,7 @@ __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from labelwise import data as data
+    from labelwise import label as label
     from labelwise import methods as methods
     from labelwise.api import ask as ask
     from labelwise.api import calibrate as calibrate

@@ -1,0 +1,106 @@
+"""The engine: how probable each label is of each image, kept up to date with the answers."""
+
+import numpy as np
+
+from labelwise.label.guess import SHARPNESS, Answered, Whitened, guess, one_hot, soft_labels
+from labelwise.label.ledger import Ledger
+from labelwise.label.space import Floats, Ints, Space
+from labelwise.label.spread import Spread
+from labelwise.support.blas import on_one_thread
+
+FOLDS = 4  # parts of the answers that are left out in turn to decide about spreading
+FIRST, GROWTH = 20, 1.6  # answers from which on that is decided, and how many times more until the next time
+SHARP = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # that are tried, by the likelihood of answers that were left out
+LEAST = 1e-6  # probability of what is certainly wrong, in likelihoods
+
+
+class Engine:
+    """Probabilities of all images from the answers in a ledger."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.spread = space, Spread(space)
+        self.whitened = Whitened(space)
+        self.pays, self.sharpness = True, SHARPNESS  # whether spreading does, and how sharp probabilities are
+        self._known = Answered(np.empty(0, np.int64), np.empty(0, np.int64), 0)
+        self._decided = 0  # answers as of which it was decided
+
+    @on_one_thread
+    def update(self, ledger: Ledger) -> Floats:
+        """Return how probable each label is of each image ``[n, k]``, answered ones and checks as if nobody had answered the latter."""
+        answered = ledger.answered()
+        self._follow(answered)
+        if len(answered.rows) >= max(FIRST, GROWTH * self._decided):
+            self._decide(answered)
+        if not len(answered.rows):
+            labels = max(1, answered.labels)
+            return np.full((len(self.space), answered.labels), 1 / labels, np.float32)
+        chances = self._guess(answered, self.spread.values, pays=self.pays)
+        for row, wrong in ledger.excluded.items():
+            chances[row, list(wrong)] = 0
+        total = chances.sum(1, keepdims=True)
+        return np.asarray(np.where(total > 0, chances / np.maximum(total, 1e-12), 1 / max(1, chances.shape[1])))
+
+    def _guess(self, answered: Answered, spread: Floats, *, pays: bool) -> Floats:
+        soft = soft_labels(spread, answered) if pays else one_hot(len(self.space), answered)
+        self.whitened.update(soft, len(answered.rows), spread=pays)
+        return guess(self.whitened, soft, answered, self.sharpness, spread=pays)
+
+    def _follow(self, answered: Answered) -> None:
+        """Bring what was spread up to date: add new answers, subtract those that are gone."""
+        before = dict(zip(self._known.rows.tolist(), self._known.targets.tolist(), strict=True))
+        now = dict(zip(answered.rows.tolist(), answered.targets.tolist(), strict=True))
+        if answered.labels < self._known.labels:  # a label went: places of labels have moved
+            self.spread, before = Spread(self.space), {}
+        self.spread.widen(answered.labels)
+        gone = [(row, target) for row, target in before.items() if now.get(row) != target]
+        new = [(row, target) for row, target in now.items() if before.get(row) != target]
+        for pairs, sign in ((gone, -1.0), (new, 1.0)):
+            self.spread.add(*_columns(pairs), sign)
+        self._known = answered
+
+    def _decide(self, answered: Answered) -> None:
+        """Decide by answers that are left out in turn whether spreading pays, and how sharp probabilities are."""
+        self._decided = len(answered.rows)
+        folds = np.arange(len(answered.rows)) % FOLDS
+        found = {
+            pays: [self._left_out(answered, folds == fold, pays=pays) for fold in range(FOLDS)]
+            for pays in (True, False)
+        }
+        scores, targets = (
+            {pays: np.concatenate([one[i] for one in parts]) for pays, parts in found.items()} for i in (0, 1)
+        )
+        if not len(targets[True]):
+            return
+        right = {pays: float((scores[pays].argmax(1) == targets[pays]).mean()) for pays in found}
+        self.pays = right[True] + 1 / len(targets[True]) >= right[False]
+        logs, known = np.asarray(scores[self.pays], np.float32), targets[self.pays]
+        self.sharpness = max(SHARP, key=lambda sharp: _likelihood(logs * (sharp / self.sharpness), known))
+        self.whitened.answers = 0  # the covariance is computed again
+
+    def _left_out(self, answered: Answered, left: np.ndarray, *, pays: bool) -> tuple[Floats, Ints]:
+        """Return the log probabilities of answers that are left out, by the others, and their labels; only labels that others have."""
+        rest = answered.select(~left)
+        out = answered.select(left & np.isin(answered.targets, rest.targets))
+        gone = answered.select(left)
+        spread = (
+            self.spread.values - self.spread.reach(gone.rows, gone.targets, answered.labels)
+            if pays
+            else self.spread.values
+        )
+        soft = soft_labels(spread, rest) if pays else one_hot(len(self.space), rest)
+        whitened = Whitened(self.space)  # a covariance that the answers that are left out had no part in
+        whitened.update(soft, len(rest.rows), spread=pays)
+        chances = guess(whitened, soft, rest, self.sharpness, spread=pays)
+        return np.log(np.maximum(chances[out.rows], 1e-30)), out.targets
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _likelihood(scores: Floats, targets: Ints) -> float:
+    """Return the mean log likelihood of labels under scores, labels that nothing speaks for counted as ``LEAST``."""
+    power = np.exp(scores - scores.max(1, keepdims=True))
+    chances = power[np.arange(len(targets)), targets] / power.sum(1)
+    return float(np.log(np.maximum(chances, LEAST)).mean())

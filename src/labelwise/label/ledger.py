@@ -1,0 +1,176 @@
+"""The ledger: what the actions of a session add up to."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from labelwise.label.actions import Action
+from labelwise.label.guess import Answered
+from labelwise.label.space import Ints
+from labelwise.support.errors import UsageError, suggest
+
+NO_LABEL, UNKNOWN = -1, -2
+
+
+@dataclass
+class Ledger:
+    """The label of each image that has one, what is excluded, and the names of labels."""
+
+    size: int  # how many images
+    names: list[str] = field(default_factory=list)
+    targets: Ints = field(init=False)  # the label of each image, NO_LABEL or UNKNOWN [n]
+    checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and what was said of each
+    skipped: set[int] = field(default_factory=set)
+    excluded: dict[int, set[int]] = field(default_factory=dict)  # labels that an image does not show
+    different: set[tuple[int, int]] = field(default_factory=set)
+    split: list[frozenset[int]] = field(default_factory=list)  # images that are no group
+    hits: list[bool] = field(default_factory=list)  # whether the guess was right, of each question that was asked
+    sheets: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # of each sheet, how many images fitted, and how many it had
+    _same: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.targets = np.full(self.size, NO_LABEL, np.int64)
+
+    def label(self, name: str) -> int:
+        """Return the place of a label, matched without regard to case; a new name becomes a label."""
+        wanted = " ".join(name.split()).casefold()
+        for place, known in enumerate(self.names):
+            if known.casefold() == wanted:
+                return place
+        self.names.append(" ".join(name.split()))
+        return len(self.names) - 1
+
+    def find(self, name: str) -> int:
+        """Return the place of a label that is there."""
+        known = [one.casefold() for one in self.names]
+        if name.casefold() not in known:
+            raise UsageError(f'There is no label "{name}".{suggest(name, self.names)}')
+        return known.index(name.casefold())
+
+    def check(self, action: Action) -> None:
+        """Raise an error where an action speaks of images or labels that are not there; nothing is changed."""
+        wrong = [row for row in action.rows if not 0 <= row < self.size]
+        if wrong:
+            raise UsageError(f"There are images 0 to {self.size - 1}; given {wrong[0]}.")
+        if action.kind == "merge" and self.find(action.label) == self.find(action.into):
+            raise UsageError(f'"{action.label}" cannot become itself.')
+
+    def add(self, action: Action) -> None:
+        """Take in an action."""
+        rows = list(action.rows)
+        if action.kind == "add":
+            self.label(action.label)
+        elif action.kind == "merge":
+            self._merge(self.find(action.label), self.find(action.into))
+        elif action.kind == "name":
+            self._name(rows, self.label(action.label), action)
+        elif action.kind == "unknown":
+            self._name(rows, UNKNOWN, action)
+        elif action.kind == "not":
+            for row in rows:
+                self.excluded.setdefault(row, set()).add(self.label(action.label))
+        elif action.kind == "skip":
+            self.skipped |= set(rows)
+        elif action.kind == "split":
+            self.split.append(frozenset(rows))
+        elif action.kind in ("same", "different"):
+            self._pair(action.kind == "same", rows[0], rows[1])
+        if action.guess and action.kind in ("name", "unknown") and action.form in ("what", "yes", "check", "sheet"):
+            self.hits.append(action.guess.casefold() == action.label.casefold())
+        if action.form == "sheet" and action.kind in ("name", "not", "split"):
+            self.sheets.append((len(rows) if action.kind == "name" else 0, len(rows)))
+
+    def answered(self) -> Answered:
+        """Return the answers that train: those of checks do not, so that they stay a fair sample."""
+        known = self.targets >= 0
+        known[list(self.checks)] = False
+        rows = np.flatnonzero(known)
+        return Answered(rows, self.targets[rows], len(self.names))
+
+    def open_rows(self) -> np.ndarray:
+        """Return which images may be asked about ``[n]``."""
+        free = self.targets == NO_LABEL
+        free[list(self.skipped | set(self.checks))] = False
+        return np.asarray(free)
+
+    def purity(self) -> float:
+        """Return the share of images that fitted on sheets so far; at first as if 9 of 10 had."""
+        fit, all_ = 9.0, 10.0
+        for good, size in self.sheets[-20:]:
+            fit, all_ = fit + good, all_ + size
+        return fit / all_
+
+    def trust(self) -> float:
+        """Return how often guesses about images that were asked about were right of late; 0 at first."""
+        recent = self.hits[-40:]
+        return sum(recent) / (len(recent) + 2)
+
+    def _name(self, rows: list[int], label: int, action: Action) -> None:
+        joined = {other for row in rows for other in self._class(row)}
+        for row in joined:
+            self.targets[row] = label
+            self.skipped.discard(row)
+        if action.form == "check":
+            self.checks |= dict.fromkeys(rows, label)
+        for row in joined & set(self.checks):
+            self.checks[row] = label
+
+    def _pair(self, same: bool, one: int, other: int) -> None:
+        if not same:
+            self.different.add((min(one, other), max(one, other)))
+            for row, twin in ((one, other), (other, one)):
+                if self.targets[twin] >= 0:
+                    self.excluded.setdefault(row, set()).add(int(self.targets[twin]))
+            return
+        self._same[self._root(one)] = self._root(other)
+        known = next((int(self.targets[row]) for row in (one, other) if self.targets[row] != NO_LABEL), NO_LABEL)
+        for row in self._class(one) if known != NO_LABEL else ():
+            self.targets[row] = known
+
+    def _root(self, row: int) -> int:
+        while row in self._same and self._same[row] != row:
+            row = self._same[row]
+        return row
+
+    def _class(self, row: int) -> set[int]:
+        """Return the images that are the same as one, itself among them."""
+        if not self._same:
+            return {row}
+        root = self._root(row)
+        return {other for other in {*self._same, *self._same.values(), row} if self._root(other) == root}
+
+    def _merge(self, old: int, new: int) -> None:
+        """Let a label become another one; labels behind it move up."""
+        moved = [new - (new > old) if place == old else place - (place > old) for place in range(len(self.names))]
+        known = self.targets >= 0
+        self.targets[known] = np.array(moved)[self.targets[known]]
+        self.checks = {row: moved[place] if place >= 0 else place for row, place in self.checks.items()}
+        self.excluded = {row: {moved[place] for place in places} for row, places in self.excluded.items()}
+        for row in np.flatnonzero(self.targets == moved[old]).tolist():
+            self.excluded.get(row, set()).discard(moved[old])
+        del self.names[old]
+
+
+def ledger_of(size: int, names: Sequence[str], actions: Iterable[Action]) -> Ledger:
+    """Return the ledger of actions; those that were taken back do not count."""
+    listed = list(actions)
+    back = taken_back(listed)
+    ledger = Ledger(size)
+    for name in names:
+        ledger.label(name)
+    for place, action in enumerate(listed):
+        if place not in back and action.kind != "undo":
+            ledger.add(action)
+    return ledger
+
+
+def taken_back(actions: Sequence[Action]) -> set[int]:
+    """Return the places of actions that were taken back; to take back an undo brings the action back."""
+    back: set[int] = set()
+    for place in reversed(range(len(actions))):
+        if actions[place].kind == "undo" and place not in back:
+            back.add(actions[place].of)
+    return back

@@ -1,0 +1,59 @@
+"""How far a session is: accuracy with its interval from the random stream alone, and what more answers would bring."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+Z = 1.96  # of 95 %
+FEWEST = 20  # checks, below which nothing is advised
+POINT = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What is known about the guesses on images that nobody answered."""
+
+    images: int
+    answered: int  # images whose label a person gave
+    sure: int  # images without an answer whose guess is above the threshold
+    checks: int  # answers of the random stream
+    accuracy: float | None  # on these; None without any
+    low: float  # the accuracy lies between
+    high: float
+    more: int | None  # about so many answers for one more point; None where nobody can say
+    stop: bool  # whether more answers are hardly worth their time
+
+    @property
+    def words(self) -> str:
+        """What a person is told."""
+        if self.accuracy is None:
+            return "Nothing is known about the accuracy yet: no image was drawn at random."
+        shown = f"About {self.accuracy:.0%} of guesses are right (between {self.low:.0%} and {self.high:.0%}, from {self.checks} images drawn at random)."
+        if self.stop:
+            return f"{shown} You can stop here."
+        return shown if self.more is None else f"{shown} About {self.more} more answers for one more point."
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927).
+
+    >>> tuple(round(end, 2) for end in wilson(9, 10))
+    (0.6, 0.98)
+    """
+    if not n:
+        return 0.0, 1.0
+    share, z = hits / n, Z * Z / n
+    middle, half = share + z / 2, Z * math.sqrt(share * (1 - share) / n + z / (4 * n))
+    return max(0.0, (middle - half) / (1 + z)), min(1.0, (middle + half) / (1 + z))
+
+
+def answers_for_a_point(history: list[tuple[int, float]]) -> int | None:
+    """Return about how many more answers bring one point, from how sure guesses were at numbers of answers: linear in the logarithm."""
+    recent = [(n, sure) for n, sure in history if n >= history[-1][0] / 2 and n > 0] if history else []
+    if len({n for n, _ in recent}) < 4:
+        return None
+    slope = float(np.polyfit(np.log([n for n, _ in recent]), [sure for _, sure in recent], 1)[0])
+    if slope < 1e-3:
+        return None
+    return max(1, round(recent[-1][0] * math.expm1(min(POINT / slope, 5.0))))

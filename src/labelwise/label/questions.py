@@ -1,0 +1,139 @@
+"""Which question is worth most per second: a sheet of images that look alike, an image, or "is it a y?".
+
+An image is worth what it covers: the sum over images i of u_i max(0, k_ij - c_i), with k the kernel of neighbours, c_i how near the nearest
+answer is, and u_i how unsure the guess of i is (generalised coverage, Bae et al., ECCV 2024; with uncertainty, ICLR 2025). At first every
+guess is worth nothing, and typical images of regions without an answer come first. The more often guesses turn out right, the more
+unsure images count. Nothing is set: u_i = 1 - t p_i, with t how often guesses were right so far.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labelwise.label.actions import Form
+from labelwise.label.ledger import Ledger
+from labelwise.label.space import Floats, Ints, Space
+
+SHEET = 24  # images on a sheet at most
+SMALL = 4  # on a sheet at least
+COVERED = 0.5  # mean coverage up to which sheets come first
+PURE = 0.5  # share of fitting images below which there are no more sheets
+SECONDS = {"sheet": 6.0, "what": 3.0, "keys": 2.0, "yes": 1.2}  # per question; "keys": a label is one of nine keys
+KEYS = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What to ask a person."""
+
+    form: Form  # sheet, what, yes or check
+    rows: tuple[int, ...]  # the images, the most typical first
+    suggestions: tuple[
+        tuple[str, float], ...
+    ] = ()  # labels and their probabilities, the most probable first; none for a check
+    example: int | None = None  # an image of the first suggestion that a person answered
+
+    @property
+    def words(self) -> str:
+        """The question."""
+        if self.form == "sheet":
+            return "What are these? Mark those that do not belong."
+        return f"Is it {self.suggestions[0][0]}?" if self.form == "yes" else "What is it?"
+
+
+def gains(space: Space, unsure: Floats, covered: Floats, open_rows: np.ndarray) -> Floats:
+    """Return what an answer to each image is worth ``[n]``; -1 for those that are not to be asked about."""
+    more = np.maximum(space.kernel - covered[:, None], 0) * unsure[:, None]
+    worth = np.bincount(space.neighbours.ravel(), more.ravel(), len(space)) + unsure * np.maximum(1 - covered, 0)
+    return np.where(open_rows, worth, -1).astype(np.float32)
+
+
+def coverage(space: Space, answered: np.ndarray) -> Floats:
+    """Return how near the nearest answered image is to each ``[n]``, 1 for those answered ``[n]`` themselves."""
+    near = np.where(answered[space.neighbours], space.kernel, 0).max(1)
+    return np.where(answered, 1, near).astype(np.float32)
+
+
+def unsureness(chances: Floats, trust: float) -> Floats:
+    """Return how unsure each guess is ``[n]``."""
+    if not chances.shape[1]:
+        return np.ones(len(chances), np.float32)
+    return np.asarray(1 - trust * chances.max(1), np.float32)
+
+
+def sheet_of(space: Space, seed: int, free: np.ndarray, chances: Floats, ledger: Ledger) -> tuple[int, ...]:
+    """Return an image and those most like it that may be asked about and have the same guess, typical ones first."""
+    size = SHEET if ledger.purity() > 0.8 else SHEET // 2 if ledger.purity() > 0.65 else SHEET // 4
+    rows = space.neighbours[seed][free[space.neighbours[seed]]]
+    if chances.shape[1] > 1 and len(ledger.answered().rows):
+        rows = rows[chances[rows].argmax(1) == chances[seed].argmax()]
+    sheet = (seed, *rows[: size - 1].tolist())
+    while any(len(group & set(sheet)) > max(SMALL, len(group) // 2) and seed in group for group in ledger.split):
+        sheet = sheet[: max(1, len(sheet) // 2)]  # what a person divided is asked about in halves
+        if len(sheet) <= SMALL:
+            break
+    return sheet
+
+
+def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], *, sheets: bool) -> Question | None:
+    """Return the question that is worth most per second; None where nothing is left to ask.
+
+    Args:
+        space: of the images.
+        ledger: the answers so far.
+        chances: how probable each label is ``[n, k]``.
+        busy: images that others are asked about.
+        sheets: whether to ask about several images at a time.
+    """
+    free = ledger.open_rows()
+    free[list(busy)] = False
+    if not free.any():
+        return None
+    unsure, covered = unsureness(chances, ledger.trust()), coverage(space, ledger.targets >= 0)
+    worth = gains(space, unsure, covered, free)
+    seed = int(worth.argmax())
+    if sheets and ledger.purity() >= PURE:
+        rows = sheet_of(space, seed, free, chances, ledger)
+        value = ledger.purity() * _together(space, rows, unsure, covered) / SECONDS["sheet"]
+        first = covered.mean() < COVERED or value > worth[seed] / what_seconds(ledger)
+        if len(rows) >= SMALL and first:
+            return Question(form="sheet", rows=rows, suggestions=suggestions(ledger, chances[list(rows)].mean(0)))
+    return single(ledger, chances, seed, space)
+
+
+def single(ledger: Ledger, chances: Floats, row: int, space: Space) -> Question:
+    """Return the question about one image: "is it a y?" where that says more per second than "what is it?"."""
+    listed = suggestions(ledger, chances[row])
+    if len(listed) and len(ledger.answered().rows) and ledger.trust() > 0:
+        best = ledger.trust() * listed[0][1]
+        every = -float((chances[row] * np.log(np.maximum(chances[row], 1e-12))).sum())
+        yes = -(best * np.log(max(best, 1e-12)) + (1 - best) * np.log(max(1 - best, 1e-12)))
+        if best > 0.5 and yes / SECONDS["yes"] > every / what_seconds(ledger):
+            return Question(
+                form="yes", rows=(row,), suggestions=listed, example=_example(ledger, space, row, listed[0][0])
+            )
+    return Question(form="what", rows=(row,), suggestions=listed)
+
+
+def what_seconds(ledger: Ledger) -> float:
+    """Return how long "what is it?" takes: less where each label has a key."""
+    return SECONDS["keys" if len(ledger.names) <= KEYS else "what"]
+
+
+def suggestions(ledger: Ledger, chances: Floats) -> tuple[tuple[str, float], ...]:
+    """Return the nine most probable labels."""
+    order = (-chances).argsort(kind="stable")[:KEYS].tolist()
+    return tuple((ledger.names[place], round(float(chances[place]), 4)) for place in order)
+
+
+def _together(space: Space, rows: tuple[int, ...], unsure: Floats, covered: Floats) -> float:
+    """Return what answers to all of some images are worth."""
+    chosen = np.zeros(len(space), bool)
+    chosen[list(rows)] = True
+    return float((unsure * np.maximum(coverage(space, chosen) - covered, 0)).sum())
+
+
+def _example(ledger: Ledger, space: Space, row: int, label: str) -> int | None:
+    """Return the answered image of a label that looks most like an image."""
+    known: Ints = np.flatnonzero(ledger.targets == ledger.find(label))
+    return int(known[(space.directions[known] @ space.directions[row]).argmax()]) if len(known) else None

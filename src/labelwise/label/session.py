@@ -1,0 +1,206 @@
+"""A session: images without labels, a person's actions, and what the images are from these."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.label.actions import Action
+from labelwise.label.engine import Engine
+from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_back
+from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, wilson
+from labelwise.label.questions import Question, choose
+from labelwise.label.space import Floats, Space, make_space
+from labelwise.support.draws import Draws
+from labelwise.support.errors import UsageError
+
+CHECKS = 0.1  # of the questions: those of the random stream
+PRECISION = 0.95  # that guesses above the threshold are to have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """The label of one image."""
+
+    label: str  # "" where there is none
+    probability: float
+    source: str  # person, guess, or none
+
+
+class Session:
+    """Label images with few answers: ask ``question()``, ``add`` the action, read ``labels()``.
+
+    >>> session = Session(features, seed=1)
+    >>> question = session.question()
+    >>> session.name(question.rows, "robin")
+    """
+
+    def __init__(
+        self,
+        features: npt.NDArray[Any] | Space,
+        names: Sequence[str] = (),
+        *,
+        actions: Iterable[Action] = (),
+        checks: float = CHECKS,
+        seed: int = 0,
+    ) -> None:
+        """Begin a session, or go on with one.
+
+        Args:
+            features: of all images ``[n, d]``, or the space that an earlier session made of them.
+            names: labels that are known already.
+            actions: of a session to go on with.
+            checks: share of the questions that go to the random stream.
+            seed: of the random stream.
+        """
+        if not 0 <= checks < 1:
+            raise UsageError(f"The share of checks lies from 0 to below 1; given {checks}.")
+        self.space = features if isinstance(features, Space) else make_space(features)
+        self.names_at_start, self.checks = tuple(names), checks
+        self.actions = list(actions)
+        self._stream = Draws(seed).permutation(len(self.space)).tolist()
+        self._engine = Engine(self.space)
+        self._history: list[tuple[int, float]] = []
+        self.ledger = self._read()
+        self._chances: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    @property
+    def names(self) -> list[str]:
+        """The labels."""
+        return list(self.ledger.names)
+
+    @property
+    def chances(self) -> Floats:
+        """How probable each label is of each image ``[n, k]``."""
+        if self._chances is None:
+            self._chances = self._engine.update(self.ledger)
+            open_rows = self.ledger.open_rows()
+            if self._chances.shape[1] and open_rows.any():
+                answers = len(self.ledger.answered().rows)
+                self._history.append((answers, float(self._chances[open_rows].max(1).mean())))
+        return self._chances
+
+    def question(self, *, sheets: bool = True, busy: Iterable[int] = ()) -> Question | None:
+        """Return what to ask next; None where every image has an answer."""
+        others = frozenset(busy)
+        if (row := self._due(others)) is not None:
+            return Question(form="check", rows=(row,))
+        return choose(self.space, self.ledger, self.chances, others, sheets=sheets)
+
+    def add(self, action: Action) -> Action:
+        """Take in an action, and return it as it is to be stored; one that makes no sense is an error and changes nothing."""
+        if action.kind == "undo":
+            return self._undo(action)
+        self.ledger.check(action)
+        if action.kind in ("name", "unknown") and not action.guess and action.form != "hand":
+            action = replace(action, guess=self._guess_of(action.rows))
+        self.actions.append(action)
+        self.ledger.add(action)
+        self._chances = None
+        return action
+
+    def name(self, rows: Iterable[int], label: str) -> Action:
+        """Say that images show a label."""
+        return self.add(Action(kind="name", rows=tuple(map(int, rows)), label=label))
+
+    def undo(self, person: str = "") -> Action | None:
+        """Take back the last action, of a person where one is named; return it, or None where there is none."""
+        back = taken_back(self.actions)
+        for place in reversed(range(len(self.actions))):
+            action = self.actions[place]
+            if action.kind != "undo" and place not in back and (not person or action.person == person):
+                self._undo(Action(kind="undo", of=place, person=person))
+                return action
+        return None
+
+    def labels(self, precision: float = PRECISION) -> list[Labelled]:
+        """Return the label of each image: a person's, or a guess where guesses above its probability are right as often as wanted."""
+        chances, targets = self.chances, self.ledger.targets
+        limit, best = self.threshold(precision), chances.argmax(1) if chances.shape[1] else None
+        listed = []
+        for row, target in enumerate(targets.tolist()):
+            if target >= 0:
+                listed.append(Labelled(label=self.ledger.names[target], probability=1.0, source="person"))
+            elif target == UNKNOWN or best is None or chances[row, best[row]] < limit:
+                top = 0.0 if best is None or target == UNKNOWN else float(chances[row, best[row]])
+                listed.append(Labelled(label="", probability=top, source="person" if target == UNKNOWN else "none"))
+            else:
+                top = float(chances[row, best[row]])
+                listed.append(Labelled(label=self.ledger.names[best[row]], probability=top, source="guess"))
+        return listed
+
+    def threshold(self, precision: float = PRECISION) -> float:
+        """Return the probability from which on guesses are right as often as wanted, by their own word and by the checks; above 1 for none."""
+        free = self.ledger.targets == NO_LABEL
+        if not self.chances.shape[1] or not free.any() or not len(self.ledger.answered().rows):
+            return 1.1
+        tops = -np.sort(-self.chances[free].max(1))
+        factor = self._honesty()
+        mean = np.cumsum(tops) / np.arange(1, len(tops) + 1) * factor
+        good = np.flatnonzero(mean >= precision)
+        return float(tops[good[-1]]) if len(good) else 1.1
+
+    def progress(self) -> Progress:
+        """Return how far the session is, and how good its guesses are."""
+        hits, n = self._hits()
+        low, high = wilson(hits, n)
+        targets, limit = self.ledger.targets, self.threshold()
+        free = targets == NO_LABEL
+        sure = int((self.chances[free].max(1) >= limit).sum()) if self.chances.shape[1] else 0
+        more, answers = answers_for_a_point(self._history), len(self.ledger.answered().rows)
+        return Progress(
+            images=len(self),
+            answered=int((~free).sum()),
+            sure=sure,
+            checks=n,
+            accuracy=hits / n if n else None,
+            low=low,
+            high=high,
+            more=more,
+            stop=n >= FEWEST and (more is None or more > max(100, answers)),
+        )
+
+    def _hits(self) -> tuple[int, int]:
+        """Return how many guesses about images of the random stream are right, and how many there are."""
+        checks = self.ledger.checks
+        if not checks or not self.chances.shape[1]:
+            return 0, len(checks)
+        rows = np.array(list(checks))
+        return int((self.chances[rows].argmax(1) == np.array(list(checks.values()))).sum()), len(rows)
+
+    def _honesty(self) -> float:
+        """Return by what probabilities are multiplied: how often checks were right, relative to what probabilities said, at most 1."""
+        hits, n = self._hits()
+        if not n:
+            return 1.0
+        said = float(self.chances[list(self.ledger.checks)].max(1).sum())
+        return min(1.0, (hits + 2.0) / (said + 2.0))
+
+    def _due(self, busy: frozenset[int]) -> int | None:
+        """Return the next image of the random stream where one is due."""
+        asked = len(self.ledger.checks)
+        if asked >= self.checks * (len(self.ledger.hits) + 1) - 1e-9 or not len(self.ledger.answered().rows):
+            return None
+        free = self.ledger.open_rows()
+        return next((row for row in self._stream if free[row] and row not in busy), None)
+
+    def _guess_of(self, rows: tuple[int, ...]) -> str:
+        """Return what the images are taken for."""
+        if not self.chances.shape[1] or not len(self.ledger.answered().rows):
+            return ""
+        return self.ledger.names[int(self.chances[list(rows)].mean(0).argmax())]
+
+    def _undo(self, action: Action) -> Action:
+        if not 0 <= action.of < len(self.actions):
+            raise UsageError(f"There is no action {action.of} to take back.")
+        self.actions.append(action)
+        self.ledger, self._chances = self._read(), None
+        return action
+
+    def _read(self) -> Ledger:
+        return ledger_of(len(self.space), self.names_at_start, self.actions)
