@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from labelwise.encoders.encoder import Encoder, Locates, Precomputed
+from labelwise.encoders.graph import Graph
 from labelwise.encoders.onnx import Card, open_onnx
 from labelwise.encoders.runtime import open_session
-from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.settings import from_plain
 from tests.encoders.samples import SHAPE, card_text, pixels, save_tiny, tiny_encoder, tiny_graph
 
@@ -116,6 +117,52 @@ def test_a_damaged_graph_and_wrong_names_are_said_on_first_use(tmp_path: Path) -
         open_onnx(save_tiny(tmp_path, input="x"))(pixels(1))
     with pytest.raises(StoreError, match="keeps its weights in another file"):
         open_onnx(save_tiny(tmp_path, tiny_graph() + b"\x0a\x08location\x12\x01x"))(pixels(1))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_weights_in_another_file_are_never_read(order: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the fields that name the file come in another order than writers put them."""
+    graph = Graph(SHAPE, {"features": (4,)}, bytes_in=True)
+    place = (b"\x0a\x08location", b"\x12\x06secret")[::order]
+    entry = b"".join(place)
+    head = b"\x08\xc0\x01\x08\x04\x10\x01B\x01w"  # [192, 4] of float32, called w
+    graph.tensors.append(head + b"\x6a" + bytes([len(entry)]) + entry + b"\x70\x01")
+    graph.add("Cast", ["images"], "pixels", {"to": 1})
+    graph.add("MatMul", [graph.add("Flatten", ["pixels"], "x", {"axis": 1}), "w"], "features")
+    (tmp_path / "secret").write_bytes(np.ones((192, 4), np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=r"another file|External data path does not exist"):
+        open_onnx(save_tiny(tmp_path, graph.file()))(pixels(1))
+
+
+def _of_pixels(kind: str, **attributes: Any) -> bytes:
+    graph = Graph(SHAPE, {"features": (192,)}, bytes_in=True)
+    graph.add("Flatten", [graph.add("Cast", ["images"], "pixels", {"to": 1})], "x", {"axis": 1})
+    graph.add(kind, ["x", "x"] if kind in ("Div", "Concat") else ["x"], "features", attributes)
+    return graph.file()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (_of_pixels("Div"), "not finite"),  # 0 / 0
+        (_of_pixels("Concat", axis=0), r"makes float32 \[2, 192\] of one image"),
+        (_of_pixels("ReduceSum", keepdims=0), r"makes float32 \[\] of one image"),
+    ],
+)
+def test_what_a_graph_makes_is_checked(content: bytes, words: str, tmp_path: Path) -> None:
+    encoder = open_onnx(save_tiny(tmp_path, content))
+    with pytest.raises((DataError, StoreError), match=words):
+        encoder(np.zeros((2, *SHAPE), np.uint8))
+
+
+def test_a_graph_that_takes_too_much_memory_is_an_error(tmp_path: Path) -> None:
+    graph = Graph(SHAPE, {"features": (192,)}, bytes_in=True)
+    graph.add("ConstantOfShape", [graph.constant("size", np.array([10**14]))], "zeros")
+    graph.add("Flatten", [graph.add("Cast", ["images"], "pixels", {"to": 1})], "x", {"axis": 1})
+    graph.add("Add", ["x", graph.add("ReduceSum", ["zeros"], "sum", {"keepdims": 0})], "features")
+    with pytest.raises(DataError, match="cannot run tiny"):
+        open_onnx(save_tiny(tmp_path, graph.file()))(pixels(1))
 
 
 def test_images_of_another_shape_or_kind_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from labelwise.encoders.encoder import Array, Features
 from labelwise.encoders.runtime import open_session, runtime_name
 from labelwise.images.view import Fit, View
 from labelwise.support.cache import digest
-from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError
 from labelwise.support.limits import check_size
 from labelwise.support.regular import open_regular, read_regular
 from labelwise.support.settings import from_plain, to_plain
@@ -108,7 +108,7 @@ class OnnxEncoder:
             raise UsageError(f"{self.name} has no feature maps.")
         rows = [self._seen(image, self.card.output, self.card.maps) for image in self._checked(images)]
         features, maps = (np.concatenate(each) for each in zip(*rows, strict=True))
-        if maps.ndim != 4 or maps.shape[1] != features.shape[1]:
+        if maps.ndim != 4 or maps.dtype != np.float32 or maps.shape[1] != features.shape[1]:
             raise UsageError(
                 f"The maps of {self.name} are {list(maps.shape[1:])}; its {features.shape[1]} features need a map each. "
                 'Leave "maps" out of its card.'
@@ -131,8 +131,12 @@ class OnnxEncoder:
         return [(one + other) * np.float32(0.5) for one, other in zip(results, others, strict=True)]
 
     def _run(self, x: Array, outputs: Sequence[str]) -> list[Features]:
-        fed = {self.card.input: np.ascontiguousarray(self.normalised(x))}
-        results: list[Features] = self._opened().run(list(outputs), fed)
+        session, fed = self._opened(), {self.card.input: np.ascontiguousarray(self.normalised(x))}
+        try:
+            results: list[Features] = session.run(list(outputs), fed)
+        except Exception as error:  # ONNX Runtime has no class of errors of its own
+            raise DataError(f"ONNX Runtime cannot run {self.name}: {error}") from error
+        self._check_features(results[0])
         return results
 
     def normalised(self, x: Array) -> Array:
@@ -142,6 +146,15 @@ class OnnxEncoder:
         mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
         normalised: Array = (x.astype(np.float32) / np.float32(255) - mean) / std
         return normalised
+
+    def _check_features(self, features: Any) -> None:
+        """Raise an error unless a file made what its card promises of one image: a row of finite features."""
+        kind, shape = getattr(features, "dtype", type(features).__name__), np.shape(features)
+        if kind != np.float32 or len(shape) != 2 or shape[0] != 1 or shape[1] != (self._width or shape[1]):
+            wanted = f"float32 [1, {self._width or 'd'}]"
+            raise DataError(f"{self.name} makes {kind} {list(shape)} of one image; an encoder makes {wanted}.")
+        if not np.isfinite(features).all():
+            raise DataError(f"{self.name} makes features of an image that are not finite (NaN or infinity).")
 
     def _opened(self) -> Any:
         with self._lock:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 SILENT = 4  # what goes wrong is raised, not printed
+BESIDE = "session.model_external_initializers_file_folder_path"  # where other files of an ONNX file are looked for
 
 
 def onnxruntime() -> Any:
@@ -31,4 +32,7 @@ def open_session(content: bytes) -> Any:
     options = module.SessionOptions()
     options.log_severity_level = SILENT
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry(
+        BESIDE, os.devnull
+    )  # which is no folder: the content may name no file of this machine
     return module.InferenceSession(content, options, providers=["CPUExecutionProvider"])
