@@ -82,6 +82,7 @@ def test_arrays_that_are_not_finite_are_refused(method: str, tmp_path: Path) -> 
         ("head.settings.width", 10**12, "the head takes 1000000000000 features"),
         ("head.settings.feature_map", "square", 'Setting "feature_map" must be one of'),
         ("labels.names", ["a", "b"], "2 labels"),
+        ("labels.texts", [[1.5]] * 4, 'Setting "texts" must be'),
         ("summary", [], 'Setting "summary" must be a table'),
         ("method", 3, "does not fit this version"),
         ("head", None, "does not fit this version"),
@@ -106,6 +107,13 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         (lambda arrays: arrays.update(scale=np.ones(4, np.int64)), '"scale" holds int64'),
         (lambda arrays: arrays.update({"head/rows": np.ones((4, 9), np.float32)}), "has the shape"),
         (lambda arrays: arrays.update(label_embeddings=np.ones((4, 3), np.float32)), "does not fit this version"),
+        (
+            lambda arrays: arrays.update(memory=np.ones((3, 5), np.float32)),
+            r'"memory" has the shape \[3, 5\], not \[m, 64\]',
+        ),
+        (lambda arrays: arrays.update(memory=np.ones(64, np.float32)), '"memory" has the shape'),
+        (lambda arrays: arrays.update(train_digests=np.ones(16, np.uint8)), '"train_digests" has the shape'),
+        (lambda arrays: arrays.update(train_digests=np.ones((3, 16), np.int64)), '"train_digests" holds int64'),
     ]
     for number, (change, message) in enumerate(changes):
         save(trained("softmax"), tmp_path / str(number))

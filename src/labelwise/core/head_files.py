@@ -87,7 +87,7 @@ def label_arrays(labels: Labels) -> dict[str, Array]:
 
 def labels_of(words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Labels:
     """Return labels from plain values and arrays."""
-    texts = None if words["texts"] is None else tuple(map(tuple, words["texts"]))
+    texts = None if words["texts"] is None else convert(words["texts"], tuple[tuple[str, ...], ...], "texts")
     order = None if words["order"] is None else tuple(words["order"])
     for name, array in arrays.items():
         if array.dtype.kind != "f":

@@ -83,7 +83,7 @@ def classifier_of(
         raise UsageError(f'there is no place for "{min(more)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
     _check_rows(len(labels), arrays)
-    _check_fit(encoder, head, arrays["label_embeddings"])
+    _check_fit(encoder, head, arrays)
     fitted = described.calibration
     return Classifier(
         encoder=encoder,
@@ -166,10 +166,21 @@ def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
             raise UsageError(f'"{name}" holds {arrays[name].dtype} numbers')
 
 
-def _check_fit(encoder: Encoder, head: Head, label_embeddings: Array) -> None:
-    """Raise an error unless a head takes the features of the encoder, and scores these labels: tried on one row."""
+def _check_fit(encoder: Encoder, head: Head, arrays: Mapping[str, Array]) -> None:
+    """Raise an error unless a head takes the features of the encoder, and its embeddings are those of the other arrays: tried on one row."""
     if encoder.width != head.width:
         raise UsageError(f"the head takes {head.width} features, and the encoder makes {encoder.width}")
-    scores = head.score(head.embed(np.ones((1, head.width), np.float32)), label_embeddings)
+    label_embeddings = arrays["label_embeddings"]
+    embedding = head.embed(np.ones((1, head.width), np.float32))
+    scores = head.score(embedding, label_embeddings)
     if scores.shape != (1, len(label_embeddings)):
         raise UsageError(f"the head makes scores {list(scores.shape)} of one image and {len(label_embeddings)} labels")
+    for name, width in {
+        "memory": embedding.shape[1],
+        "examples/means": embedding.shape[1],
+        "train_digests": 16,
+    }.items():
+        if name in arrays and (arrays[name].ndim != 2 or arrays[name].shape[1] != width):
+            raise UsageError(f'"{name}" has the shape {list(arrays[name].shape)}, not [m, {width}]')
+    if "train_digests" in arrays and arrays["train_digests"].dtype != np.uint8:
+        raise UsageError(f'"train_digests" holds {arrays["train_digests"].dtype} numbers')

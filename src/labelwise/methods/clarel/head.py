@@ -33,6 +33,12 @@ class VectorReader:
     weight: Array = shaped("e", "a")
     bias: Array = shaped("e")
 
+    def __post_init__(self) -> None:
+        if len(self.centre.mean) != self.weight.shape[1]:
+            raise UsageError(
+                f"a centre of {len(self.centre.mean)} numbers does not fit a layer for {self.weight.shape[1]}"
+            )
+
     def __call__(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, e]``."""
         vectors, size = self.source.of(labels), self.weight.shape[1]
