@@ -137,3 +137,13 @@ def test_python_and_packs_take_the_same(photos: Path, tmp_path: Path) -> None:
     by_path, by_array = (lw.fit((given, names), encoder=file) for given in (paths, images))
     assert by_array.shape == by_path.shape == (3, 8, 8)
     assert np.allclose(by_array.predict_proba(images), by_path.predict_proba(paths), atol=1e-4)
+
+
+def test_trying_says_which_is_best_and_how_to_use_it(run: Any, photos: Path, tmp_path: Path) -> None:
+    name = str(save_tiny(tmp_path))
+    code, out, err = run("encoders", "try", photos, name, "--images", "12")
+    assert code == 0, err
+    assert "Best: " in out
+    document = json.loads(run("--json", "encoders", "try", photos, name)[1])
+    assert document["best"] == document["trials"][0]["name"] == name
+    assert document["trials"][0]["accuracy"] > 0.8

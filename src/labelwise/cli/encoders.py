@@ -1,5 +1,6 @@
-"""The verbs about encoders: list, get, remove."""
+"""The verbs about encoders: list, get, remove, try."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -7,8 +8,9 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from labelwise.cli.options import add_verb
-from labelwise.cli.output import note, plain_table, show, styled
+from labelwise.cli.inputs import open_data, tell_skipped
+from labelwise.cli.options import Data, add_verb, shared
+from labelwise.cli.output import note, percent, plain_table, show, styled
 
 NAME_HELP = "An encoder of the list."
 FROM_HELP = "A file or address to take it from: .onnx or .whl."
@@ -24,7 +26,7 @@ class Encoders(TyperGroup):
         return super().parse_args(ctx, ["list", *args] if lists else args)
 
 
-app = typer.Typer(name="encoders", cls=Encoders, help="List, get and remove encoders.")
+app = typer.Typer(name="encoders", cls=Encoders, help="List, get, remove and try encoders.")
 
 
 def list_encoders() -> None:
@@ -73,6 +75,39 @@ def remove(name: Name) -> None:
     show({"name": name, "removed": there}, f"Removed {name}." if there else f"{name} was not here.")
 
 
+def try_out(
+    data: Data,
+    names: Annotated[list[str] | None, Argument(help="Encoders; by default all at hand.")] = None,
+    images: Annotated[int, Option(min=10, help="How many images to try them on.")] = 400,
+) -> None:
+    """Which encoder is best for these images, and which are worth their time?
+
+    Every encoder at hand answers a sample of labelled images, each as if it had not been there (leave-one-out). Test images are not read.
+    """
+    from labelwise.fitting.try_encoders import try_encoders
+    from labelwise.images.survey import readable
+
+    dataset = readable(open_data(data, None), ("train", "val"))
+    tell_skipped(dataset.skipped)
+    trials = try_encoders(dataset, names or (), images=images, seed=shared().seed)
+    rows = [
+        (each.name, percent(each.accuracy), f"{percent(each.low)} to {percent(each.high)}", f"{each.ms:.1f}",
+         f"{each.megabytes:.0f}", styled(("yes", "green") if each.worth else ("no", "dim")))
+        for each in trials
+    ]  # fmt: skip
+    table = plain_table("encoder", ">right", "95 % interval", ">ms", ">MB", "worth its time", rows=rows)
+    best = next(each for each in trials if each.best)
+    why = "the most accurate" if best is trials[0] else f"level with {trials[0].name}, and quicker"
+    document = [{k: v for k, v in vars(each).items() if k != "right"} for each in trials]
+    lines = [
+        f"Leave-one-out on {len(best.right)} images; ms are processor time of an image on one core.",
+        f"Best: {best.name} ({why}).",
+    ]
+    lines += [f"Use it: labelwise fit {shlex.quote(data)} --encoder {best.name}"]
+    show({"images": len(best.right), "best": best.name, "trials": document}, table, "", *lines)
+
+
 add_verb(app, list_encoders, "list")
 add_verb(app, get)
 add_verb(app, remove)
+add_verb(app, try_out, "try")

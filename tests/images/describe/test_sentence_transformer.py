@@ -48,7 +48,8 @@ def reference(size: int, layers: int, heads: int) -> tuple[MiniLM, nn.ModuleList
     weights |= {
         f"{at}.{kind}": m.get_parameter(kind).detach() for at, m in modules.items() for kind in ("weight", "bias")
     }
-    model = MiniLM(weights=weights, tokenizer=Tokens(), layers=layers, heads=heads, epsilon=1e-5)
+    arrays = {name: each.detach().numpy() for name, each in weights.items()}
+    model = MiniLM(weights=arrays, tokenizer=Tokens(), layers=layers, heads=heads, epsilon=1e-5)
     return model, blocks, norm
 
 
@@ -59,9 +60,9 @@ def test_the_transformer_equals_torch_layers_one_sentence_at_a_time() -> None:
     with torch.no_grad():
         for text in texts:
             ids = torch.tensor([ord(letter) - ord("a") + 1 for letter in text])
-            x = model.weights["embeddings.word_embeddings.weight"][ids]
-            x = x + model.weights["embeddings.position_embeddings.weight"][: len(ids)]
-            x = norm(x + model.weights["embeddings.token_type_embeddings.weight"][0])[None]
+            x = torch.from_numpy(model.weights["embeddings.word_embeddings.weight"])[ids]
+            x = x + torch.from_numpy(model.weights["embeddings.position_embeddings.weight"])[: len(ids)]
+            x = norm(x + torch.from_numpy(model.weights["embeddings.token_type_embeddings.weight"])[0])[None]
             for block in blocks:
                 x = block.train()(x)  # without dropout; evaluation would take another kernel
             mean = x[0].mean(0)

@@ -1,26 +1,25 @@
-"""The network of the sentence transformer, in torch."""
+"""The network of the sentence transformer, in NumPy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from safetensors.torch import load_file
-from torch import Tensor
-from torch.nn import functional as F
+from safetensors.numpy import load_file
+from scipy.special import erf, softmax
 
 from labelwise.support.regular import regular_path
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 _BATCH = 64
 _REMEMBERED = 200_000  # sentences whose vectors are kept
+_HIDDEN = np.float32(-1e9)  # attention to padding
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file by name."""
+def read_weights(file: Path) -> dict[str, Array]:
+    """Return the arrays of a file by name."""
     return load_file(regular_path(file))
 
 
@@ -28,7 +27,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 class MiniLM:
     """A BERT encoder whose token embeddings are averaged and brought to unit length."""
 
-    weights: dict[str, Tensor]  # tensors under the names that BERT checkpoints use
+    weights: Mapping[str, Array]  # under the names that BERT checkpoints use
     tokenizer: Any  # `encode_batch(texts)` gives token numbers in `ids`
     layers: int  # how many transformer layers
     heads: int  # how many attention heads in each
@@ -46,43 +45,48 @@ class MiniLM:
 
     def _encode(self, texts: Sequence[str]) -> Array:
         """Return sentence vectors ``[n, a]``; sentences of like length are computed together."""
-        tokens = [torch.tensor(each.ids) for each in self.tokenizer.encode_batch(list(texts))]
-        embeddings = torch.empty(len(tokens), self.weights["embeddings.LayerNorm.weight"].shape[0])
+        tokens = [np.array(each.ids) for each in self.tokenizer.encode_batch(list(texts))]
+        embeddings = np.empty((len(tokens), len(self.weights["embeddings.LayerNorm.weight"])), np.float32)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-        with torch.no_grad():
-            for start in range(0, len(order), _BATCH):
-                rows = order[start : start + _BATCH]
-                padded = torch.nn.utils.rnn.pad_sequence([tokens[i] for i in rows], batch_first=True)
-                lengths = torch.tensor([len(tokens[i]) for i in rows])
-                embeddings[rows] = self._forward(padded, torch.arange(padded.shape[1]) < lengths[:, None])
-        return embeddings.numpy()
+        for start in range(0, len(order), _BATCH):
+            rows = order[start : start + _BATCH]
+            lengths = np.array([len(tokens[i]) for i in rows])
+            padded = np.zeros((len(rows), lengths.max()), np.int64)
+            for place, i in enumerate(rows):
+                padded[place, : lengths[place]] = tokens[i]
+            embeddings[rows] = self._forward(padded, np.arange(padded.shape[1]) < lengths[:, None])
+        return embeddings
 
-    def _forward(self, tokens: Tensor, real: Tensor) -> Tensor:
+    def _forward(self, tokens: Array, real: Array) -> Array:
         """Return sentence vectors ``[n, a]`` of tokens ``[n, t]``; ``real [n, t]`` is False where there is padding."""
         table = self.weights
         x = table["embeddings.word_embeddings.weight"][tokens]
         x = x + table["embeddings.position_embeddings.weight"][: tokens.shape[1]]
         x = self._norm(x + table["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        hidden = np.where(real, np.float32(0), _HIDDEN)[:, None, None]
         for layer in range(self.layers):
             at = f"encoder.layer.{layer}"
-            x = self._norm(x + self._attend(x, real, f"{at}.attention"), f"{at}.attention.output.LayerNorm")
-            inner = F.gelu(self._dense(x, f"{at}.intermediate.dense"))
+            x = self._norm(x + self._attend(x, hidden, f"{at}.attention"), f"{at}.attention.output.LayerNorm")
+            inner = self._dense(x, f"{at}.intermediate.dense")
+            inner = inner * (1 + erf(inner / np.float32(2**0.5))) / 2
             x = self._norm(x + self._dense(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
-        mean = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-        return F.normalize(mean, dim=-1)
+        mean = (x * real[..., None]).sum(1) / real.sum(1, keepdims=True)
+        return np.asarray(mean / np.linalg.norm(mean, axis=-1, keepdims=True), np.float32)
 
-    def _attend(self, x: Tensor, real: Tensor, at: str) -> Tensor:
+    def _attend(self, x: Array, hidden: Array, at: str) -> Array:
         """Return what each token gathers from the others ``[n, t, a]``."""
         query, key, value = (
-            self._dense(x, f"{at}.self.{part}").view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+            self._dense(x, f"{at}.self.{part}").reshape(*x.shape[:2], self.heads, -1).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=real[:, None, None])
-        return self._dense(mixed.transpose(1, 2).flatten(2), f"{at}.output.dense")
+        weights = softmax(query @ key.swapaxes(2, 3) / np.float32(query.shape[3] ** 0.5) + hidden, -1)
+        mixed = (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape)
+        return self._dense(mixed, f"{at}.output.dense")
 
-    def _dense(self, x: Tensor, at: str) -> Tensor:
-        return F.linear(x, self.weights[f"{at}.weight"], self.weights[f"{at}.bias"])
+    def _dense(self, x: Array, at: str) -> Array:
+        return np.asarray(x @ self.weights[f"{at}.weight"].T + self.weights[f"{at}.bias"])
 
-    def _norm(self, x: Tensor, at: str) -> Tensor:
-        weight = self.weights[f"{at}.weight"]
-        return F.layer_norm(x, weight.shape, weight, self.weights[f"{at}.bias"], self.epsilon)
+    def _norm(self, x: Array, at: str) -> Array:
+        away = x - x.mean(-1, keepdims=True)
+        spread = np.sqrt((away * away).mean(-1, keepdims=True) + np.float32(self.epsilon))
+        return np.asarray(away / spread * self.weights[f"{at}.weight"] + self.weights[f"{at}.bias"])

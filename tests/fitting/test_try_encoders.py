@@ -1,0 +1,58 @@
+"""Encoders are tried on a sample of images that holds no test image; the best one is the quickest of those that are level."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelwise.fitting.try_encoders import Trial, judged, try_encoders
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import DataError
+from tests.conftest import blobs, squares
+from tests.encoders.samples import save_tiny, tiny_graph
+
+
+def trial(name: str, right: int, ms: float) -> Trial:
+    answers = np.arange(100) < right
+    return Trial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, right=answers)
+
+
+def test_the_quickest_of_those_that_are_level_is_best() -> None:
+    trials = judged([trial("quick", 60, 1), trial("slow", 90, 10), trial("slower", 91, 99), trial("idle", 50, 5)])
+    assert [(each.name, each.worth, each.best) for each in trials] == [
+        ("slower", True, False), ("slow", True, True), ("quick", True, False), ("idle", False, False),
+    ]  # fmt: skip
+
+
+def blind(folder: Path) -> str:
+    """The path of an encoder that sees no difference between images."""
+    folder.mkdir()
+    graph = tiny_graph().replace(
+        np.random.default_rng(0).normal(size=(5, 3, 3, 3)).astype(np.float32).tobytes(), bytes(540)
+    )
+    return str(save_tiny(folder, graph, name="blind"))
+
+
+def test_an_encoder_that_sees_more_is_better(tmp_path: Path) -> None:
+    names = [str(save_tiny(tmp_path)), blind(tmp_path / "another one")]
+    good, bad = try_encoders(blobs(per_label=15), names, images=60)
+    assert (good.name, bad.name) == tuple(names)
+    assert good.best
+    assert good.accuracy > 0.7 > 0.5 > bad.accuracy
+    assert good.low <= good.accuracy <= good.high
+    assert good.ms > 0
+
+
+def test_test_images_and_single_images_are_left_out(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), np.uint8)
+    train = Split(images=pixels[:5], targets=np.array([0, 0, 2, 2, 1]))
+    data = Dataset(
+        name="few",
+        labels=Labels(names=("a", "b", "c")),
+        splits={"train": train, "test": Split(images=pixels[5:], targets=np.ones(7, int))},
+    )
+    (only,) = try_encoders(data, [str(save_tiny(tmp_path))])
+    assert len(only.right) == 4
+    with pytest.raises(DataError, match="several labels"):
+        try_encoders(squares(), [])
