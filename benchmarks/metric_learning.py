@@ -152,7 +152,7 @@ class Means(LabelModel):
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return mean training codes ``[k, d]``."""
-        return self.trained.means[self.trained.trained_rows(labels)]
+        return torch.from_numpy(self.trained.statistics.means)[self.trained.trained_rows(labels)]
 
     def score(self, image_codes: Tensor, label_codes: Tensor) -> Tensor:
         """Return minus squared distances, or cosines ``[n, k]``."""

@@ -54,8 +54,8 @@ class TorchHead:
     kind = "torch"
 
     def __init__(self, model: LabelModel) -> None:
-        self.model, self.reads, self.penalty = model, model.reads, model.penalty
-        self.fitted_together, self.allows_new_labels = model.fitted_together, model.added_apart
+        self.model, self.reads, self.penalty = model, getattr(model, "reads", ()), getattr(model, "penalty", "offset")
+        self.fitted_together, self.allows_new_labels = getattr(model, "fitted_together", False), False
         self.exclusive, self.labels, self.width = model.exclusive, model.spec.labels, prod(model.spec.shape)
 
     reads: tuple[str, ...]

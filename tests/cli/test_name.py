@@ -21,10 +21,9 @@ from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
 from labelwise.reporting.naming_page import doubts
 from labelwise.support.errors import UsageError
-from tests.changed import model_of
 from tests.cli.folders import write_tall
 from tests.conftest import blobs
-from tests.methods.test_zero_label import CPU, STRUCTURE, world
+from tests.methods.test_zero_label import CPU, STRUCTURE, head_of, world
 from tests.pixels_of import px
 
 
@@ -72,7 +71,7 @@ def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def swapped(path: Path) -> dict[int, str]:
     """Answers that exchange the names of the first two clusters."""
-    names = model_of(load(path)).names.tolist()
+    names = head_of(load(path)).names.tolist()
     return {0: "abcde"[names[1]], 1: "abcde"[names[0]]}
 
 
@@ -115,7 +114,7 @@ def test_answers_are_saved_and_add_up(run: Any, model: Path, tmp_path: Path) -> 
 def test_what_is_known_follows_the_name(model: Path) -> None:
     """An answer exchanges columns of probabilities and moves figures; temperature and outlier rule stay."""
     before, images = load(model), px(world().split("test"))
-    names = model_of(before).names.tolist()
+    names = head_of(before).names.tolist()
     said = {cluster: "abcde"[label] for cluster, label in enumerate(names)} | swapped(model)
     after = name_clusters(before, said)
     column = torch.arange(5)
@@ -128,7 +127,7 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
     )
     told, old = after.origin.summary["naming"], before.origin.summary["naming"]
     assert list(told["sizes"]) == [old["sizes"][i] for i in column.tolist()]
-    said_before = overlap_agreement(model_of(before).overlaps.numpy(), model_of(before).own_names.numpy())
+    said_before = overlap_agreement(head_of(before).overlaps, head_of(before).own_names)
     assert said_before.tolist() == pytest.approx(old["agreement"], abs=1e-4)
     assert list(told["certainty"]) == [1.0] * 5
     assert list(told["shares"]) == list(old["shares"])

@@ -266,7 +266,7 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     done = calibrate(exact(held, trial.val.images), torch.as_tensor(trial.val.targets))
     assert level(found, final) == pytest.approx(level(done, trial), rel=1e-3)
     assert found.calibration.temperature == pytest.approx(done.calibration.temperature)
-    if model_of(found).penalty == "scale":
+    if found.head.penalty == "scale":
         assert found.calibration.seen_penalty == held.calibration.seen_penalty
     else:
         rows = px(data.split("test"))

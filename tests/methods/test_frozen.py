@@ -71,7 +71,7 @@ def test_training_leaves_the_backbone_alone(
     assert sum(seen) == encoded, "each image is encoded once, statistics included"
     after = model.encoder.backbone.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
-    assert model.counts.sum() == len(data.train)
+    assert model.statistics.counts.sum() == len(data.train)
     assert not model.train().encoder.backbone.training
     assert model.encoder.training
 

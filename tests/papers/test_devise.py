@@ -65,7 +65,7 @@ def test_pictures_train_an_encoder_and_then_the_map() -> None:
     assert second.batches.split.images.ndim == 2  # type: ignore[attr-defined]
     with pytest.raises(StopIteration):
         next(stages)
-    assert bool((model.counts > 0).all()), "what learning from examples needs is kept at the end"
+    assert (model.statistics.counts > 0).all(), "what learning from examples needs is kept at the end"
 
 
 def test_training_ranks_the_right_label_first() -> None:

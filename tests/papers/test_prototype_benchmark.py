@@ -143,7 +143,7 @@ def test_rules_on_embeddings_alone() -> None:
     model = model_of(classifier)
     assert isinstance(model, LinearModel)
     embeddings = classifier.encode(split.images)
-    means = torch.stack(list(model.means))
+    means = torch.from_numpy(model.statistics.means)
     distances = np.linalg.norm(embeddings[:, None] - means.numpy(), axis=2)
     cosines = torch.cosine_similarity(torch.from_numpy(embeddings[:, None]), means, dim=2)
     found = {r: bind_model(Means(model, r), classifier.labels).scores(split.images).log_odds for r in prototype.RULES}

@@ -36,7 +36,7 @@ def slow_share(
     score = model_of(classifier).score(
         model.finish(model.encoder.pool(maps)), torch.from_numpy(classifier.label_embeddings)
     )[0]
-    asked = score[column] - (score.mean() if model_of(classifier).penalty == "scale" else 0)
+    asked = score[column] - (score.mean() if classifier.head.penalty == "scale" else 0)
     asked.backward()
     assert maps.grad is not None
     heat = torch.zeros(maps.shape[2:])

@@ -128,7 +128,7 @@ def test_scores_of_the_layer_are_those_it_was_trained_with(blob_data: Dataset) -
     embeddings = model.eval().encode_images(as_float(data.train.images[batch.rows]))
     found = model.score(embeddings, model.encode_labels(data.labels))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
-    assert model.counts.sum() == len(data.train)
+    assert model.statistics.counts.sum() == len(data.train)
 
 
 def test_embeddings_that_do_not_vary_are_left_alone() -> None:

@@ -41,7 +41,7 @@ def test_what_is_kept_of_training_images_must_be_finite(blob_data: Dataset) -> N
     """Weights may be finite, and codes so large that their variance is not."""
     constant = Schedule(name="constant")
     wild = Softmax(epochs=1, batch=10_000, clip=None, optimizer=Optimizer(lr=1e3), schedule=constant, encoder=SMALL)
-    with pytest.raises(LabelwiseError, match=r'"within" of the model is not finite .* at the end of training'):
+    with pytest.raises(LabelwiseError, match=r'"statistics/within" is not finite .* training that diverged'):
         fit(blob_data, wild, Run(device="cpu"))
 
 
@@ -52,12 +52,12 @@ def test_the_checkpoint_stays_one_of_finite_weights(blob_data: Dataset, tmp_path
     kept = list((tmp_path / "run").glob("*.safetensors"))
     assert kept
     for path in kept:
-        assert first_not_finite(read_tensors(path)[0], ("model/background",)) is None
+        assert first_not_finite(read_tensors(path)[0]) is None
 
 
 def test_the_first_tensor_that_is_not_finite_is_named() -> None:
     tensors = {"a": torch.ones(2), "b": torch.tensor([1, 2]), "c": torch.tensor([1.0, torch.inf]), "d": torch.ones(0)}
     assert first_not_finite(tensors) == "c"
-    assert first_not_finite(tensors, ("c",)) is None
-    assert first_not_finite({**tensors, "e": torch.tensor([torch.nan, torch.inf])}, ("c", "e")) == "e"
+    assert first_not_finite({name: tensors[name] for name in "abd"}) is None
+    assert first_not_finite({"e": torch.tensor([torch.nan, 1.0])}) == "e"
     assert first_not_finite({"half": torch.tensor([torch.nan]).bfloat16()}) == "half"

@@ -36,12 +36,6 @@ def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
     return scores
 
 
-def mean_distances(rows: Array, scores: Array, centre: Array, root: Array, sharpness: Array) -> Array:
-    """Return squared distances ``[n]`` of embeddings ``[n, d]`` to the nearest label mean, from their scores ``[n, k]``."""
-    squares: Array = (((rows - centre) @ root) ** 2).sum(1) - 2 / sharpness * scores.max(-1)
-    return squares
-
-
 def distances(first: Array, second: Array) -> Array:
     """Return Euclidean distances ``[n, m]`` of rows ``[n, d]`` and ``[m, d]``; products are summed in double precision."""
     x, y = first.astype(np.float64), second.astype(np.float64)

@@ -66,7 +66,7 @@ def seen_spread(scores: ArrayLike, seen: ArrayLike) -> float:
 def balance_curve(scores: ArrayLike, targets: ArrayLike, seen: ArrayLike, kind: Penalty = "offset") -> BalanceCurve:
     """Return the accuracies for every seen penalty, from raw scores ``[n, k]`` and targets ``[n]``.
 
-    ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``LabelModel.penalty``.
+    ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``Head.penalty``.
     """
     table, right, known = np.asarray(scores, np.float64), np.asarray(targets), np.asarray(seen)
     of_seen = known[right]

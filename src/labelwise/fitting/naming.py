@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelwise.core.classifier import Classifier, KnownState, bind
+from labelwise.core.classifier import Classifier, bind
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
-from labelwise.methods.zero_label.naming import choose_names, evidence_of, name_each, naming_figures, vote
+from labelwise.methods.zero_label.naming import EVIDENCE, choose_names, evidence_of, name_each, naming_figures, vote
 from labelwise.support.errors import UnsupportedError, UsageError
 
 
@@ -55,7 +55,7 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
                 f"Two clusters cannot have one label: each label is the name of one cluster. Given "
                 f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
             )
-    evidence = evidence_of(head)
+    evidence = evidence_of(labels, {name: getattr(head, name) for name in EVIDENCE})
     tables = name_each(evidence, head.search, known)
     votes = vote(evidence, tables, known)
     renamed = head.renamed(votes, choose_names(votes, known))
@@ -70,20 +70,8 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
         labels=labels,
         label_embeddings=bound.label_embeddings,
         calibration=replace(bound.calibration, temperature=classifier.calibration.temperature),
-        origin=replace(classifier.origin, summary=summary, training=_renamed_state(classifier, head, renamed)),
+        origin=replace(classifier.origin, summary=summary),
     )
-
-
-def _renamed_state(classifier: Classifier, before: NamedHead, after: NamedHead) -> KnownState | None:
-    """Return the state of training with all that is known of a label moved to its new name, as in the head."""
-    if classifier.origin.training is None:
-        return None
-    state = dict(classifier.origin.training.read())
-    for name in ("head.weight", "head.bias", "means", "counts"):
-        moved = state[name].copy()
-        moved[after.names] = state[name][before.names]
-        state[name] = moved
-    return KnownState({**state, "votes": after.votes, "names": after.names})
 
 
 def named_head(classifier: Classifier) -> NamedHead:

@@ -66,6 +66,7 @@ def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> Labe
         with without_downloads():
             model = method.build(spec)
     model.load_state_dict({n: t.to(own[n].dtype) for n, t in state.items()}, assign=True, strict=not kept)
+    model.restore(classifier.head)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device).eval()
 

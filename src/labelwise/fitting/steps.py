@@ -9,6 +9,8 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import Head
+from labelwise.core.head_files import pack
+from labelwise.core.rebuild import check_finite
 from labelwise.encoders.encoder import Encoder
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials
@@ -42,7 +44,9 @@ class Trained:
     def of(cls, model: LabelModel) -> Self:
         """Return a model with its encoder and its head as they are now."""
         model.eval()
-        return cls(model, model.export_encoder(), model.export_head())
+        head = model.export_head()
+        check_finite({}, pack(head).arrays)
+        return cls(model, model.export_encoder(), head)
 
     def embeddings(self, images: Tensor) -> Array:
         """Return the embeddings ``[n, d]`` of images, or of features that the model made of them."""

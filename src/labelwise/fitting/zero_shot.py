@@ -174,7 +174,7 @@ def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     scores = bound.scores_of(trained.embeddings(data.val.images))
     figures: dict[str, Any] = {}
     if data.unseen is not None:
-        curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, model.penalty)
+        curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, trained.head.penalty)
         gap = curve.best()
         if isinstance(model, HeldOut) and model.held_out:
             gap = best_of_all(model.held_out) * seen_spread(scores.raw, ~bound.calibration.unseen)
@@ -226,7 +226,7 @@ def _bound(
     right, spread = _level(bound, trained, data) if level else (0.0, 1.0)
     right_before, spread_before = level or (0.0, 1.0)
     wider = spread / spread_before
-    penalty = trial.calibration.seen_penalty * (wider if model.penalty == "offset" else 1)
+    penalty = trial.calibration.seen_penalty * (wider if trained.head.penalty == "offset" else 1)
     scale, offset = trial.calibration.neutral()
     offset = offset + scale * (right_before - right / wider)
     held_back = replace(bound.calibration, seen_penalty=penalty)

@@ -98,5 +98,5 @@ class Eszsl(ZeroShotMethod):
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with the penalties that the trial chose."""
         assert isinstance(model, BilinearModel)
-        image_penalty, label_penalty = model.penalties.double().tolist()
+        image_penalty, label_penalty = model.penalties
         return replace(self, image_penalty=image_penalty, label_penalty=label_penalty)

@@ -163,7 +163,7 @@ class _Loop:
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
             done = self.now.epoch * -(-step.steps // step.accumulate) + self.now.step // step.accumulate
-            self.average = MovingAverage(self.model, stage.average, infinite=self.model.infinite, steps=done)
+            self.average = MovingAverage(self.model, stage.average, steps=done)
         if resumed and self.folder:
             tensors = self.folder.read()
             self.model.load_state_dict(under("model", tensors))
@@ -280,7 +280,7 @@ class _Loop:
 
     def check_weights(self, where: str) -> None:
         """Raise an error where the model holds what is not a finite number, so that it is neither kept nor saved."""
-        bad = first_not_finite(self.model.state_dict(), self.model.infinite)
+        bad = first_not_finite(self.model.state_dict())
         if bad is not None:
             raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {where}')
 

@@ -4,7 +4,7 @@ Shape letters: n images, k labels, d image embedding, e label embedding.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.calibration import Penalty
 from labelwise.core.head import Head
 from labelwise.encoders.encoder import Encoder
 from labelwise.images.describe.labels import Labels
@@ -41,14 +40,11 @@ class LabelModel(nn.Module, ABC):
 
     Images reach a model as floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``); a model normalises
     inside, so that pixel bounds mean the same for every method.
+
+    Its state is what gradients change. What is solved in closed form or counted is plain arrays, and goes to the head.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ()  # which pieces of ``Labels`` beyond the names ``encode_labels`` needs
     exclusive: ClassVar[bool] = False  # scores of one image compete (softmax): only their differences carry meaning
-    fitted_together: ClassVar[bool] = False  # embeddings depend on all labels at once, so none is added on its own
-    added_apart: ClassVar[bool] = False  # one is all the same, fitted against the trained ones, which stay as they are
-    penalty: ClassVar[Penalty] = "offset"  # how seen labels are held back against those known from a description alone
-    infinite: ClassVar[tuple[str, ...]] = ()  # which entries of its state may be infinite; all others are finite
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -78,6 +74,9 @@ class LabelModel(nn.Module, ABC):
     def head_features(self, images: Tensor) -> Tensor:  # noqa: ARG002
         """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepared`` made of them."""
         raise UnsupportedError(f"{type(self).__name__} has no head.")
+
+    def restore(self, head: Head) -> None:
+        """Take over from the head of a saved classifier what the state does not hold."""
 
     @property
     def device(self) -> torch.device:
@@ -127,16 +126,13 @@ def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
         raise UsageError(f"Image {bad} holds a value that is not a finite number (NaN or infinity).")
 
 
-def first_not_finite(tensors: Mapping[str, Tensor], infinite: Collection[str] = ()) -> str | None:
-    """Return the name of the first tensor that holds NaN, or an infinity where it may not be ``infinite``; else None.
+def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first tensor that holds NaN or an infinity; else None.
 
     All tensors lie on one device, which is waited for once.
     """
     checked = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
     if not checked:
         return None
-    largest = [
-        torch.linalg.vector_norm(tensor, torch.inf) for tensor in checked.values()
-    ]  # NaN where a tensor holds one
-    bad = [one.isnan() if name in infinite else ~one.isfinite() for name, one in zip(checked, largest, strict=True)]
-    return next(compress(checked, torch.stack(bad).tolist()), None)
+    largest = [torch.linalg.vector_norm(tensor, torch.inf) for tensor in checked.values()]  # NaN where one holds it
+    return next(compress(checked, torch.stack([~one.isfinite() for one in largest]).tolist()), None)

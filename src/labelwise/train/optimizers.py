@@ -1,7 +1,7 @@
 """Settings of an optimiser and of its learning rate over time; plain values, so that a recipe can state them."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -82,14 +82,14 @@ class MovingAverage(AveragedModel):
     """A moving average of a model's weights and statistics, which often answers better than the last step.
 
     It begins at the weights there are. Early on less of it stays, at most ``n / (9 + n)`` at step n, so that the start of
-    training is soon forgotten. Whole numbers, and what may be infinite, are the model's own.
+    training is soon forgotten. Whole numbers are the model's own.
     """
 
-    def __init__(self, model: nn.Module, decay: float, *, infinite: Collection[str] = (), steps: int = 0) -> None:
+    def __init__(self, model: nn.Module, decay: float, *, steps: int = 0) -> None:
         if not 0 <= decay < 1:
             raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {decay}.")
         super().__init__(model, multi_avg_fn=self._follow, use_buffers=True)
-        self.decay, self.infinite = decay, infinite
+        self.decay = decay
         self.n_averaged.fill_(1 + steps)  # torch's own would begin at the weights after the first step
 
     def _follow(self, average: PARAM_LIST, now: PARAM_LIST, _: Tensor | int) -> None:
@@ -99,14 +99,6 @@ class MovingAverage(AveragedModel):
         else:
             for own, newest in zip(average, now, strict=True):
                 own.copy_(newest)
-
-    @torch.no_grad()
-    def update_parameters(self, model: nn.Module) -> None:
-        """Move towards the model's weights after a step."""
-        super().update_parameters(model)
-        average, now = self.module.state_dict(), model.state_dict()
-        for name in self.infinite:
-            average[name].copy_(now[name])
 
     @contextmanager
     def inside(self, model: nn.Module) -> Iterator[None]:

@@ -19,11 +19,6 @@ def linear_scores(image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
     return rows[:, -1].addmm(image_embeddings, rows[:, :-1].T)
 
 
-def mean_distances(rows: Tensor, scores: Tensor, centre: Tensor, root: Tensor, sharpness: Tensor) -> Tensor:
-    """Return squared distances ``[n]`` of embeddings ``[n, d]`` to the nearest label mean, from their scores ``[n, k]``."""
-    return (((rows - centre) @ root) ** 2).sum(1) - 2 / sharpness * scores.amax(-1)
-
-
 def spans(starts: Tensor, lengths: Tensor) -> Tensor:
     """Return the positions start, start + 1, ... of each of m spans, one span after another ``[sum of lengths]``."""
     shift = (starts - lengths.cumsum(0) + lengths).repeat_interleave(lengths)

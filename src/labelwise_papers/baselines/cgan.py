@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from labelwise.images.describe.labels import Labels
+from labelwise.core.arrays import linear_scores
 from labelwise.methods.shared.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
@@ -27,15 +27,15 @@ from labelwise.methods.shared.generated import (
 )
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
-from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
+from labelwise.methods.shared.zero_shot_head import fit_softmax
 from labelwise.support.settings import check_range, setting
+from labelwise.train import tensors
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Stage
-from labelwise.train.tensors import linear_scores
 from labelwise_papers.baselines.cgan_head import CganHead
 
 
@@ -75,15 +75,6 @@ class CganModel(GeneratedSoftmax):
     def make(self, vectors: Tensor, drawn: Tensor) -> Tensor:
         """Return features ``[n, d]`` from label vectors ``[n, a]`` and noise ``[n, a]``."""
         return self.generator(torch.cat([drawn, vectors], 1))  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
-        """Return features ``[k, count, d]`` of each label, made from its description."""
-        self.eval()
-        vectors = self.vectors(labels)
-        drawn = self.tensor(noise(labels, (count, self.vector_size), seed))
-        made = self.make(vectors.repeat_interleave(count, 0), drawn.flatten(0, 1))
-        return made.view(len(labels), count, -1)
 
     def export_head(self) -> CganHead:
         """Return what scores features as this model does, without torch."""
@@ -125,7 +116,7 @@ class Cgan(GeneratingMethod):
         assert isinstance(model, CganModel)
         yield from self.train_encoder(model, data)
         features = model.encode_features(data.train.images)
-        model.fit_head(features, data.train.targets)
+        model.keep_real(features, data.train.targets)
         networks = nn.ModuleList([model.generator, model.critic])
         fixed = replace(data, train=replace(data.train, images=features))
         stage = self.feature_stage(model, networks, fixed, self._loss(model, fixed), self._merit(model, data))
@@ -137,11 +128,11 @@ class Cgan(GeneratingMethod):
         """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
         if not has_unseen(data):
             return None
-        features = model.encode_features(data.val.images)
+        features = array(model.encode_features(data.val.images))
 
         def merit() -> float:
-            *_, (_, embeddings) = model.heads(data.known, (self.head_penalty or PLAIN_PENALTY,))
-            return harmonic(model.score(features, embeddings), data)
+            *_, (_, rows) = model.layers(data.known, (self.head_penalty or PLAIN_PENALTY,))
+            return harmonic(linear_scores(features, rows), data)
 
         return merit
 
@@ -180,13 +171,13 @@ class Cgan(GeneratingMethod):
         made = model.make(given, drawn)
         fixed = {name: parameter.detach() for name, parameter in model.critic.named_parameters()}
         told = functional_call(model.critic, fixed, (torch.cat([made, given], 1),))
-        wrong = cross_entropy(linear_scores(made, choice), batch.targets)
+        wrong = cross_entropy(tensors.linear_scores(made, choice), batch.targets)
         return {"generator": -told.mean(), "choice": self.class_weight * wrong}
 
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with the epochs and the penalty that the trial chose."""
         assert isinstance(model, CganModel)
-        return replace(self, epochs=int(model.trained_epochs), head_penalty=float(model.head_penalty))
+        return replace(self, epochs=int(model.trained_epochs), head_penalty=model.head_penalty)
 
 
 def _judge(critic: nn.Module, features: Tensor, vectors: Tensor) -> Tensor:

@@ -55,4 +55,4 @@ class Ridge(ZeroShotMethod):
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with the penalty that the trial chose."""
         assert isinstance(model, BilinearModel)
-        return replace(self, penalty=float(model.penalties[0]))
+        return replace(self, penalty=model.penalties[0])

@@ -135,7 +135,7 @@ def test_features_with_negative_numbers_have_no_root() -> None:
     )
     model = model_of(fit(data, Discriminant(), CPU))
     assert isinstance(model, DiscriminantModel)
-    assert not model.rooted
+    assert not model.export_head().rooted
     torch.testing.assert_close(model.encode_images(2 * images - 4), torch.nn.functional.normalize(images - 2, dim=1))
 
 

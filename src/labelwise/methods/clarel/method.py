@@ -6,12 +6,14 @@ on image embeddings and one on text embeddings, keep labels apart. A new label i
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.head import ClarelHead
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
@@ -38,13 +40,6 @@ PAIRS = 500  # images whose own texts stand for labels where there are none
 class ClarelModel(EncoderModel):
     """An image side and a text side that end in one space; the score is minus the Euclidean distance."""
 
-    penalty = "scale"
-    image_mean: Tensor  # the mean over trained labels of their images' mean embeddings
-    text_mean: Tensor  # the mean of their label embeddings
-    reach: Tensor  # how much label embeddings spread for a spread of one of the mean image embeddings
-    apart: Tensor  # the mean squared distance of a trained label's embedding from the mean embedding of its images
-    within: Tensor  # the mean squared distance of an image embedding from the mean of its label
-
     def __init__(self, spec: Spec, settings: "Clarel") -> None:
         super().__init__(spec, settings.encoder)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
@@ -58,10 +53,9 @@ class ClarelModel(EncoderModel):
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)  # classifies image embeddings among the trained labels; serves training only
         self.text_head = nn.Linear(e, k)  # the same for text embeddings
-        for name in ("image_mean", "text_mean"):
-            self.register_buffer(name, torch.zeros(e))
-        for name in ("reach", "apart", "within"):
-            self.register_buffer(name, torch.ones(()))
+        # how images lie to texts, see ``ClarelHead``
+        self.places: dict[str, Any] = {name: np.zeros(e, np.float32) for name in ("image_mean", "text_mean")}
+        self.places |= dict.fromkeys(("reach", "apart", "within"), 1.0)
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
@@ -82,12 +76,12 @@ class ClarelModel(EncoderModel):
             weight=array(self.project.weight),
             bias=array(self.project.bias),
             **self.reader.without_torch(),
-            image_mean=array(self.image_mean),
-            text_mean=array(self.text_mean),
-            reach=float(self.reach),
-            apart=float(self.apart),
-            within=float(self.within),
+            **self.places,
         )
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        self.places = {name: getattr(head, name) for name in self.places}
 
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
@@ -95,18 +89,18 @@ class ClarelModel(EncoderModel):
         embeddings = self.encode_all(data.train.images)
         if bool((data.train.targets >= 0).all()):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))
-            self.within.copy_((embeddings - images[data.train.targets]).square().sum(1).mean())
+            within = float((embeddings - images[data.train.targets]).square().sum(1).mean())
             texts = self.encode_labels(data.labels).float()
         else:  # without labels each image stands for one
             some = data.train.texts[:PAIRS]
             images = embeddings[: len(some)]
             texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()
-            self.within.zero_()
-        self.image_mean.copy_(images.mean(0))
-        self.text_mean.copy_(texts.mean(0))
-        self.apart.copy_((images - texts).square().sum(1).mean())
-        spread = images - self.image_mean
-        self.reach.copy_(((texts - self.text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
+            within = 0.0
+        image_mean, text_mean = images.mean(0), texts.mean(0)
+        apart, spread = float((images - texts).square().sum(1).mean()), images - image_mean
+        reach = float(((texts - text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
+        self.places = {"image_mean": array(image_mean), "text_mean": array(text_mean)}
+        self.places |= {"reach": reach, "apart": apart, "within": within}
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from what the image encoder made of images."""

@@ -73,6 +73,7 @@ def tuning_stages(
         trials.append(Trial(rate=rate, likelihood=likelihood, accuracy=accuracy))
     model.load_state_dict(best)
     model.encoder.tune(False)
+    solve()
     return tuple(trials)
 
 

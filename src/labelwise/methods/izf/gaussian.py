@@ -13,12 +13,13 @@ not differ. One eigendecomposition serves every choice of the settings.
 
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from labelwise.methods.izf.head import TAKEN_OFF
+from labelwise.methods.izf.head import TAKEN_OFF, LabelMap
+from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.statistics import embedding_statistics
 
 # Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it lies in the span of the
@@ -122,11 +123,10 @@ class Gaussians(NamedTuple):
                     share[:k] += one.own * (torch.eye(k).to(share) - shares[:k])
                     yield one, torch.addmm(0.5 * (taken - ((share @ norms) * share).sum(1)), near, share.T)
 
-    def solve(self, choice: Choice) -> dict[str, Tensor]:
-        """Return the buffers of a ``FlowModel``: the invertible linear map of embeddings, and where labels lie.
+    def solve(self, choice: Choice) -> tuple[dict[str, Tensor], LabelMap]:
+        """Return the invertible linear map of embeddings, the buffers of a ``Front``, and where labels lie.
 
-        Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part. The
-        likeness of a label to the trained ones times ``label_map [k, min(k, d)]`` is its semantic part.
+        Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part.
         """
         spread = self._variances(choice.shrink).sqrt()
         regression = Regression.of(self.vectors, choice.width, choice.penalty)
@@ -140,18 +140,17 @@ class Gaussians(NamedTuple):
         q, narrow = len(right), (axes / wider) @ axes.T
         weight, inverse = (self.axes / spread) @ turn, turn.T @ (self.axes * spread).T
         weight[:, :q], inverse[:q] = weight[:, :q] @ narrow, (axes * wider) @ axes.T @ inverse[:q]
-        return {
-            "front.weight": weight,
-            "front.inverse_weight": inverse,
-            "front.mean": self.mean,
-            "front.log_det": -spread.log().sum() - wider.log().sum(),
-            "label_map": (left * sizes) @ narrow,
+        log_det = -spread.log().sum() - wider.log().sum()
+        labels = {
+            "anchors": self.vectors,
+            "weights": (left * sizes) @ narrow,
             "own": choice.own * (whitened - regression.shares @ whitened) @ right.T @ narrow,
             "likeness_inverse": regression.inverse,
             "doubt": regression.doubt(choice.penalty, whitened @ whitened.T),
-            "anchors": self.vectors,
-            "chosen": torch.tensor(choice[:3], dtype=torch.float64),
         }
+        arrays: dict[str, Any] = {name: array(tensor.float()) for name, tensor in labels.items()}
+        front = {"weight": weight, "inverse_weight": inverse, "mean": self.mean, "log_det": log_det}
+        return front, LabelMap(**arrays, kernel_width=choice.width)
 
 
 def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +147,13 @@ class LabelMap:
     likeness_inverse: Array = shaped("k", "k")  # of the regression on descriptions
     doubt: Array = shaped(2)  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
     kernel_width: float = 0.0
+
+    @classmethod
+    def unsolved(cls, k: int, a: int, s: int, q: int, length: float | None) -> Self:
+        """Return the map of k labels with vectors ``[a]`` before anything is solved."""
+        shapes = {"anchors": (k, a), "weights": (k, q), "own": (k, s), "likeness_inverse": (k, k), "doubt": (2,)}
+        arrays: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        return cls(length=length, **arrays)
 
     def semantic(self, vectors: Array, trained: Mapping[int, int]) -> Array:
         """Return the semantic parts ``[k, s]`` of labels by their vectors; ``trained`` are rows and their places among trained labels."""

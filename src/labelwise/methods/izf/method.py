@@ -153,7 +153,8 @@ class Izf(GeneratingMethod):
                 model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
         relevance = model.caption_relevance(replace(data, train=replace(data.train, images=features)))
         model.fit_vectors(data.labels, choice, relevance)
-        model.take(Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice))
+        front, model.label_map = Gaussians.of(features, data.train.targets, model.vectors(data.labels)).solve(choice)
+        model.front.take(front)
         model.solution = choice
         if self.start == "closed":
             model.fit_spread(features, data.train.targets)
@@ -185,15 +186,16 @@ class Izf(GeneratingMethod):
             return harmonic(own @ centres.T + 0.5 * (taken - centres.square().sum(1)), data)
 
         start = kept = state_copy(model)
-        best, length = merit() if self.start == "closed" else -1.0, model.label_length
-        for model.label_length in LENGTHS if length is not None and self.label_length is None else (length,):
+        best, length = merit() if self.start == "closed" else -1.0, model.label_map.length
+        for each in LENGTHS if length is not None and self.label_length is None else (length,):
+            model.label_map = replace(model.label_map, length=each)
             model.load_state_dict(start)
             yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), merit)
             model.eval()
             if (figure := merit()) > best:
-                best, kept, length = figure, state_copy(model), model.label_length
+                best, kept, length = figure, state_copy(model), each
         model.load_state_dict(kept)
-        model.label_length = length
+        model.label_map = replace(model.label_map, length=length)
 
     def _loss(self, model: FlowModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the three terms of the loss of a batch of features.
@@ -210,7 +212,8 @@ class Izf(GeneratingMethod):
             return v if closed else model.front(v)
 
         with torch.no_grad():
-            blur = (1 - model.spread.square()).clamp_min(0).sqrt()
+            spread = model.tensor(model.spread)
+            blur = (1 - spread.square()).clamp_min(0).sqrt()
             centres = model.padded(model.semantic_part(data.labels))
             means = scaled(segment_mean(features, data.train.targets, len(data.labels)))
             unseen = model.padded(model.semantic_part(data.unseen)) if data.unseen is not None else None
@@ -226,7 +229,7 @@ class Izf(GeneratingMethod):
                 terms["centre"] = self.centre_weight * off.square().sum(1).mean()
             if self.mmd_weight and unseen is not None:
                 drawn = (batch.rng.uniform() * len(unseen)).long()
-                made = back(unseen[drawn] + model.spread * batch.rng.normal(d))
+                made = back(unseen[drawn] + spread * batch.rng.normal(d))
                 both, _ = whole_batch(torch.stack([scaled(batch.images), made], 1), batch)
                 terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
             return terms
@@ -238,12 +241,12 @@ class Izf(GeneratingMethod):
         assert isinstance(model, FlowModel)
         settled = self
         if self.start == "random":
-            settled = replace(settled, label_length=model.label_length)
+            settled = replace(settled, label_length=model.label_map.length)
         else:
             assert model.solution is not None
             settled = replace(settled, **model.solution._asdict())
         if isinstance(model, GeneratedSoftmax):
-            settled = replace(settled, head_penalty=float(model.head_penalty))
+            settled = replace(settled, head_penalty=model.head_penalty)
         return replace(settled, epochs=int(model.trained_epochs))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labelwise.core.arrays import Array
 from labelwise.core.balance import BalanceCurve
+from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import Choice
@@ -18,7 +19,6 @@ from labelwise.methods.shared.caption_relevance import CaptionRelevance
 from labelwise.methods.shared.centring import Centring, Flattening
 from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel
 from labelwise.methods.shared.linear import array
-from labelwise.methods.shared.zero_shot_head import noise
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
@@ -45,6 +45,12 @@ class Front(nn.Module):
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("log_det", torch.zeros(()))
 
+    @torch.no_grad()
+    def take(self, buffers: Mapping[str, Tensor]) -> None:
+        """Take over another map."""
+        for name, value in buffers.items():
+            self.get_buffer(name).copy_(value)
+
     def forward(self, v: Tensor) -> Tensor:
         """Return where vectors ``[n, size]`` go."""
         with torch.autocast(v.device.type, enabled=False):
@@ -59,22 +65,16 @@ class Front(nn.Module):
 class FlowModel(GeneratingModel):
     """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
 
-    anchors: Tensor  # vectors of the trained labels, to which others are compared
-    label_map: Tensor  # the likeness to them times this is the semantic part of a label by its description
-    own: Tensor  # what trained labels add to it, by their images [k, semantic]; see `gaussian.Choice.own`
-    likeness_inverse: Tensor  # of the regression on descriptions [k, k]
-    doubt: Tensor  # how wrong a semantic part by description may be, see `gaussian.Regression.doubt`
+    label_map: LabelMap  # where labels lie
     # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
     # covariance leaves the latents of real features less than the unit variance that the density gives them
-    spread: Tensor
-    chosen: Tensor  # shrink, width and penalty of the closed form
+    spread: Array
     trained_epochs: Tensor  # how many epochs were trained
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
         solved = settings.start != "random"
-        self.label_length = None if solved else settings.label_length or LENGTHS[0]
         # how many latents, the first ones, are the semantic part
         self.semantic = min(k, d) if solved else self.vector_size
         if self.semantic > d:
@@ -87,15 +87,11 @@ class FlowModel(GeneratingModel):
         self.held_out: tuple[BalanceCurve, ...] = ()
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
-        self.register_buffer("anchors", torch.zeros(k, self.vector_size))
-        self.register_buffer("label_map", torch.zeros(k, min(k, d)))
-        self.register_buffer("own", torch.zeros(k, self.semantic))
-        self.register_buffer("likeness_inverse", torch.zeros(k, k))
-        self.register_buffer("doubt", torch.zeros(2))
-        self.register_buffer("spread", torch.ones(d))
+        length = None if solved else settings.label_length or LENGTHS[0]
+        self.label_map = LabelMap.unsolved(k, self.vector_size, self.semantic, min(k, d), length)
         self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
+        self.spread = np.ones(d, np.float32)
         self.spread[: self.semantic] *= self.semantic_spread
-        self.register_buffer("chosen", torch.zeros(3, dtype=torch.float64))
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
     def fit_vectors(self, labels: Labels, choice: Choice, relevance: CaptionRelevance | None) -> None:
@@ -130,11 +126,11 @@ class FlowModel(GeneratingModel):
 
     def semantic_part(self, labels: Labels) -> Tensor:
         """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
-        return self.tensor(self.export_label_map().semantic(*self._described(labels)))
+        return self.tensor(self.label_map.semantic(*self._described(labels)))
 
     def taken_off(self, labels: Labels) -> Tensor:
         """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
-        return self.tensor(self.export_label_map().taken_off(*self._described(labels)))
+        return self.tensor(self.label_map.taken_off(*self._described(labels)))
 
     def _described(self, labels: Labels) -> tuple[Array, dict[int, int]]:
         """Return the vectors of labels ``[k, a]``, the rows of those that have been trained, and their places among these."""
@@ -144,29 +140,15 @@ class FlowModel(GeneratingModel):
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
         return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))
 
-    @torch.no_grad()
-    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
-        """Return features ``[k, count, d]`` of each label, made from its description."""
-        self.eval()
-        centres = self.padded(self.semantic_part(labels))
-        drawn = self.tensor(noise(labels, (count, len(self.spread)), seed))
-        return torch.stack([self.features_from(c + self.spread * z) for c, z in zip(centres, drawn, strict=True)])
-
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of both kinds have."""
-        return {**super().head_parts(), "flow": self._latents(), "label_map": self.export_label_map()}
+        return {**super().head_parts(), "flow": self._latents(), "label_map": self.label_map}
 
-    def export_label_map(self) -> LabelMap:
-        """Return where labels lie, without torch."""
-        return LabelMap(
-            length=self.label_length,
-            anchors=array(self.anchors),
-            weights=array(self.label_map),
-            own=array(self.own),
-            likeness_inverse=array(self.likeness_inverse),
-            doubt=array(self.doubt),
-            kernel_width=float(self.chosen[1]),
-        )
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        assert isinstance(head, IzfHead | IzfSoftmaxHead)
+        self.label_map, self.spread = head.label_map, head.flow.spread
 
     def _latents(self) -> Latents:
         """Return the map to latents without torch."""
@@ -179,22 +161,16 @@ class FlowModel(GeneratingModel):
             inverse_weight=array(self.front.inverse_weight),
             mean=array(self.front.mean),
             log_det=float(self.front.log_det),
-            spread=array(self.spread),
+            spread=self.spread,
             flow=flow,
         )
-
-    @torch.no_grad()
-    def take(self, buffers: Mapping[str, Tensor]) -> None:
-        """Take over a linear map, and where labels lie; see ``Gaussians.solve``."""
-        for name, value in buffers.items():
-            self.get_buffer(name).copy_(value)
 
     def scale_features(self, features: Tensor) -> None:
         """Take over the map of each coordinate of these features ``[n, d]`` to [0, 1]."""
         low, high = features.amin(0), features.amax(0)
         reach = torch.where(high > low, high - low, 1)
         whole = {"weight": reach.reciprocal().diag(), "inverse_weight": reach.diag(), "log_det": -reach.log().sum()}
-        self.take({f"front.{name}": value for name, value in {**whole, "mean": low}.items()})
+        self.front.take({**whole, "mean": low})
 
     @torch.no_grad()
     def fit_spread(self, features: Tensor, targets: Tensor) -> None:
@@ -202,7 +178,7 @@ class FlowModel(GeneratingModel):
         self.eval()
         z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
         inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]
-        self.spread.copy_(inside.square().mean(0).sqrt())
+        self.spread = array(inside.square().mean(0).sqrt().float())
         self.spread[: self.semantic] *= self.semantic_spread
 
 
@@ -213,14 +189,11 @@ class IzfModel(FlowModel):
     the training images. The latter has no weight in scores; it tells how familiar an image is.
     """
 
-    density: Tensor  # mean and standard deviation of that log-density over training images
+    density: tuple[float, float] = (0.0, 1.0)  # mean and standard deviation of that log-density over training images
 
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings)
-        k, e = len(spec.labels), self.semantic + 1
-        self.register_buffer("density", torch.tensor([0.0, 1.0]))
-        for name, shape in {"means": (k, e), "within": (e, e), "unit_mean": (e,), "unit_within": (e, e)}.items():
-            self.register_buffer(name, torch.zeros(shape))
+        self.forget(self.semantic + 1)
 
     def embed(self, features: Tensor) -> Tensor:
         """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
@@ -232,13 +205,19 @@ class IzfModel(FlowModel):
     @torch.no_grad()
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
-        self.density.copy_(torch.tensor([0.0, 1.0]))
+        self.density = (0.0, 1.0)
         rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
-        self.density.copy_(torch.stack([rest.mean(), rest.std(correction=0).clamp_min(1e-6)]))
+        self.density = float(rest.mean()), max(float(rest.std(correction=0)), 1e-6)
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        assert isinstance(head, IzfHead)
+        self.density = head.density_mean, head.density_std
 
     def export_head(self) -> IzfHead:
         """Return what scores features as this model does, without torch."""
-        mean, std = self.density.tolist()
+        mean, std = self.density
         return IzfHead(**self.head_parts(), semantic=self.semantic, density_mean=mean, density_std=std)
 
 

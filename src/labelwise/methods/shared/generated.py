@@ -1,6 +1,5 @@
 """Models that make features of labels they have no image of, and a softmax layer trained on these features."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,10 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelwise.core.arrays import Array, linear_scores
+from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
-from labelwise.methods.shared.zero_shot_head import softmax_layers
+from labelwise.methods.shared.zero_shot_head import GeneratedHead
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
 from labelwise.train.optimizers import Optimizer, Schedule
@@ -24,18 +25,14 @@ PLAIN_PENALTY = 1e-4
 
 
 class GeneratingModel(ZeroShotModel):
-    """A model that makes features of a label from its description.
+    """A model whose head makes features of a label from its description.
 
     Features are what the encoder makes of images, centred and of unit length. Made ones lie in the same space, and their
-    length is left as it comes. A subclass defines ``generate``; what it makes of a label depends on the name of the label,
-    its description and the seed, and not on the other labels.
+    length is left as it comes. What is made of a label depends on the name of the label, its description and the seed, and not on
+    the other labels.
     """
 
     trained_epochs: Tensor
-
-    @abstractmethod
-    def generate(self, labels: Labels, count: int, seed: int) -> Tensor:
-        """Return features ``[k, count, d]`` of images that do not exist, made from the labels' descriptions."""
 
     def features_of(self, images: Tensor) -> Tensor:
         """Return the features ``[n, d]`` of images."""
@@ -55,66 +52,50 @@ class GeneratingModel(ZeroShotModel):
 
 
 class GeneratedSoftmax(GeneratingModel):
-    """A linear softmax over labels, trained on real features of the trained ones and on made features of all others.
-
-    It is fitted to the labels asked about and the trained ones together, each label weighing the same, when they are
-    encoded. A label that is added later is fitted against the trained ones, and the others stay as they are.
-    """
+    """One whose head is a linear softmax over labels, see ``GeneratedHead``, trained on real and on made features."""
 
     exclusive = True
-    fitted_together = True
-    added_apart = True
-    real: Tensor  # some features of the images of each trained label [k * REAL, d]
-    real_targets: Tensor  # their labels [k * REAL]; -1 where a label has fewer
-    head_penalty: Tensor  # on the squared weights, in units of the mean squared length of embeddings
 
     def keep_for_head(self, generated: int) -> None:
-        """Make room for what the softmax layer is trained on: real features, and ``generated`` ones of a label."""
-        k, d = len(self.spec.labels), self.encoder.code_size
-        self.generated = generated
-        self.register_buffer("real", torch.zeros(k * REAL, d, dtype=torch.float16))
-        self.register_buffer("real_targets", torch.full((k * REAL,), -1))
-        self.register_buffer("head_penalty", torch.tensor(PLAIN_PENALTY))
+        """Make room for what the layer is trained on: real features, and ``generated`` ones of each label without images."""
+        self.generated, d = generated, self.encoder.code_size
+        self.rows = np.zeros((len(self.spec.labels), d + 1), np.float32)  # the layer of the trained labels alone
+        self.real = np.zeros((0, d), np.float16)  # some features of the images of trained labels
+        self.real_targets = np.zeros(0, np.int64)  # their labels
+        self.head_penalty = PLAIN_PENALTY  # on the squared weights, in units of the mean squared length of embeddings
 
-    @torch.no_grad()
-    def fit_head(self, features: Tensor, targets: Tensor) -> None:
+    def keep_real(self, features: Tensor, targets: Tensor) -> None:
         """Keep some of these features ``[n, d]`` with labels ``[n]``, the same number of each label where there are."""
         order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0)).to(targets.device)
-        for label in range(len(self.spec.labels)):
-            rows = order[targets[order] == label][:REAL]
-            block = slice(label * REAL, label * REAL + len(rows))
-            self.real[block], self.real_targets[block] = features[rows].half(), label
+        kept = [order[targets[order] == label][:REAL] for label in range(len(self.spec.labels))]
+        self.real, self.real_targets = (array(of[torch.cat(kept)]) for of in (features.half(), targets))
 
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
-        *_, (_, embeddings) = self.heads(labels, (float(self.head_penalty),))
-        return embeddings
-
-    def heads(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Tensor]]:
+    def layers(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Array]]:
         """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
-        trained = self.spec.labels.names
-        others = sorted(set(labels.names) - set(trained))
-        row_of = {name: row for row, name in enumerate((*trained, *others))}
-        here = self.real_targets >= 0
-        features, targets = self.real[here].float(), array(self.real_targets[here])
-        with torch.no_grad():
-            if others:
-                features = torch.cat([features, self.generate(labels.select(others), self.generated, 0).flatten(0, 1)])
-                rows = np.arange(len(others)) + len(trained)
-                targets = np.concatenate([targets, np.repeat(rows, self.generated)])
-            embeddings = array(self.embed(features))
-        for penalty, rows in softmax_layers(embeddings, targets, len(row_of), penalties):
-            yield penalty, self.tensor(rows[[row_of[name] for name in labels.names]])
+        head = self.export_head()
+        assert isinstance(head, GeneratedHead)
+        return head.layers(labels, penalties)
+
+    def choose_penalty(self, penalty: float) -> None:
+        """Fit the layer of the trained labels with a penalty."""
+        self.head_penalty = penalty
+        *_, (_, self.rows) = self.layers(self.spec.labels, (penalty,))
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        assert isinstance(head, GeneratedHead)
+        self.rows, self.real, self.real_targets = head.rows, head.real, head.real_targets
+        self.head_penalty = head.penalty_of_layer
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of all such models have."""
-        here = self.real_targets >= 0
         return {
             **super().head_parts(),
-            "rows": array(self.encode_labels(self.spec.labels)),
-            "real": array(self.real[here]),
-            "real_targets": array(self.real_targets[here]),
-            "penalty_of_layer": float(self.head_penalty),
+            "rows": self.rows,
+            "real": self.real,
+            "real_targets": self.real_targets,
+            "penalty_of_layer": self.head_penalty,
             "generated": self.generated,
         }
 
@@ -166,12 +147,13 @@ class GeneratingMethod(ZeroShotMethod):
         return replace(stage, validate=validate, patience=self.patience)
 
     def choose_head(self, model: GeneratedSoftmax, data: TrainData, features: Tensor) -> None:
-        """Fit what the softmax layer of a model is trained on; its penalty is the one set, or the best on held-out labels."""
-        model.fit_head(features, data.train.targets)
+        """Fit the softmax layer of a model; its penalty is the one set, or the best on held-out labels."""
+        model.keep_real(features, data.train.targets)
         penalty = self.head_penalty
         if penalty is None:
             with torch.no_grad():
-                embeddings = model.embed(model.encode_features(data.val.images)) if len(data.val) else features[:0]
-            heads = ((one, model.score(embeddings, head)) for one, head in model.heads(data.known, HEAD_PENALTIES))
-            penalty = best_on_validation(heads, data, PLAIN_PENALTY)
-        model.head_penalty.fill_(penalty)
+                val = model.embed(model.encode_features(data.val.images)) if len(data.val) else features[:0]
+            embeddings = array(val)
+            layers = ((one, linear_scores(embeddings, rows)) for one, rows in model.layers(data.known, HEAD_PENALTIES))
+            penalty = best_on_validation(layers, data, PLAIN_PENALTY)
+        model.choose_penalty(penalty)

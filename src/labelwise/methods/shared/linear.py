@@ -4,13 +4,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from labelwise.core.head import Head
 from labelwise.encoders import encoder as encoders
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.copies import copy_groups
@@ -42,11 +44,6 @@ __all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel",
 Array = npt.NDArray[Any]
 BATCH = 256  # images encoded at a time outside training
 ON_GPU = 2**23  # numbers of images that a GPU takes at a time, so that it waits for few starts of kernels
-AS_THEY_ARE, ROOT, UNIT = (
-    0.0,
-    1.0,
-    2.0,
-)  # features as the encoder gives them; their roots at unit length; at unit length
 PATIENCE = 2  # epochs without a gain on validation images after which training from the closed form stops
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
 
@@ -117,35 +114,34 @@ class RowModel(EncoderModel):
 class LinearModel(RowModel):
     """One that is trained, and keeps what ``labels_from_examples`` needs of the training images."""
 
-    infinite: ClassVar[tuple[str, ...]] = ("background",)
-    means: Tensor  # mean training embedding of each label, see `ops.linear.EmbeddingStatistics`
-    counts: Tensor  # training images of each label
-    within: Tensor  # covariance of training embeddings inside a label
-    background: Tensor  # mean training embedding where several labels may be true of an image; else infinite
-    unit_mean: Tensor  # mean training embedding at unit length
+    statistics: EmbeddingStatistics  # of training embeddings
+    unit_mean: Array  # mean training embedding at unit length
     # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
-    unit_within: Tensor
+    unit_within: Array
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
-        k, d = len(spec.labels), self.encoder.code_size
-        shapes = {"means": (k, d), "counts": (k,), "within": (d, d), "unit_mean": (d,), "unit_within": (d, d)}
-        for name, shape in shapes.items():
-            self.register_buffer(name, torch.zeros(shape))
-        self.register_buffer("background", torch.full((d,), torch.inf))
+        self.forget(self.encoder.code_size)
+
+    def forget(self, d: int) -> None:
+        """Know nothing of training embeddings ``[n, d]``."""
+        k = len(self.spec.labels)
+        self.statistics = EmbeddingStatistics(*(np.zeros(shape, np.float32) for shape in ((k, d), (k,), (d, d))))
+        self.unit_mean, self.unit_within = np.zeros(d, np.float32), np.zeros((d, d), np.float32)
 
     @torch.no_grad()
     def fit_statistics(self, split: TensorSplit) -> None:
         """Keep what ``labels_from_examples`` needs of the training images."""
         embeddings, targets, k = array(self.encode_all(split.images)), array(split.targets), len(self.spec.labels)
-        statistics = embedding_statistics(embeddings, targets, k)
-        values = {"means": statistics.means, "counts": statistics.counts, "within": statistics.within}
-        if statistics.background is not None:
-            values["background"] = statistics.background
-        else:
-            values["unit_mean"], values["unit_within"] = unit_statistics(embeddings, targets, k)
-        for name, value in values.items():
-            self.get_buffer(name).copy_(torch.from_numpy(value))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not saved
+            self.statistics = embedding_statistics(embeddings, targets, k).in_single()
+            if not split.multilabel:
+                self.unit_mean, self.unit_within = unit_statistics(embeddings, targets, k)
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        if isinstance(head, TrainedHead):
+            self.statistics, self.unit_mean, self.unit_within = head.statistics, head.unit_mean, head.unit_within
 
     def tensor(self, values: Array) -> Tensor:
         """Return an array as a tensor where the model lives."""
@@ -158,14 +154,12 @@ class LinearModel(RowModel):
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of all such models have."""
-        background = array(self.background) if bool(self.background.isfinite().all()) else None
-        statistics = EmbeddingStatistics(array(self.means), array(self.counts), array(self.within), background)
         return {
             "labels": self.spec.labels,
             "width": self.feature_width,
-            "statistics": statistics,
-            "unit_mean": array(self.unit_mean),
-            "unit_within": array(self.unit_within),
+            "statistics": self.statistics,
+            "unit_mean": self.unit_mean,
+            "unit_within": self.unit_within,
             "projection": projection_of(self.encoder),
         }
 
@@ -174,13 +168,12 @@ class StartedModel(LinearModel):
     """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
 
     base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
-    feature_map: Tensor  # what is made of features: AS_THEY_ARE, ROOT or UNIT
+    feature_map: Map = "none"  # what is made of features
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
         if self.can_start:
             self.register_buffer("base", torch.zeros(len(spec.labels), self.encoder.code_size + 1))
-            self.register_buffer("feature_map", torch.zeros(()))
 
     @property
     def can_start(self) -> bool:
@@ -190,23 +183,26 @@ class StartedModel(LinearModel):
     @property
     def started(self) -> bool:
         """Whether there is a closed form."""
-        return self.can_start and bool(self.base.any())
+        return self.feature_map != "none"
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``: features all of one length where there is a closed form."""
-        if not self.can_start:
+        if self.feature_map == "none":
             return embeddings
-        unit = torch.where(self.feature_map == ROOT, root_features(embeddings), normalize(embeddings, dim=1))
-        return torch.where(self.feature_map == AS_THEY_ARE, embeddings, LENGTH * unit)
+        return LENGTH * (root_features(embeddings) if self.feature_map == "root" else normalize(embeddings, dim=1))
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of all such models have."""
-        names: dict[float, Map] = {AS_THEY_ARE: "none", ROOT: "root", UNIT: "unit"}
-        return {**super().head_parts(), "feature_map": names[float(self.feature_map)] if self.can_start else "none"}
+        return {**super().head_parts(), "feature_map": self.feature_map}
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        self.feature_map = getattr(head, "feature_map", "none")
 
     def start(self, split: TensorSplit) -> None:
         """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
-        self.feature_map.fill_(ROOT if float(self.encoder.features(split.images).min()) >= 0 else UNIT)
+        self.feature_map = "root" if float(self.encoder.features(split.images).min()) >= 0 else "unit"
         self.solve(split)
 
     @torch.no_grad()

@@ -29,6 +29,11 @@ class EmbeddingStatistics:
     # mean of all embeddings where several labels may be true of an image, else None
     background: Array | None = shaped("d", optional=True)
 
+    def in_single(self) -> "EmbeddingStatistics":
+        """Return the same in single precision."""
+        parts = (self.means, self.counts, self.within, self.background)
+        return EmbeddingStatistics(*(None if part is None else part.astype(np.float32) for part in parts))  # type: ignore[arg-type]
+
 
 def embedding_statistics(embeddings: Array, targets: Array, k: int) -> EmbeddingStatistics:
     """Return the statistics of image embeddings ``[n, d]`` of k labels, in double precision.

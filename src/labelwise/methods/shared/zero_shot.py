@@ -67,12 +67,11 @@ class ZeroShotModel(LinearModel):
 class BilinearModel(ZeroShotModel):
     """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s."""
 
-    penalties: Tensor  # those that V was solved with, where it was solved and not trained
+    penalties: tuple[float, ...] = ()  # those that V was solved with, where it was solved and not trained
 
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
         super().__init__(spec, encoder, source, power)
         self.weights = nn.Parameter(torch.zeros(self.encoder.code_size, self.vector_size))  # V [d, a]
-        self.register_buffer("penalties", torch.zeros(2))
 
     def encode_labels(self, labels: Labels) -> Tensor:
         """Return label embeddings ``[k, d + 1]``."""
@@ -87,7 +86,7 @@ class BilinearModel(ZeroShotModel):
     def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
         """Take over a closed-form solution V ``[d, a]`` and the penalties it was made with."""
         self.weights.copy_(weights)
-        self.penalties[: len(penalties)] = torch.tensor(penalties)
+        self.penalties = penalties
 
 
 @dataclass(frozen=True, kw_only=True)

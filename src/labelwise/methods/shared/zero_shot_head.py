@@ -111,18 +111,23 @@ class GeneratedHead(ZeroShotHead):
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return the weights and biases ``[k, d + 1]`` of the softmax layer."""
-        others = sorted(set(labels.names) - set(self.labels.names))
-        if not others:
+        if set(labels.names) <= set(self.labels.names):
             return self.rows[self.trained_rows(labels)]
-        made = self.generate(labels.select(others), self.generated, 0)
-        features = self.real.astype(np.float32), made.reshape(-1, made.shape[2])
-        targets = np.concatenate(
-            [self.real_targets, np.repeat(np.arange(len(others)), self.generated) + len(self.labels)]
-        )
-        k = len(self.labels) + len(others)
-        *_, (_, rows) = softmax_layers(self.latents(np.concatenate(features)), targets, k, (self.penalty_of_layer,))
+        *_, (_, rows) = self.layers(labels, (self.penalty_of_layer,))
+        return rows
+
+    def layers(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Array]]:
+        """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
+        others = sorted(set(labels.names) - set(self.labels.names))
         row_of = {name: row for row, name in enumerate((*self.labels.names, *others))}
-        return rows[[row_of[name] for name in labels.names]]
+        features, targets = self.real.astype(np.float32), self.real_targets
+        if others:
+            made = self.generate(labels.select(others), self.generated, 0)
+            features = np.concatenate([features, made.reshape(-1, made.shape[2])])
+            more = np.repeat(np.arange(len(others)) + len(self.labels), self.generated)
+            targets = np.concatenate([targets, more])
+        for penalty, rows in softmax_layers(self.latents(features), targets, len(row_of), penalties):
+            yield penalty, rows[[row_of[name] for name in labels.names]]
 
 
 def softmax_layers(

@@ -15,6 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelwise.core.arrays import Array
+from labelwise.core.head import Head
+from labelwise.images.describe.labels import Labels
 from labelwise.images.images import read_all
 from labelwise.methods.shared.centring import PCA, Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
@@ -36,6 +39,7 @@ from labelwise.methods.zero_label.naming import (
 )
 from labelwise.methods.zero_label.transport import Clustering, LabelPrior, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import segment_mean as numpy_segment_mean
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method
@@ -53,7 +57,7 @@ class Naming(NamedTuple):
     members: Tensor  # the cluster of each image [r, n]
     opinions: Tensor  # label embeddings [r, k, d + 1]
     names: Tensor  # the label of each cluster [r, k]
-    votes: Tensor  # how probable each label is for each cluster of the chosen restart [k, k]
+    votes: Array  # how probable each label is for each cluster of the chosen restart [k, k]
     losses: Tensor  # [r]
 
 
@@ -61,57 +65,47 @@ class NamedModel(HeadModel):
     """A linear model whose labels are named clusters; scores of an image compete."""
 
     exclusive = True
-    infinite = (*HeadModel.infinite, "restarts.centre_losses", "restarts.head_losses")  # until there is a loss
-    centres: Tensor  # mean embedding of each cluster [k, d], in the clusters' own order
-    names: Tensor  # the label of each cluster [k]
-    votes: Tensor  # how probable each label is for each cluster [k, k]
-    # label embeddings of every restart [r, k, d + 1], the chosen one first, before a person named any cluster
-    opinions: Tensor
-    own_names: Tensor  # the label of each cluster in every restart [r, k], likewise
-    clusters: Tensor  # this and the next two: see `naming.Evidence`
-    overlaps: Tensor
-    sizes: Tensor
-    alike: Tensor  # how alike labels are [1, k, k]; zeros until it is fitted
-    looks: Tensor  # how well the looks of clusters fit what names say [r, k, k]; zeros where they play no part
 
     def __init__(self, spec: Spec, method: "ZeroLabel") -> None:
         super().__init__(spec, method.encoder)
         k, d, r = len(spec.labels), self.encoder.code_size, method.restarts
-        self.search = method.search
         self.centring = PCA(d, method.directions) if method.naming == "structure" else Centring(d)
         self.head.requires_grad_(False)
         # of transport naming, else None
         self.restarts = Restarts(r, k, d, method.clustering, method.matching) if method.naming == "transport" else None
         # what can be told about the run, see `naming_figures`; empty until it is over
         self.report: dict[str, Any] = {}
-        shapes = {"centres": (k, d), "votes": (k, k), "opinions": (r, k, d + 1)}
-        shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k), "sizes": (r, k), "looks": (r, k, k)}
-        for name, shape in shapes.items():
-            self.register_buffer(name, torch.zeros(shape))
-        self.register_buffer("names", torch.arange(k))
-        self.register_buffer("own_names", torch.zeros(r, k, dtype=torch.int64).copy_(torch.arange(k)))
-        self.register_buffer("alike", torch.zeros(1, k, k))
+        shapes = {"votes": (k, k), "centres": (k, d), "opinions": (r, k, d + 1), "sizes": (r, k), "alike": (k, k)}
+        shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k)}
+        # what the head knows of clusters and their names, see ``NamedHead``
+        self.known: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        self.known |= {"names": np.arange(k), "own_names": np.tile(np.arange(k), (r, 1)), "looks": None}
+        self.known["search"] = method.search
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]`` of unit length."""
         return self.centring(embeddings)  # type: ignore[no-any-return]
 
     @torch.no_grad()
-    def fit_evidence(self, embeddings: Tensor, members: Tensor) -> None:
-        """Keep what naming goes by, from the cluster of each embedding ``[n, d]`` in each restart ``[r, n]``."""
-        evidence = Evidence.of(array(embeddings), array(members), array(self.alike[0]))
-        for name in ("clusters", "overlaps", "sizes"):
-            self.get_buffer(name).copy_(torch.from_numpy(getattr(evidence, name)))
-
-    @torch.no_grad()
-    def take(self, naming: Naming) -> None:
-        """Answer with the label embeddings of the chosen restart."""
-        self.opinions.copy_(naming.opinions)
+    def take(self, naming: Naming, evidence: Evidence, embeddings: Tensor) -> Tensor:
+        """Answer with the label embeddings of the chosen restart, and return the answers to embeddings ``[n]``."""
         self.head.weight.copy_(naming.opinions[0, :, :-1])
         self.head.bias.copy_(naming.opinions[0, :, -1])
-        self.own_names.copy_(naming.names)
-        self.names.copy_(naming.names[0])
-        self.votes.copy_(naming.votes)
+        answers = linear_scores(embeddings, naming.opinions[0]).argmax(1)
+        centres = segment_mean(embeddings, answers, len(self.spec.labels))[naming.names[0]]
+        names, votes = array(naming.names), naming.votes.astype(np.float32)
+        self.known |= {"names": names[0], "own_names": names, "votes": votes}
+        self.known |= {"opinions": array(naming.opinions), "centres": array(centres), **evidence.held()}
+        return answers
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        assert isinstance(head, NamedHead)
+        self.known = {name: getattr(head, name) for name in self.known}
+        with torch.no_grad():  # a person may have named clusters since
+            self.head.weight.copy_(torch.from_numpy(head.rows[:, :-1]))
+            self.head.bias.copy_(torch.from_numpy(head.rows[:, -1]))
 
     def about(self) -> dict[str, Any]:
         """Return the report of the naming, once it is over."""
@@ -119,18 +113,8 @@ class NamedModel(HeadModel):
 
     def export_head(self) -> NamedHead:
         """Return what scores features as this model does, without torch."""
-        kept = ("names", "votes", "centres", "opinions", "own_names", "clusters", "overlaps", "sizes")
-        parts: dict[str, Any] = {name: array(self.get_buffer(name)) for name in kept}
-        return NamedHead(
-            **self.head_parts(),
-            rows=array(self.encode_labels(self.spec.labels)),
-            competing=True,
-            centre=self.centring.centre(),
-            **parts,
-            alike=array(self.alike[0]),
-            looks=array(self.looks) if bool(self.looks.any()) else None,
-            search=self.search,
-        )
+        rows = array(self.encode_labels(self.spec.labels))
+        return NamedHead(**self.head_parts(), rows=rows, competing=True, centre=self.centring.centre(), **self.known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,27 +163,22 @@ class ZeroLabel(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
         assert isinstance(model, NamedModel)
-        k, shares = len(data.labels), _tensor(data.labels.shares)
-        neighbours = self.neighbours if self.naming == "structure" else 0
-        model.alike.copy_(
-            torch.from_numpy(label_similarity(model.spec.labels, self.prior, neighbours=neighbours))[None]
-        )
+        k, shares = len(data.labels), data.labels.shares
+        alike = label_similarity(data.labels, self.prior, neighbours=self.neighbours * (model.restarts is None))
         embeddings = self._embeddings(model, data)
         if model.restarts is None:
-            naming = self._structure(model, embeddings, data)
+            naming, evidence = self._structure(data, embeddings, alike)
         else:
             split = replace(data.train, images=embeddings)
-            prior = LabelPrior.of(array(model.alike[0].double()), data.labels.shares, second=self.second)
+            prior = LabelPrior.of(alike.astype(np.float32).astype(np.float64), shares, second=self.second)
             yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
-            naming = self._transport(model, model.restarts, embeddings)
-        model.take(naming)
-        answers = linear_scores(embeddings, model.encode_labels(data.labels)).argmax(1)
-        model.centres.copy_(segment_mean(embeddings, answers, k)[naming.names[0]])
+            naming, evidence = self._transport(data.labels, model.restarts, embeddings, alike)
+        answers = model.take(naming, evidence, embeddings)
         model.fit_statistics(replace(data.train, targets=answers))
         model.report = {
             "prior": chosen_source(data.labels, self.prior),
             "losses": plain(naming.losses, 6),
-            "shares": plain(torch.full((k,), 1 / k) if shares is None else shares),
+            "shares": plain(np.full(k, 1 / k) if shares is None else np.asarray(shares)),
             **naming_figures(model.export_head(), array(naming.names)),
             "cohesion": plain(modal_shares(array(naming.members[0]), array(answers), k)),
         }
@@ -216,57 +195,48 @@ class ZeroLabel(Method):
             model.centring.fit(model.encode_all(images, by=model.encoder))
         return model.encode_all(images)
 
-    def _structure(self, model: NamedModel, embeddings: Tensor, data: TrainData) -> Naming:
-        """Return the best of several clusterings, its clusters named, and the others."""
-        k, shares = len(model.spec.labels), _tensor(model.spec.labels.shares)
+    def _structure(self, data: TrainData, embeddings: Tensor, alike: Array) -> tuple[Naming, Evidence]:
+        """Return the best of several clusterings, its clusters named, and the others; and what naming went by."""
+        labels, k = data.labels, len(data.labels)
         order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
         some = embeddings[order.to(embeddings.device)]
-        sizes = torch.full((k,), 1 / k) if shares is None else shares.float()
+        sizes = torch.full((k,), 1 / k) if labels.shares is None else torch.as_tensor(labels.shares).float()
         seed = int(torch.randint(2**31, ()))
         smooth = neighbour_means(some, self.smooth)
         starts = cluster_starts(smooth, k, self.restarts, seed, sizes if self.balanced else None)
         rows = torch.stack([discriminant(some, one.members, k) for one in starts])
         members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
+        evidence = Evidence.of(array(embeddings), array(members), alike)
+        evidence = replace(evidence, looks=self._looks(data, order.sort().values.numpy(), array(members)))
+        evidence = evidence_of(labels, evidence.held())  # as it is when clusters are named again
+        tables = name_each(evidence, self.search)
+        votes = vote(evidence, tables)
+        names = torch.from_numpy(np.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]))
+        opinions = torch.empty_like(rows).scatter_(1, names.to(rows.device)[..., None].expand_as(rows), rows)
         losses = torch.tensor([one.inertia for one in starts])
-        model.fit_evidence(embeddings, members)
-        self._fit_looks(model, data, order.sort().values, members)
-        tables = name_each(evidence_of(model.export_head()), self.search)
-        votes = vote(evidence_of(model.export_head()), tables)
-        every = np.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])])
-        names = torch.from_numpy(every).to(embeddings.device)
-        opinions = torch.empty_like(rows).scatter_(1, names[..., None].expand_as(rows), rows)
-        return Naming(members, opinions, names, torch.from_numpy(votes), losses)
+        return Naming(members, opinions, names.to(rows.device), votes, losses), evidence
 
-    @torch.no_grad()
-    def _fit_looks(self, model: NamedModel, data: TrainData, rows: Tensor, members: Tensor) -> None:
-        """Keep how well the looks of clusters, over some images, fit what names say; members are ``[r, n]``."""
-        source = chosen_source(data.labels, self.prior)
-        if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3:
-            return
+    def _looks(self, data: TrainData, rows: Array, members: Array) -> Array | None:
+        """Return how well the looks of clusters, over some images, fit what names say ``[r, k, k]``; members are ``[r, n]``."""
+        source, images = chosen_source(data.labels, self.prior), data.train.source
+        if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3 or images is None:
+            return None
+        parts = np.split(rows, range(LOOKS_AT_ONCE, len(rows), LOOKS_AT_ONCE))
+        seen = np.concatenate([looks(read_all(images.select(part), data.train.shape)) for part in parts])
+        means = np.stack(
+            [numpy_segment_mean(seen.astype(np.float64), own, len(data.labels)) for own in members[:, rows]]
+        )
+        return looks_fit(means, data.labels.names, sentences=source == "sentences").astype(np.float32)
 
-        images = data.train.source
-        if images is None:
-            return
-        chosen, shape = images.select(rows.cpu().numpy()), data.train.shape
-        starts = range(0, len(chosen), LOOKS_AT_ONCE)
-        pieces = (chosen.select(range(start, min(start + LOOKS_AT_ONCE, len(chosen)))) for start in starts)
-        seen = np.concatenate([looks(read_all(piece, shape)) for piece in pieces])
-        pictures, k = torch.from_numpy(seen).double().to(model.device), len(data.labels)
-        means = torch.stack([segment_mean(pictures, own, k) for own in members[:, rows.to(members.device)]])
-        fits = looks_fit(array(means), data.labels.names, sentences=source == "sentences")
-        model.looks.copy_(torch.from_numpy(fits))
-
-    def _transport(self, model: NamedModel, restarts: Restarts, embeddings: Tensor) -> Naming:
+    def _transport(
+        self, labels: Labels, restarts: Restarts, embeddings: Tensor, alike: Array
+    ) -> tuple[Naming, Evidence]:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
         order = restarts.head_losses.argsort()
         opinions = restarts.rows()[order]
-        model.fit_evidence(embeddings, torch.stack([linear_scores(embeddings, own).argmax(1) for own in opinions]))
-        votes = model.overlaps.double().mean(0)
-        names = torch.arange(len(model.spec.labels), device=embeddings.device).repeat(len(opinions), 1)
+        answers = torch.stack([linear_scores(embeddings, own).argmax(1) for own in opinions])
+        evidence = Evidence.of(array(embeddings), array(answers), alike)
+        names = torch.arange(len(labels), device=embeddings.device).repeat(len(opinions), 1)
         centres = restarts.best_centres.expand(len(opinions), -1, -1)[order]
         members = nearest_centres(embeddings, centres)[0]
-        return Naming(members, opinions, names, votes, restarts.head_losses[order])
-
-
-def _tensor(array: Any) -> Tensor | None:
-    return None if array is None else torch.as_tensor(array)
+        return Naming(members, opinions, names, evidence.overlaps.mean(0), restarts.head_losses[order]), evidence

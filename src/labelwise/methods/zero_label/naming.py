@@ -30,6 +30,7 @@ TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in th
 SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says
 LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, beside how alike clusters are
 CERTAIN = 1e3  # more than any vote
+EVIDENCE = ("clusters", "overlaps", "sizes", "alike", "looks")  # what a head holds of it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,14 +58,19 @@ class Evidence:
         alike = np.stack([centred_cosines(segment_mean(embeddings.astype(np.float64), own, k)) for own in members])
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
 
+    def held(self) -> dict[str, Array | None]:
+        """Return what a head holds of it, in single precision."""
+        parts = (self.clusters, self.overlaps, self.sizes, self.labels, self.looks)
+        return {
+            name: None if part is None else part.astype(np.float32) for name, part in zip(EVIDENCE, parts, strict=True)
+        }
 
-def evidence_of(head: NamedHead) -> Evidence:
-    """Return what naming goes by, as a head holds it."""
-    parts = {name: getattr(head, name).astype(np.float64) for name in ("clusters", "overlaps", "sizes")}
-    labels, alike = head.labels, head.alike.astype(np.float64)
-    shares = None if labels.shares is None else np.asarray(labels.shares)
-    looks = None if head.looks is None else head.looks.astype(np.float64)
-    return Evidence(**parts, labels=alike, shares=shares, turned=turned_round(labels, alike), looks=looks)
+
+def evidence_of(labels: Labels, held: Mapping[str, Array | None]) -> Evidence:
+    """Return what naming goes by, from what a head holds of it."""
+    parts: dict[str, Any] = {name: None if part is None else part.astype(np.float64) for name, part in held.items()}
+    alike, shares = parts.pop("alike"), None if labels.shares is None else np.asarray(labels.shares)
+    return Evidence(**parts, labels=alike, shares=shares, turned=turned_round(labels, alike))
 
 
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Array:

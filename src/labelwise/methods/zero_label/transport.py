@@ -26,6 +26,7 @@ from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 
 SHUFFLED = 3  # entries of a sample of the prior
+MOST_LOSS = 1e30  # of a restart that has none yet
 HEAD_SCALE = 10.0  # the linear layer starts at the centres divided by it
 
 
@@ -135,8 +136,8 @@ class Restarts(nn.Module):
         self.heads = nn.Parameter(torch.rand(r, k, width).mul_(2).sub_(1).div_(d**0.5))
         self.register_buffer("best_centres", torch.zeros(own, k, d))
         self.register_buffer("best_heads", torch.zeros(r, k, width))
-        self.register_buffer("centre_losses", torch.full((own,), torch.inf))
-        self.register_buffer("head_losses", torch.full((r,), torch.inf))
+        self.register_buffer("centre_losses", torch.full((own,), MOST_LOSS))
+        self.register_buffer("head_losses", torch.full((r,), MOST_LOSS))
 
     def rows(self) -> Tensor:
         """Return the best layer of each restart, weights and then a bias ``[r, k, d + 1]``."""
