@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from labelwise.api import teach
-from labelwise.core.ranking import average_precisions
+from labelwise.core.metrics import average_precisions
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import MultilabelResult, evaluate_multilabel
 from labelwise.fitting.fit import fit

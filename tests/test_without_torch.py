@@ -22,7 +22,7 @@ import json, sys
 sys.modules["torch"] = None
 import numpy as np
 import labelwise as lw
-from labelwise.fitting.naming import name_clusters, uncertain_clusters
+from labelwise.methods.zero_label.rename import name_clusters, uncertain_clusters
 from labelwise.tasks.gallery import make_gallery
 
 folder = sys.argv[1]

@@ -15,10 +15,10 @@ from PIL import Image
 import labelwise as lw
 from labelwise.core.store import load, save
 from labelwise.evaluation.naming import cluster_images, named_clusters
-from labelwise.fitting.naming import name_clusters
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
+from labelwise.methods.zero_label.rename import name_clusters
 from labelwise.reporting.naming_page import doubts
 from labelwise.support.errors import UsageError
 from tests.cli.folders import write_tall

@@ -9,11 +9,11 @@ from labelwise.core.classifier import Classifier, KnownState
 from labelwise.core.metrics import confusion_matrix
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
-from labelwise.fitting.naming import name_clusters
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
+from labelwise.methods.zero_label.rename import name_clusters
 from labelwise.train.method import Method, Run
 from tests.conftest import blobs, colour_weights, quick
 from tests.once import once

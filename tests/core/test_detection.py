@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.core.detection import det_curve, min_dcf, misses_at, threshold_at
-from labelwise.core.metrics import equal_error_rate
+from labelwise.core.metrics import det_curve, equal_error_rate, min_dcf, misses_at, threshold_at
 from labelwise.support.errors import UsageError
 
 Scores = st.lists(st.integers(-4, 4).map(lambda i: i / 4), min_size=1, max_size=12)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score
 
-from labelwise.core.ranking import average_precisions, f1_scores
+from labelwise.core.metrics import average_precisions, f1_scores
 
 
 @settings(max_examples=80, deadline=None)

@@ -14,7 +14,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.support.settings import override
 from labelwise.train.augment import Augment
-from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.contrastive import alignment, contrastive_augment, momentum_contrast, nt_xent, uniformity
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
@@ -22,7 +22,6 @@ from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.views import contrastive_augment
 from tests.epochs import batches_of
 from tests.pixels_of import px
 

@@ -8,7 +8,9 @@ import labelwise as lw
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import ZeroLabel
-from labelwise.methods.shared.centring import PCA, Centring, Flattening
+from labelwise.methods.izf.flattening import Flattening
+from labelwise.methods.shared.centring import Centring
+from labelwise.methods.zero_label.clusters import PCA
 from labelwise.support.errors import UsageError
 from tests.contract.subjects import roundtrip
 

@@ -21,13 +21,13 @@ from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
 from labelwise.methods.izf.gaussian import SPREAD_SHARE, Choice, Gaussians
+from labelwise.methods.izf.generated import GeneratedSoftmax
+from labelwise.methods.izf.generated_head import fit_softmax, noise
 from labelwise.methods.izf.head import TAKEN_OFF
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.generated import GeneratedSoftmax
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import label_folds
-from labelwise.methods.shared.zero_shot_head import fit_softmax, noise
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
 from labelwise.train.data import TrainData
@@ -309,7 +309,7 @@ def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
     centring = Centring(model.vector_size, 0.7)
     centring.fit(torch.from_numpy(model.source.of(data.labels)))
     wanted = centring(torch.from_numpy(model.source.of(data.known))).double() @ found.weights(
-        centring._evened(found.texts)
+        centring.even(found.texts)
     )
     torch.testing.assert_close(model.vectors(data.known).double(), normalize(wanted, dim=1), rtol=1e-3, atol=1e-3)
     assert not torch.allclose(model.vectors(data.known), plain.vectors(data.known), atol=0.05)

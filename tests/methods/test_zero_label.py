@@ -12,11 +12,11 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.head_files import pack
 from labelwise.core.store import load, save
 from labelwise.evaluation.naming import cluster_images
-from labelwise.fitting.naming import name_clusters, uncertain_clusters
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.head import NamedHead
+from labelwise.methods.zero_label.rename import name_clusters, uncertain_clusters
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.changed import model_of

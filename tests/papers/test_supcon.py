@@ -20,7 +20,7 @@ from labelwise.support.errors import Interrupted, UsageError
 from labelwise.support.settings import override
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
-from labelwise.train.contrastive import supervised_contrastive
+from labelwise.train.contrastive import TwoViews, contrastive_augment
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import as_float
@@ -28,8 +28,7 @@ from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
-from labelwise.train.views import TwoViews, contrastive_augment
-from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard
+from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard, supervised_contrastive
 from tests.close import assert_close
 from tests.epochs import batches_of
 from tests.pixels_of import px

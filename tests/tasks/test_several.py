@@ -9,7 +9,7 @@ import torch
 
 import labelwise as lw
 from labelwise.core.classifier import NONE, UNKNOWN, Classifier
-from labelwise.core.ranking import average_precisions
+from labelwise.core.metrics import average_precisions
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.outliers import evaluate_outliers

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, supervised_contrastive, uniformity
+from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise_papers.baselines.supcon import supervised_contrastive
 
 
 def embeddings(*shape: int, seed: int = 0) -> Tensor:

@@ -76,7 +76,7 @@ def name(
 ) -> None:
     """Review the names that zero_label gave to clusters."""
     from labelwise.evaluation.naming import named_clusters
-    from labelwise.fitting.naming import named_head
+    from labelwise.methods.zero_label.rename import named_head
     from labelwise.reporting.naming_page import naming_page
 
     _check_places(data, answers, out_folder, report)
@@ -162,7 +162,7 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
 
 def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     """Return the classifier with more answers; those given before stay."""
-    from labelwise.fitting.naming import name_clusters
+    from labelwise.methods.zero_label.rename import name_clusters
 
     if not new:
         return classifier

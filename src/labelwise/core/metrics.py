@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelwise.core.detection import DetCurve, det_curve
 from labelwise.support.errors import UsageError
 
 
@@ -78,6 +77,67 @@ def fpr_at_tpr(positive: ArrayLike, negative: ArrayLike, tpr: float = 0.95) -> f
     return float((down >= up[-needed]).mean())
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DetCurve:
+    """Both kinds of error at every distinct threshold, from the most lenient to the strictest."""
+
+    thresholds: NDArray[Any]  # [t]; the last is above every score (infinity)
+    misses: NDArray[Any]  # the share of positives below the threshold [t], from 0 to 1
+    false_accepts: NDArray[Any]  # the share of negatives not below it [t], from 1 to 0
+
+
+def det_curve(positive: ArrayLike, negative: ArrayLike) -> DetCurve:
+    """Return the detection error trade-off of scores of positives ``[p]`` and negatives ``[q]``."""
+    up, down = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    if up.ndim != 1 or down.ndim != 1 or not len(up) or not len(down):
+        raise UsageError(
+            "Errors of detection need at least one positive and one negative score, in rows [n]; "
+            f"given {list(up.shape)} and {list(down.shape)}."
+        )
+    thresholds = np.unique(np.concatenate([up, down]))
+    if not np.isfinite(thresholds).all():
+        raise UsageError("Errors of detection need finite scores; some are infinite or not a number (NaN).")
+    thresholds = np.append(thresholds, math.inf)
+    return DetCurve(
+        thresholds=thresholds,
+        misses=np.searchsorted(np.sort(up), thresholds) / len(up),
+        false_accepts=(len(down) - np.searchsorted(np.sort(down), thresholds)) / len(down),
+    )
+
+
+def min_dcf(curve: DetCurve, p_target: float = 0.01) -> float:
+    """Return the least detection cost over all thresholds; 1 is the cost of the better constant answer.
+
+    A miss and a false accept cost the same: ``min(p misses + (1 - p) false accepts) / min(p, 1 - p)``, where p is the
+    expected share of positives, whatever their share here.
+    """
+    costs = p_target * curve.misses + (1 - p_target) * curve.false_accepts
+    return float(costs.min()) / min(p_target, 1 - p_target)
+
+
+def misses_at(curve: DetCurve, false_accepts: float) -> float:
+    """Return the least share of misses at a threshold that accepts at most this share of negatives."""
+    return float(curve.misses[_strict_enough(curve, false_accepts)])
+
+
+def threshold_at(curve: DetCurve, false_accepts: float) -> float:
+    """Return a finite threshold that accepts at most this share of negatives and as many positives as possible.
+
+    It lies half-way between the scores on both sides of it.
+    """
+    place = _strict_enough(curve, false_accepts)
+    below = float(curve.thresholds[place - 1]) if place else -math.inf
+    at = float(curve.thresholds[place])
+    if math.isinf(at):
+        return math.nextafter(below, math.inf)
+    middle = below / 2 + at / 2
+    return middle if below < middle < at and place else at
+
+
+def _strict_enough(curve: DetCurve, false_accepts: float) -> int:
+    return int((curve.false_accepts <= false_accepts).argmax())
+
+
 class EqualError(NamedTuple):
     """Where as many positives are refused as negatives are accepted."""
 
@@ -101,6 +161,36 @@ def equal_error(curve: DetCurve) -> EqualError:
     below, at = float(curve.thresholds[max(best - 1, 0)]), float(curve.thresholds[best])
     middle = below / 2 + at / 2
     return EqualError(rate=rate, threshold=middle if below < middle else at)
+
+
+def average_precisions(scores: ArrayLike, truths: ArrayLike) -> NDArray[Any]:
+    """Return the average precision of each label ``[k]``, from scores and truths ``[n, k]``; NaN where it is true of no image.
+
+    Images are ranked by their score for the label; the precision at each true image, averaged. Images with equal scores
+    are taken together, so their order does not matter.
+    """
+    columns = zip(np.asarray(truths).T, np.asarray(scores, np.float64).T, strict=True)
+    return np.array([average_precision(own, true) for true, own in columns])
+
+
+def average_precision(scores: NDArray[Any], truths: NDArray[Any]) -> float:
+    """Return the precision at each true image, averaged, from scores and truths ``[n]``; NaN without a true image."""
+    order = np.argsort(-scores, kind="stable")
+    values, true = scores[order], truths[order].astype(bool)
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of images with equal scores
+    found = np.cumsum(true)[ends]
+    gains = np.diff(found, prepend=0)
+    return float((gains * found / (ends + 1)).sum() / found[-1]) if found[-1] else math.nan
+
+
+def f1_scores(yes: ArrayLike, truths: ArrayLike) -> tuple[float, NDArray[Any]]:
+    """Return F1 over all pairs of image and label (micro), and of each label ``[k]``, from answers and truths ``[n, k]`` (bool).
+
+    It is 0 where nothing is true or yes.
+    """
+    answers, true = np.asarray(yes), np.asarray(truths)
+    both, either = (answers & true).sum(0), answers.sum(0) + true.sum(0)
+    return float(2 * both.sum() / max(either.sum(), 1)), 2 * both / np.maximum(either, 1)
 
 
 @dataclass(frozen=True, eq=False)

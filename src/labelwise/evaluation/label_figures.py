@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.core.metrics import wilson
-from labelwise.core.ranking import f1_scores
+from labelwise.core.metrics import f1_scores, wilson
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import MultilabelResult
 from labelwise.evaluation.operating import Operating

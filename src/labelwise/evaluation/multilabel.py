@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.ranking import average_precisions, f1_scores
+from labelwise.core.metrics import average_precisions, f1_scores
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.calibrate import calibration_errors
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.fitting.naming import named_head, uncertain_clusters
 from labelwise.methods.zero_label.naming import kept_together, plain
+from labelwise.methods.zero_label.rename import named_head, uncertain_clusters
 from labelwise.support.draws import Draws
 
 

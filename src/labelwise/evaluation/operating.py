@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.metrics import wilson
-from labelwise.core.ranking import average_precision
+from labelwise.core.metrics import average_precision, wilson
 from labelwise.core.scores import Scores
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.targets import Array, truth_table

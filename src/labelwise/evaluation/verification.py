@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from labelwise.core.detection import DetCurve, det_curve, min_dcf, misses_at
-from labelwise.core.metrics import auroc, equal_error
+from labelwise.core.metrics import DetCurve, auroc, det_curve, equal_error, min_dcf, misses_at
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import scored_pairs

@@ -7,8 +7,7 @@ import numpy as np
 
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.metrics import wilson
-from labelwise.core.ranking import average_precisions
+from labelwise.core.metrics import average_precisions, wilson
 from labelwise.core.scores import Scores
 from labelwise.images.dataset import Split
 

@@ -18,7 +18,14 @@ from labelwise.support.files import read_tensors, write_tensors
 from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
-from labelwise.train.contrastive import alignment, momentum_contrast, nt_xent, uniformity
+from labelwise.train.contrastive import (
+    TwoViews,
+    alignment,
+    contrastive_augment,
+    momentum_contrast,
+    nt_xent,
+    uniformity,
+)
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact
@@ -29,7 +36,6 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
-from labelwise.train.views import TwoViews, contrastive_augment
 
 TEMPERATURES = {"simclr": 0.5, "moco": 0.2}
 

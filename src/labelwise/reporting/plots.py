@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from labelwise.core.detection import DetCurve
-from labelwise.core.metrics import Reliability, wilson
+from labelwise.core.metrics import DetCurve, Reliability, wilson
 from labelwise.evaluation.zero_shot import ZeroShotResult
 from labelwise.reporting.findings import UnknownFigures
 from labelwise.reporting.pages import percent

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, sigmoid
 from labelwise.core.classifier import Classifier, Verifier
-from labelwise.core.detection import det_curve, threshold_at
 from labelwise.core.head import Head
-from labelwise.core.metrics import equal_error
+from labelwise.core.metrics import det_curve, equal_error, threshold_at
 from labelwise.core.pairs import draw_pairs
 from labelwise.core.platt import fit_platt
 from labelwise.core.scores import Scores

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.fitting.naming import name_clusters, named_head, uncertain_clusters
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.naming import prior_agreement
+from labelwise.methods.zero_label.rename import name_clusters, named_head, uncertain_clusters
 
 Order = Literal["uncertain first", "fixed"]
 

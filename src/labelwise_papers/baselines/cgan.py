@@ -20,14 +20,14 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.arrays import linear_scores
-from labelwise.methods.shared.generated import (
+from labelwise.methods.izf.generated import (
     PLAIN_PENALTY,
     GeneratedSoftmax,
     GeneratingMethod,
 )
+from labelwise.methods.izf.generated_head import fit_softmax
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
-from labelwise.methods.shared.zero_shot_head import fit_softmax
 from labelwise.support.settings import check_range, setting
 from labelwise.train import tensors
 from labelwise.train.batches import Batch

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.izf.generated_head import GeneratedHead, noise
 from labelwise.methods.shared.head import leaky, linear
-from labelwise.methods.shared.zero_shot_head import GeneratedHead, noise
 
 Array = npt.NDArray[Any]
 SLOPE = 0.2

@@ -12,7 +12,7 @@ from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, ShuffledBatches
-from labelwise.train.contrastive import supervised_contrastive
+from labelwise.train.contrastive import TwoViews, contrastive_augment, cosines
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
@@ -20,7 +20,6 @@ from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
-from labelwise.train.views import TwoViews, contrastive_augment
 
 
 class SupconModel(SoftmaxModel):
@@ -115,3 +114,27 @@ def standard(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of embeddings ``[d]`` and the factor ``[d]`` that gives them, centred, a common spread and length."""
     mean, std = channel_statistics(embeddings, 1)
     return mean.float(), (LENGTH * embeddings.shape[1] ** -0.5 / std).float()
+
+
+def supervised_contrastive(embeddings: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Return the mean over anchors of the loss L_out of Khosla et al. (2020), a float32 scalar.
+
+    Every row is an anchor. Its positives are the other views of its image and all rows of the same target. The loss of
+    an anchor is the mean over its positives of minus the log of the probability of that positive among all other
+    rows. Anchors without a positive are left out; with none left the loss is zero.
+
+    Embeddings are ``[n, v, e]``, v views of each image; targets ``[n]``, -1 where there is no label: then only views of one
+    image attract each other.
+    """
+    views = embeddings.shape[1]
+    scores = cosines(rows := embeddings.flatten(0, 1), rows) / temperature
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    images = torch.arange(len(targets), device=rows.device)
+    positive = (images[:, None] == images) | ((targets[:, None] == targets) & (targets >= 0))
+    positive = positive.repeat_interleave(views, 0).repeat_interleave(views, 1) & ~itself
+    counts = positive.sum(1)
+    # The lowest float, not minus infinity: a row that is alone then has a gradient of zero.
+    total = scores.masked_fill(itself, torch.finfo(scores.dtype).min).logsumexp(1)
+    mean = (scores * positive).sum(1) / counts.clamp_min(1)
+    anchor = counts > 0
+    return ((total - mean) * anchor).sum() / anchor.sum().clamp_min(1)

@@ -11,8 +11,9 @@ from scipy.linalg import solve_triangular
 
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.izf.generated_head import GeneratedHead, noise
 from labelwise.methods.shared.head import leaky, linear
-from labelwise.methods.shared.zero_shot_head import GeneratedHead, ZeroShotHead, noise
+from labelwise.methods.shared.zero_shot_head import ZeroShotHead
 from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]

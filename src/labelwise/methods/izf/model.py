@@ -12,12 +12,12 @@ from labelwise.core.arrays import Array
 from labelwise.core.balance import BalanceCurve
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.izf.flattening import CaptionRelevance, Flattening
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import Choice
+from labelwise.methods.izf.generated import GeneratedSoftmax, GeneratingModel
 from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents, trained_places
-from labelwise.methods.shared.caption_relevance import CaptionRelevance
-from labelwise.methods.shared.centring import Centring, Flattening
-from labelwise.methods.shared.generated import GeneratedSoftmax, GeneratingModel
+from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData

@@ -17,6 +17,7 @@ from labelwise.encoders import encoder as encoders
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.copies import copy_groups
 from labelwise.methods.discriminant.whitening import closed_form_rows
+from labelwise.methods.shared.centring import array
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
 from labelwise.methods.shared.statistics import (
     EmbeddingStatistics,
@@ -39,7 +40,7 @@ from labelwise.train.sharing import map_own_rows, on_device
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import linear_scores, root_features
 
-__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel"]
+__all__ = ["Encoder", "EncoderModel", "HeadModel", "ImageMethod", "LinearModel", "RowModel", "SoftmaxModel", "array"]
 
 Array = npt.NDArray[Any]
 BATCH = 256  # images encoded at a time outside training
@@ -244,11 +245,6 @@ class HeadModel(StartedModel):
         rows = self.trained_rows(labels)
         own = torch.cat([self.head.weight[rows], self.head.bias[rows, None]], 1)
         return own + self.base[rows] if self.can_start else own
-
-
-def array(tensor: Tensor) -> Array:
-    """Return a tensor as an array of its own."""
-    return tensor.detach().cpu().numpy().copy()
 
 
 def projection_of(encoder: ImageEncoder) -> Projection | None:

@@ -1,17 +1,59 @@
-"""Clusters of image embeddings: k-means from many starts, embeddings smoothed over their neighbours, linear scores of clusters."""
+"""Clusters of image embeddings: main directions, k-means from many starts, smoothing over neighbours, linear scores of clusters."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.methods.shared.centring import Centring, array
+from labelwise.methods.shared.head import Centre
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
 from labelwise.support.errors import UsageError
 from labelwise.train.tensors import segment_mean
 
 CHUNK = 2**24  # numbers of a block of distances
 BALANCING_STEPS = 30
+
+
+class PCA(Centring):
+    """Rows of unit length around their mean, less all that lies in other directions than those in which they vary most.
+
+    Rows get unit length first, too. Until it is fitted to rows of more numbers than directions it is a ``Centring``.
+    """
+
+    directions: Tensor  # orthonormal columns [size, most]; zeros where there are none to choose
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(size)
+        self.most, self.chosen = most, False
+        self.register_buffer("directions", torch.zeros(size, most if most < size else 0))
+        self.register_load_state_dict_post_hook(PCA._loaded)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> None:
+        """Take the mean and the main directions of these rows ``[n, size]``."""
+        self.chosen = self.directions.numel() > 0
+        unit = normalize(rows.double(), dim=1)
+        super().fit(unit if self.chosen else rows)
+        if self.chosen:
+            centred = unit - unit.mean(0)
+            self.directions.copy_(torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -self.most :])
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return centred rows of unit length ``[n, size]``."""
+        if not self.chosen:
+            return super().forward(rows)
+        main = self.directions.to(rows.dtype)
+        return normalize((normalize(rows, dim=1) - self.mean.to(rows.dtype)) @ main @ main.T, dim=1)
+
+    def centre(self) -> Centre:
+        """Return the same without torch."""
+        return replace(super().centre(), directions=array(self.directions)) if self.chosen else super().centre()
+
+    def _loaded(self, _: object) -> None:
+        self.chosen = not self.directions.is_meta and bool(self.directions.any())
 
 
 class Clusters(NamedTuple):

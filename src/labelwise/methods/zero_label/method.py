@@ -19,10 +19,10 @@ from labelwise.core.arrays import Array
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import read_all
-from labelwise.methods.shared.centring import PCA, Centring
+from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import cluster_starts, discriminant, nearest_centres, neighbour_means
+from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, nearest_centres, neighbour_means
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity

@@ -9,13 +9,13 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from labelwise.images.images import ArrayImages, Images, check_read
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
-from labelwise.train.networks.tensor_cache import WeakTensorCache
 from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.networks.weights import Normalisation, load_weights
 from labelwise.train.sharing import map_own_rows
@@ -23,6 +23,13 @@ from labelwise.train.sharing import map_own_rows
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 PIECE = 64  # images that are encoded at a time where these are no bytes
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
+
+
+class WeakTensorCache(WeakTensorKeyDictionary):
+    """What was made of tensors, as long as these live; a pickle holds none of it, for these tensors stay behind."""
+
+    def __reduce__(self) -> tuple[type["WeakTensorCache"], tuple[()]]:
+        return WeakTensorCache, ()
 
 
 class ImageEncoder(nn.Module):

@@ -5,8 +5,8 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
+from labelwise.methods.izf.flattening import PARTS, PENALTY, TEXT_FLOOR, CaptionRelevance
 from labelwise.methods.shared import caption_relevance as relevance
-from labelwise.methods.shared.caption_relevance import FLOOR, PARTS, PENALTY, CaptionRelevance
 
 
 def pairs(n: int = 60) -> tuple[Tensor, Tensor]:
@@ -37,7 +37,7 @@ def test_directions_weigh_by_the_root_of_their_share_that_is_told() -> None:
     centred = (texts - texts.mean(0)).double()
     whole = centred.T @ centred
     values, axes = torch.linalg.eigh(whole)
-    root = axes @ torch.diag((values + FLOOR * values.mean()).sqrt()) @ axes.T
+    root = axes @ torch.diag((values + TEXT_FLOOR * values.mean()).sqrt()) @ axes.T
     crossed = centred.T @ found.predict @ centred
     told = torch.linalg.eigvalsh(torch.linalg.inv(root) @ (crossed + crossed.T) @ torch.linalg.inv(root) / 2)
     squares = torch.linalg.eigvalsh((root @ weights).T @ (root @ weights))

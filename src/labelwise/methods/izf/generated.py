@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.izf.generated_head import GeneratedHead
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
-from labelwise.methods.shared.zero_shot_head import GeneratedHead
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
 from labelwise.train.optimizers import Optimizer, Schedule
