@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from labelwise.methods.izf.flow import CLAMP, Flow, FlowSettings
+from labelwise.methods.izf.flow import Flow, FlowSettings
+from labelwise.methods.izf.head import CLAMP
 
 Case = tuple[Callable[[], Any], Callable[[], Any]]
 Pass = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -12,12 +12,11 @@ from labelwise.core.head import (
     Whitens,
     can,
     cannot,
-    check_features,
     feature_slopes,
 )
-from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.errors import UnsupportedError
 from labelwise.tasks.teach import teach
-from labelwise.train.model import as_float, check_shape
+from labelwise.train.model import as_float
 from tests.changed import model_of
 from tests.contract.subjects import trained
 from tests.plain import Weighed, plain_classifier
@@ -73,18 +72,6 @@ def test_slopes_are_those_of_torch(method: str) -> None:
     scores = model.score(model.finish(model.encoder.pool(maps)).float(), torch.from_numpy(classifier.label_embeddings))
     (wanted,) = torch.autograd.grad((scores * torch.from_numpy(weights)).sum(), maps)
     np.testing.assert_allclose(slopes, wanted.sum((2, 3)), rtol=1e-2, atol=1e-3 * float(wanted.sum((2, 3)).abs().max()))
-
-
-def test_wrong_features_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"takes features of 3 numbers; given an array \[2, 4\]"):
-        check_features(np.zeros((2, 4)), 3)
-    with pytest.raises(UsageError, match="Image 1 has a feature that is not a finite number"):
-        check_features(np.array([[0.0], [np.nan]]), 1)
-
-
-def test_wrong_images_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"shape \[3, 2, 2\]; given \[3, 4, 4\]"):
-        check_shape(torch.rand(2, 3, 4, 4), (3, 2, 2))
 
 
 def test_bytes_become_floats_between_0_and_1() -> None:

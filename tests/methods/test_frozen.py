@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from labelwise.api import explain, teach
+from labelwise.core.arrays import LENGTH
 from labelwise.core.store import load, save
 from labelwise.fitting.encoding import encode_dataset, write_features
 from labelwise.fitting.fit import fit
@@ -27,7 +28,7 @@ from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
+from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.networks import ConvNet
 from tests.changed import model_of
 from tests.pixels_of import px

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.core.arrays import LENGTH
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
 from labelwise.fitting.training import training_data
@@ -25,7 +26,6 @@ from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.rng import BatchRng
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard, supervised_contrastive

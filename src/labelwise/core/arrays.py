@@ -10,6 +10,7 @@ Array = NDArray[Any]
 
 FLAT = 1e-6  # added under the root, relative to a mean size of 1: the root has no slope at zero
 LEAST = 1e-12  # what rows are divided by at least
+LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 FEW = 16  # a top list this many times shorter than the row is selected before it is sorted
 
 

@@ -158,10 +158,9 @@ class Classifier:
 
         ``raw [n, k]`` and ``distances [n]`` replace what the head would say, such as scores of training images left out one by one.
         """
-        scores = Scores(self, np.asarray(embeddings, np.float32))
         given = {"raw": raw, "distances": distances}
-        vars(scores).update({name: np.asarray(value) for name, value in given.items() if value is not None})
-        return scores
+        known = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        return Scores(self, np.asarray(embeddings, np.float32), known=known)
 
     def score(self, embeddings: Array) -> Array:
         """Return the head's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from labelwise.core.calibration import Penalty
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, WHITEN
 from labelwise.images.describe.labels import Labels
-from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.errors import UnsupportedError
 
 Array = npt.NDArray[Any]
 
@@ -176,15 +176,6 @@ def cannot(head: Head, what: str) -> UnsupportedError:
     """Return the error that says what a head cannot do, and what it can."""
     able = ", ".join(can(head)) or "score images and labels only"
     return UnsupportedError(f'A classifier of kind "{head.kind}" cannot {what}. What it can: {able}.')
-
-
-def check_features(features: Array, width: int) -> None:
-    """Raise an error unless these are features ``[n, width]`` of finite numbers."""
-    if features.ndim != 2 or features.shape[1] != width:
-        raise UsageError(f"This classifier takes features of {width} numbers; given an array {list(features.shape)}.")
-    if not np.isfinite(features).all():
-        row = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
-        raise UsageError(f"Image {row} has a feature that is not a finite number (NaN or infinity).")
 
 
 def feature_slopes(head: Head, features: Array, label_embeddings: Array, weights: Array) -> Array:

@@ -1,7 +1,7 @@
 """Scores: the matrix of scores of images and labels. Every task is a question about it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -37,18 +37,25 @@ class Scores:
     classifier: "Classifier"  # whose labels
     embeddings: Array  # of the images [n, d], float32
     images: "Images | None" = None  # the images themselves, where they are at hand: a heat map needs them
+    known: dict[str, Array] = field(default_factory=dict)  # ``raw`` and ``distances``, given or computed before
 
-    @cached_property
+    @property
     def raw(self) -> Array:
         """The head's score of each pair ``[n, k]``; larger is better."""
-        return self.classifier.score(self.embeddings)
+        if "raw" not in self.known:
+            self.known["raw"] = self.classifier.score(self.embeddings)
+        return self.known["raw"]
 
-    @cached_property
+    @property
     def distances(self) -> Array | None:
         """How far each image is from all that the head knows ``[n]``, where it measures that by itself."""
-        parts = [part.classifier.distances(part.embeddings) for part in self.parts()]
-        known = [part for part in parts if part is not None]
-        return np.concatenate(known) if known else None
+        if "distances" not in self.known:
+            parts = [part.classifier.distances(part.embeddings) for part in self.parts()]
+            some = [part for part in parts if part is not None]
+            if not some:
+                return None
+            self.known["distances"] = np.concatenate(some)
+        return self.known["distances"]
 
     @cached_property
     def log_odds(self) -> Array:
@@ -112,10 +119,8 @@ class Scores:
         if isinstance(index, np.ndarray) and not index.size:
             index = index.astype(np.int64)
         images = None if self.images is None else self.images.select(np.arange(len(self))[index])
-        part = type(self)(self.classifier, self.embeddings[index], images)
-        known = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        vars(part).update({name: value[index] for name, value in known.items() if name != "embeddings"})
-        return part
+        known = {name: value[index] for name, value in self.known.items()}
+        return type(self)(self.classifier, self.embeddings[index], images, known)
 
     def parts(self) -> Iterator[Self]:
         """Yield the scores of some images at a time, so that at most ``MOST`` pairs are held; of few images, all at once."""
@@ -128,7 +133,7 @@ class Scores:
 
     def _each(self, answer: Callable[[Self], Array]) -> Array:
         """Return an answer for each image ``[n]``; the matrix is not held where it is large."""
-        return answer(self) if "log_odds" in vars(self) else np.concatenate([answer(part) for part in self.parts()])
+        return answer(self) if "raw" in self.known else np.concatenate([answer(part) for part in self.parts()])
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
         """Return the best labels of each image and what is reported of them: the answer first, then others by probability."""
@@ -146,10 +151,7 @@ class Scores:
 
     def of(self, classifier: "Classifier") -> Self:
         """Return the scores of the same images by another classifier with the same head; nothing is encoded again."""
-        other = type(self)(classifier, self.embeddings, self.images)
         same = (
             classifier.head is self.classifier.head and classifier.label_embeddings is self.classifier.label_embeddings
         )
-        if same:  # the head's own scores are the same
-            vars(other).update({name: vars(self)[name] for name in ("raw", "distances") if name in vars(self)})
-        return other
+        return type(self)(classifier, self.embeddings, self.images, self.known if same else {})

@@ -1,15 +1,10 @@
-"""The model of torch that a classifier came from, for what needs gradients: attacks, continued training, export of the whole.
+"""The model of torch that a classifier came from, for what needs gradients or a GPU."""
 
-Nothing of size is made before the settings and the state agree.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from labelwise.core.classifier import Classifier, KnownState
 from labelwise.methods import METHODS
@@ -20,7 +15,6 @@ from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.adapters import without_downloads
 
 Tensors = Mapping[str, Tensor]
-FILLING = ("copy_", "div_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_")  # by what builds fill tensors
 
 
 def method_of(classifier: Classifier) -> Method:
@@ -34,10 +28,14 @@ def method_of(classifier: Classifier) -> Method:
 
 
 def training_state(model: LabelModel) -> KnownState:
+    """Return the state of a model as a classifier holds it."""
+    return KnownState({name: tensor.cpu().numpy().copy() for name, tensor in training_tensors(model).items()})
+
+
+def training_tensors(model: LabelModel) -> Tensors:
     """Return the state of a model, without the published weights of a frozen encoder."""
     left_out = "encoder.backbone." if published(model) else "-"
-    state = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(left_out)}
-    return KnownState({name: tensor.detach().cpu().numpy().copy() for name, tensor in state.items()})
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(left_out)}
 
 
 def published(model: LabelModel) -> bool:
@@ -47,25 +45,16 @@ def published(model: LabelModel) -> bool:
 
 
 def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> LabelModel:
-    """Return the model of a classifier in eval mode.
-
-    It is built without memory first, and compared with the state: whatever sizes the settings name, that takes little.
-    What no state holds, such as a table of words, only a second build can compute.
-    """
+    """Return the model of a classifier in eval mode."""
     method, training = method_of(classifier), classifier.origin.training
     spec = Spec(shape=classifier.shape, labels=classifier.head.labels, view=method.view)
     if training is None:
         raise UnsupportedError(f"This {classifier.kind} classifier was saved without the state of its training.")
     state = {name: torch.from_numpy(array.copy()) for name, array in training.read().items()}
-    with without_downloads(), torch.device("meta"), Unfilled():
+    with without_downloads():
         model = method.build(spec)
-    kept = published(model)
-    own = model.state_dict()
-    _compare(model, state, kept)
-    if kept or any(name not in own for name, _ in model.named_buffers()):
-        with without_downloads():
-            model = method.build(spec)
-    model.load_state_dict({n: t.to(own[n].dtype) for n, t in state.items()}, assign=True, strict=not kept)
+    _compare(training_tensors(model), state)
+    model.load_state_dict(state, strict=not published(model))
     model.restore(classifier.head)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device).eval()
@@ -76,43 +65,15 @@ def on_device(classifier: Classifier, device: str | torch.device) -> Classifier:
     return replace(classifier, encoder=model_of(classifier, device).export_encoder())
 
 
-class Unfilled(TorchFunctionMode):
-    """While open, tensors without memory (on torch's "meta" device) are made and not filled with numbers.
-
-    Torch could fill them, too, but imports half of its compiler for that, which takes a second.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: object, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Return what a function of torch returns, or a tensor of the same shape."""
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in FILLING:
-            tensor: Tensor = args[0] if args else kwargs["tensor"]
-            return tensor if tensor.is_meta else func(*args, **kwargs)
-        if len(args) == 1 and not kwargs and func is torch.arange:
-            return torch.empty(args[0], dtype=torch.int64)
-        if len(args) == 1 and not kwargs and func is torch.eye:
-            return torch.empty(args[0], args[0])
-        if not kwargs and func is torch.randn:
-            return torch.rand(*args)
-        return func(*args, **kwargs)
-
-
-def _compare(model: LabelModel, state: Tensors, published: bool) -> None:
-    """Raise an error unless the state has the names, shapes and kinds of numbers of a model built without memory."""
-    own = model.state_dict()
-    faults = [
+def _compare(own: Tensors, state: Tensors) -> None:
+    """Raise an error unless a state has the names, shapes and kinds of numbers that settings ask for."""
+    faults = [f"there are no weights for {name}" for name in own if name not in state]
+    faults += [f"there is no place for {name}" for name in state if name not in own]
+    faults += [
         f"{name} is {_words(tensor)} in the file and {_words(own[name])} by the settings"
         for name, tensor in state.items()
         if name in own and _kind(tensor) != _kind(own[name])
     ]
-    if not faults:
-        shapes = {name: tensor.to("meta") for name, tensor in state.items()}
-        keys = model.load_state_dict(shapes, strict=False, assign=True)
-        missing = [name for name in keys.missing_keys if not (published and name.startswith("encoder.backbone."))]
-        parts = (("no weights for", missing), ("no place for", keys.unexpected_keys))
-        faults = [f"there is {what} {listing(names, 3)}" for what, names in parts if names]
     if faults:
         raise UsageError(f"settings and weights differ: {listing(faults, 3)}")
 

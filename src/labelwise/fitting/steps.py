@@ -22,7 +22,7 @@ from labelwise.support.rows import draw_rows
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
-from labelwise.train.model import LabelModel, prepared
+from labelwise.train.model import LabelModel
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:
@@ -69,7 +69,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
 
 def remembering(classifier: Classifier, trained: Trained, images: Tensor) -> Classifier:
     """Return the classifier with these training images among the familiar ones; of many, some."""
-    known = prepared(trained.model, images)
+    known = trained.model.prepare(images)
     some = torch.from_numpy(draw_rows(len(known), MEMORY))
     embeddings = trained.embeddings(known if len(some) == len(known) else known[some])
     return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))

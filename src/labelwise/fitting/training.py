@@ -30,7 +30,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
 from labelwise.train.method import Method, Run
-from labelwise.train.model import Completes, prepared
+from labelwise.train.model import Completes
 
 FEWEST = 3  # images of a label of which one trains, one validates and one tests
 ENOUGH = 10  # of each label, from which on training is worth the while
@@ -98,7 +98,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
         done = fit_verifier(scores.of(done), targets)
     if len(validation(data)) or not (isinstance(model, Completes) and model.started):
         return done
-    images = torch.cat([prepared(model, split.images) for split in (part.train, part.val)])
+    images = torch.cat([model.prepare(split.images) for split in (part.train, part.val)])
     model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
     again = Trained.of(model)
     origin = replace(done.origin, training=training_state(model))

@@ -28,7 +28,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
-from labelwise.train.model import LabelModel, prepared
+from labelwise.train.model import LabelModel
 from labelwise.train.sole_run import sole_run
 
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
@@ -206,7 +206,7 @@ def _level(classifier: Classifier, trained: Trained, data: TrainData) -> Level:
     over images.
     """
     every = max(1, len(data.train) // LEVEL_IMAGES)
-    images, targets = prepared(trained.model, data.train.images)[::every], data.train.targets[::every]
+    images, targets = trained.model.prepare(data.train.images)[::every], data.train.targets[::every]
     scores = classifier.scores_of(trained.embeddings(images)).raw[:, : len(data.labels)]
     right = np.take_along_axis(scores, np.asarray(targets)[:, None], 1)
     return float(right.mean()), seen_spread(scores, np.ones(scores.shape[1], bool))

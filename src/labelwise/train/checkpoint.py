@@ -3,10 +3,10 @@
 import json
 import math
 import warnings
-import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,12 @@ class Progress:
 
 def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     """Return what must be the same for a run to be continued."""
-    content, images = zlib.crc32(data.train.targets.cpu().numpy().tobytes()), data.train.images
-    for digest in () if data.train.source is None else data.train.source.digests():
-        content = zlib.crc32(digest, content)
-    for part in torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))) if data.train.source is None else ():
-        content = zlib.crc32(part.cpu().numpy().tobytes(), content)
+    content, images, source = sha256(data.train.targets.cpu().numpy().tobytes()), data.train.images, data.train.source
+    parts = torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))) if source is None else ()
+    for piece in (part.cpu().numpy().tobytes() for part in parts) if source is None else source.digests():
+        content.update(piece)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
-    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content}
+    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content.hexdigest()}
     about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
     return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from labelwise.core.head import Head
 from labelwise.encoders.encoder import Encoder
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
-from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.errors import UnsupportedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,8 +72,12 @@ class LabelModel(nn.Module, ABC):
         raise UnsupportedError(f"{type(self).__name__} has no encoder.")
 
     def head_features(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepared`` made of them."""
+        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepare`` made of them."""
         raise UnsupportedError(f"{type(self).__name__} has no head.")
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Return what ``encode_images`` takes in place of images: the features of a frozen trunk, computed once, else the images."""
+        return images
 
     def restore(self, head: Head) -> None:
         """Take over from the head of a saved classifier what the state does not hold."""
@@ -96,34 +100,9 @@ class Completes(Protocol):
         """Solve it anew with all images, from their targets ``[n]`` and the names of their groups."""
 
 
-@runtime_checkable
-class FreezesTrunk(Protocol):
-    """What it computes of an image before anything that is trained can be kept."""
-
-    def prepare(self, images: Tensor) -> Tensor:
-        """Return what ``encode_images`` takes in place of these images."""
-
-
-def prepared(model: LabelModel, images: Any) -> Any:
-    """Return what the model takes in place of images: the features of a frozen trunk, computed once, else the images."""
-    return model.prepare(images) if isinstance(model, FreezesTrunk) else images
-
-
 def as_float(images: Tensor) -> Tensor:
     """Return images as floats; bytes become [0, 1]."""
     return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
-
-
-def check_shape(images: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise an error unless ``images`` is ``[n, *shape]`` and finite."""
-    if tuple(images.shape[1:]) != shape:
-        advice = f" Read images with size={shape[1]}." if len(shape) == 3 and images.ndim == 4 else ""
-        raise UsageError(
-            f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])} (after the first axis).{advice}"
-        )
-    if images.is_floating_point() and not torch.isfinite(images).all():
-        bad = (~torch.isfinite(images.flatten(1))).any(1).nonzero()[0].item()
-        raise UsageError(f"Image {bad} holds a value that is not a finite number (NaN or infinity).")
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:

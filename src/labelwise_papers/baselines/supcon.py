@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from labelwise.core.arrays import LENGTH
 from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
@@ -17,7 +18,6 @@ from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.channel_statistics import channel_statistics
-from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 

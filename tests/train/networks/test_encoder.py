@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from labelwise.core.arrays import LENGTH
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.train.networks import channel_statistics as module
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
+from labelwise.train.networks.image_encoder import ImageEncoder
 
 
 def byte_images(n: int, *shape: int) -> Tensor:

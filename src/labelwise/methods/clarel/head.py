@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import distances, unit_rows
+from labelwise.core.arrays import LENGTH, distances, unit_rows
 from labelwise.core.calibration import Penalty
 from labelwise.core.head import HeadDefaults
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import word_vectors
 from labelwise.methods.clarel.tokens import tokenise
-from labelwise.methods.shared.head import LENGTH, Centre, Projection, linear
+from labelwise.methods.shared.head import Centre, Projection, linear
 from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import segment_mean

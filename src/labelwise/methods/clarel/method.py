@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from labelwise.core.arrays import LENGTH
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.head import ClarelHead
@@ -29,7 +30,6 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
-from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import segment_mean

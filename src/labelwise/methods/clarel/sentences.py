@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labelwise.core.arrays import LENGTH
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences, word_vectors
 from labelwise.methods.clarel import head
@@ -19,7 +20,6 @@ from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
-from labelwise.train.networks.image_encoder import LENGTH
 from labelwise.train.tensors import segment_mean
 
 CHUNK = 512  # sentences read at a time outside training
@@ -66,8 +66,7 @@ class VectorReader(TextReader):
     def __init__(self, labels: Labels, source: LabelSource, code_size: int, drop: float) -> None:
         super().__init__()
         self.source, self.dropout = source, nn.Dropout(drop)
-        with torch.device("cpu"):  # also while a model is built without memory
-            size = source.of(labels).shape[1]
+        size = source.of(labels).shape[1]
         self.centre = Centring(size)
         self.project = nn.Linear(size, code_size)
 

@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear, relu
 
+from labelwise.methods.izf.head import ATAN, CLAMP
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.settings import check_range
 
 Mixing = Literal["permutation", "lu"]
 Activation = Literal["leaky_relu", "relu"]
 START = 0.01  # standard deviation of every parameter at the start
-CLAMP = 2.0  # no log-scale of a coupling is larger than this, or smaller than minus this
-ATAN = 0.636  # brings the arc tangent to (-1, 1)
 MOST_BLOCKS = 1_000
 
 
@@ -107,8 +106,8 @@ class Flow(nn.Module):
                 parameter.zero_()
         order = torch.arange(self.size)
         for part in self.modules():
-            order = order[part.order] if isinstance(part, Permutation) and not order.is_meta else order
-        return Permutation(self.size, inverse(order))
+            order = order[part.order] if isinstance(part, Permutation) else order
+        return Permutation(self.size, order.argsort())
 
     def _chain(self) -> list[Any]:
         steps = [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
@@ -130,7 +129,7 @@ class Permutation(nn.Module):
         super().__init__()
         order = torch.randperm(size) if order is None else order
         self.register_buffer("order", order)
-        self.register_buffer("back", inverse(order))
+        self.register_buffer("back", order.argsort())
 
     def forward(self, v: Tensor) -> tuple[Tensor, float]:
         """Return the vectors reordered, and the log-determinant 0."""
@@ -237,8 +236,3 @@ class HalfNetwork(nn.Module):
     def forward(self, half: Tensor) -> Tensor:
         """Return ``[n, 2 made]``: log-scales before the clamp, then shifts, of a half ``[n, given]``."""
         return self.out(self.activation(self.hidden(half), inplace=True))  # type: ignore[no-any-return]
-
-
-def inverse(order: Tensor) -> Tensor:
-    """Return the order ``[n]`` that undoes another; one without memory, of which the shape alone counts, stays as it is."""
-    return order if order.is_meta else order.argsort()

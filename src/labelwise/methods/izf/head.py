@@ -17,7 +17,9 @@ from labelwise.methods.shared.zero_shot_head import ZeroShotHead
 from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]
-CLAMP, ATAN, SLOPE = 2.0, 0.636, 0.01  # see `flow`
+CLAMP = 2.0  # no log-scale of a coupling is larger than this, or smaller than minus this
+ATAN = 0.636  # brings the arc tangent to (-1, 1)
+SLOPE = 0.01  # of a leaky activation below zero
 # The share of the squared error of a predicted mean that is taken off squared distances to it, chosen as ``gaussian.SPREAD_SHARE``.
 TAKEN_OFF = 0.2
 

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, leaky_relu, linear, normalize
 from torch.utils.checkpoint import checkpoint
 
+from labelwise.methods.prototype.head import SLOPE
 from labelwise.support.errors import UsageError
 
 Kind = Literal["learned", "cosine", "both"]
 Symmetric = Literal["none", "max", "mean"]
 Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
-SLOPE = 0.1
 KEPT = 2**25  # hidden numbers of pairs held at a time; beyond, training computes them again backwards
 
 

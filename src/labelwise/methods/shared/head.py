@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import linear_scores, root_features, unit_rows
+from labelwise.core.arrays import LENGTH, linear_scores, root_features, unit_rows
 from labelwise.core.calibration import Penalty
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.statistics import EmbeddingStatistics, solve_label_embeddings, whiten
 
 Array = npt.NDArray[Any]
-LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 Map = Literal["none", "root", "unit"]  # features as they are; their roots at unit length; at unit length
 
 

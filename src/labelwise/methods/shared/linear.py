@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from labelwise.core.arrays import LENGTH
 from labelwise.core.head import Head
 from labelwise.encoders import encoder as encoders
 from labelwise.images.describe.labels import Labels
@@ -33,7 +34,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec, as_float
 from labelwise.train.networks.encoder import Encoder
-from labelwise.train.networks.image_encoder import LENGTH, ImageEncoder
+from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.sharing import map_own_rows, on_device

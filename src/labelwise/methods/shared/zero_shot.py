@@ -39,8 +39,7 @@ class ZeroShotModel(LinearModel):
         super().__init__(spec, encoder)
         self.source = source
         d = self.encoder.code_size
-        with torch.device("cpu"):  # also while a model is built without memory
-            self.vector_size = source.of(spec.labels).shape[1]
+        self.vector_size = source.of(spec.labels).shape[1]
         self.head = nn.Linear(d, len(spec.labels)) if not self.encoder.untrained else None
         self.centre_codes = Centring(d, power)
         self.centre_vectors = Centring(self.vector_size)

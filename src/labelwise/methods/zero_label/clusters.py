@@ -53,7 +53,7 @@ class PCA(Centring):
         return replace(super().centre(), directions=array(self.directions)) if self.chosen else super().centre()
 
     def _loaded(self, _: object) -> None:
-        self.chosen = not self.directions.is_meta and bool(self.directions.any())
+        self.chosen = bool(self.directions.any())
 
 
 class Clusters(NamedTuple):

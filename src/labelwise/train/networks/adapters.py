@@ -46,10 +46,9 @@ class Adapter(Backbone):
     def __init__(self, source: Callable[[bool], Any], size: int, published: Normalisation) -> None:
         super().__init__(0)
         self.source, self.size, self.published = source, size, published
-        with torch.device("cpu"):  # not every network can be built without memory
-            self.network: Any = source(False).eval()
-            with torch.no_grad():
-                self.width_out = self(torch.zeros(1, 3, size, size)).shape[1]
+        self.network: Any = source(False).eval()
+        with torch.no_grad():
+            self.width_out = self(torch.zeros(1, 3, size, size)).shape[1]
 
     def load_published(self) -> None:
         """Load the library's public weights."""

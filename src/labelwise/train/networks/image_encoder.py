@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from labelwise.core.arrays import LENGTH
 from labelwise.images.images import ArrayImages, Images, check_read
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import LabelwiseError, UsageError
@@ -22,7 +23,6 @@ from labelwise.train.sharing import map_own_rows
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 PIECE = 64  # images that are encoded at a time where these are no bytes
-LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 
 
 class WeakTensorCache(WeakTensorKeyDictionary):
@@ -92,12 +92,7 @@ class ImageEncoder(nn.Module):
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
-        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use.
-
-        Where the encoder is built without memory (on torch's "meta" device) there is nothing to load them into.
-        """
-        if self.mean.is_meta:
-            return
+        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use."""
         try:
             if path is None:
                 self.backbone.load_published()
@@ -114,7 +109,7 @@ class ImageEncoder(nn.Module):
 
     def _loaded(self, _: object) -> None:
         self._missing = None
-        same = self.frozen and not self.mean.is_meta and self.backbone.has_published()
+        same = self.frozen and self.backbone.has_published()
         self.published = self.backbone.registered if same else None
 
     def train(self, mode: bool = True) -> Self:
