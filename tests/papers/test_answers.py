@@ -12,6 +12,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.model import Spec
@@ -39,6 +40,8 @@ def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
         with torch.no_grad():
             model.predictor.bias.add_(0.06)
             model.label_encoder.first.bias.add_(0.1)
+    if isinstance(model, DiscriminantModel):
+        model.solve(px(data.split("train")), torch.as_tensor(data.split("train").targets))
     bound = bind_model(model, data.labels, method)
     if not bound.label_embeddings.any():  # a closed form that was not solved yet
         bound = changed(

@@ -8,7 +8,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
-from labelwise.fitting.naming import named_head
+from labelwise.methods.zero_label.rename import named_head
 from labelwise.support.errors import UnsupportedError
 from labelwise.train.method import Run
 from labelwise_papers.analyses.named import answer_curve, evaluate_named, true_agreement
