@@ -5,8 +5,8 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
+from labelwise.methods.izf import flattening
 from labelwise.methods.izf.flattening import PARTS, PENALTY, TEXT_FLOOR, CaptionRelevance
-from labelwise.methods.shared import caption_relevance as relevance
 
 
 def pairs(n: int = 60) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ def test_directions_weigh_by_the_root_of_their_share_that_is_told() -> None:
 
 
 def test_only_so_many_images_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relevance, "MOST", 25)
+    monkeypatch.setattr(flattening, "MOST", 25)
     images, texts = pairs()
     found = CaptionRelevance.of(images, texts)
     assert len(found.texts) == len(found.predict) == 20
