@@ -117,7 +117,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     gallery: Gallery | StoredGallery | ImagesLike,
     k: int = 5,
     *,
-    by: By = "similarity",
+    by: By | None = None,
     candidates: int | None = retrieve_task.CANDIDATES,
     approximate: bool | None = None,
     where: str | None = None,

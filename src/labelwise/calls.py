@@ -81,7 +81,7 @@ class Classifier(core.Classifier):
         return api.verify(self, first, second, by=by)
 
     def retrieve(
-        self, query: ImagesLike, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5, *, by: By = "similarity"
+        self, query: ImagesLike, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5, *, by: By | None = None
     ) -> list[list[Match]]:
         """Return for each query the k images that are most like it, best first, of a gallery or of images."""
         return api.retrieve(self, query, gallery, k, by=by)

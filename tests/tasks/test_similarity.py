@@ -9,7 +9,16 @@ from labelwise.core.arrays import unit_rows
 from labelwise.core.head import Whitens
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.retrieve import search
-from labelwise.tasks.similarity import By, all_alike, comparable, cosines, known_scores, row_alike
+from labelwise.tasks.similarity import (
+    By,
+    all_alike,
+    best_score,
+    check_score,
+    comparable,
+    cosines,
+    known_scores,
+    row_alike,
+)
 from labelwise.tasks.verify import pair_scores, scored_pairs
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
@@ -88,3 +97,10 @@ def test_no_such_scores_where_several_labels_are_true() -> None:
 def test_a_model_that_is_not_linear_cannot() -> None:
     with pytest.raises(UnsupportedError, match=r"clarel\" cannot compare whitened embeddings: it does not know how"):
         comparable(trained("clarel").head, np.ones((2, 8), np.float32), "whitened")
+
+
+def test_search_is_by_whitened_embeddings_where_the_model_whitens() -> None:
+    assert best_score(trained("prototype").head) == "whitened"
+    head = several("multilabel").head
+    assert best_score(head) == "similarity"
+    check_score(head, "similarity")

@@ -45,6 +45,10 @@ ScoreBy = Annotated[
     Literal["similarity", "cosine", "sum", "whitened"],
     Option(help="How images are compared."),
 ]
+SearchBy = Annotated[
+    Literal["similarity", "cosine", "sum", "whitened"] | None,
+    Option(help="How images are compared; default: the best."),
+]
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
 
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
 from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
-from labelwise.cli.options import Model, ScoreBy, shared
+from labelwise.cli.options import Model, SearchBy, shared
 from labelwise.cli.output import note, plain_table, show
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.words import FIGURES
@@ -40,7 +40,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         ),
     ] = None,
     k: Annotated[int, Option("--top", min=1, help="How many images to list.")] = 5,
-    by: ScoreBy = "similarity",
+    by: SearchBy = None,
     where: Annotated[
         str | None,
         Option(help="Filter in SQL: label, date, folder, file (.lance only)."),
@@ -71,7 +71,8 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         if approximate:
             need_faiss()
     classifier = open_model(model)
-    check_score(classifier.head, by)
+    if by is not None:
+        check_score(classifier.head, by)
     images, names, skipped = open_pictures(classifier, query) if query else (None, [], [])
     searched: Gallery | StoredGallery
     if is_stored(kept):
@@ -104,7 +105,7 @@ def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
 
 
 def _gallery_on_disk(
-    classifier: "Classifier", source: Path, index: Path | None, by: "By", label: str | None
+    classifier: "Classifier", source: Path, index: Path | None, by: "By | None", label: str | None
 ) -> "StoredGallery":
     """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
     from labelwise.tasks.gallery_files import add_files

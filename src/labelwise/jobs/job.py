@@ -34,7 +34,7 @@ class Job(Parts):
     images: "Images | None" = None  # in files, or in shards
     top: int = 3  # labels that ``classify`` lists, pictures that ``retrieve`` does
     gallery: str = ""  # on disk, of ``retrieve``
-    by: str = "similarity"  # how ``retrieve`` compares
+    by: str | None = None  # how ``retrieve`` compares; None is by the best score there is
     size: int = BLOCK  # pictures of a block
 
     @cached_property

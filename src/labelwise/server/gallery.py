@@ -24,7 +24,6 @@ from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored
 from labelwise.tasks.gallery_store import open_gallery as open_stored
 from labelwise.tasks.retrieve import retrieve
-from labelwise.tasks.similarity import By
 
 SIDE = 192  # of a gallery image
 LARGEST = 1_000_000  # bytes of an example
@@ -75,8 +74,7 @@ class ServedStore:
 
     def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
         """Return the most similar images: name, id and similarity of each."""
-        by: By = "whitened" if self.gallery.by == "whitened" else "similarity"
-        (matches,) = retrieve(scores, self.gallery, count, by=by)
+        (matches,) = retrieve(scores, self.gallery, count)
         rows = self.gallery.known([one.file for one in matches])
         return [
             (_short(Path(one.file), None), f"{rows[one.file]:08x}{_id(Path(one.file))}", one.score)

@@ -34,7 +34,7 @@ from labelwise.tasks.gallery_rows import (
     table_rows,
     table_schema,
 )
-from labelwise.tasks.similarity import By, comparable
+from labelwise.tasks.similarity import By, best_score, comparable
 
 SUFFIX, TABLE = ".lance", "pictures"
 INDEXED = 50_000  # rows from which on there is an index; fewer are searched as fast without
@@ -219,9 +219,9 @@ def open_gallery(path: str | Path) -> StoredGallery:
         return StoredGallery(path, lancedb.connect(path, read_consistency_interval=timedelta(0)).open_table(TABLE))
 
 
-def create_gallery(path: str | Path, classifier: Classifier, by: By = "similarity") -> StoredGallery:
+def create_gallery(path: str | Path, classifier: Classifier, by: By | None = None) -> StoredGallery:
     """Return the gallery of this name, a new one where there is none; one of another model is an error."""
-    path, lancedb = Path(path), need_lancedb()
+    path, lancedb, by = Path(path), need_lancedb(), by or best_score(classifier.head)
     if not is_stored(path):
         raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
     if not (path / f"{TABLE}{SUFFIX}").exists():

@@ -14,7 +14,7 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
 from labelwise.tasks.gallery_store import StoredGallery
-from labelwise.tasks.similarity import By, all_alike, check_score, comparable, row_alike
+from labelwise.tasks.similarity import By, all_alike, best_score, check_score, comparable, row_alike
 
 CHUNK = 2**24  # similarities held at a time
 CANDIDATES = 100
@@ -39,7 +39,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     gallery: Gallery | StoredGallery,
     k: int = 5,
     *,
-    by: By = "similarity",
+    by: By | None = None,
     candidates: int | None = CANDIDATES,
     approximate: bool | None = None,
     where: str | None = None,
@@ -50,7 +50,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
         scores: of the queries, by the classifier that made the gallery.
         gallery: where to search.
         k: how many; a smaller gallery gives all it has.
-        by: the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
+        by: None for the best there is (``best_score``), or the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
         candidates: how many of the best by cosine are ranked by another score; None ranks the whole gallery by it.
         approximate: search only the regions of the gallery's index nearest to the query; an image may be missed.
             None does so in a gallery on disk.
@@ -58,12 +58,14 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     """
     classifier = scores.classifier
     if isinstance(gallery, StoredGallery):
+        by = by or ("whitened" if gallery.by == "whitened" else "similarity")
         return _from_disk(scores, gallery, k, by, max(candidates or 0, 2 * k), approximate is not False, where)
     if where is not None:
         raise UsageError("Only a gallery on disk (photos.lance) can be searched with a filter.")
     gallery.check(classifier)
     lists = gallery.lists if approximate else None
     queries = np.asarray(scores.embeddings)
+    by = by or best_score(classifier.head)
     values, places = search(classifier.head, queries, gallery.embeddings, k, candidates, lists, by=by)
     return [
         [

@@ -18,6 +18,11 @@ def known_scores(head: Head) -> tuple[By, ...]:
     return (*scores, "whitened") if isinstance(head, Whitens) and head.whitens else scores
 
 
+def best_score(head: Head) -> By:
+    """Return the score to search by where none is asked for: whitened where the model whitens, which was better on every set measured."""
+    return "whitened" if isinstance(head, Whitens) and head.whitens else "similarity"
+
+
 def check_score(head: Head, by: By) -> None:
     """Raise an error where there is no such score, or the model cannot compare by it."""
     known = get_args(By)
