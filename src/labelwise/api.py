@@ -1,5 +1,6 @@
 """The tasks as a person calls them: a classifier and images in, answers out. Each encodes an image once."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -142,6 +143,8 @@ def teach(
     """Return the classifier with one more label, or with more examples of one that it knows; see ``tasks.teach``."""
     if not isinstance(name, str):
         raise UsageError(f'The name of a label is text; given {type(name).__name__}. Try teach("owl", images).')
+    if os.sep in name and Path(name).exists():
+        raise UsageError(f'The label comes first, then its images: teach("owl", images); given the path "{name}".')
     label_name(name)
     scores = None if examples is None else classifier.scores(examples)
     return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)

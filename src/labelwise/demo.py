@@ -1,4 +1,4 @@
-"""The tour: a folder of pictures as a person has it; then a trained network, new species from pictures, from sentences, or without any label."""
+"""The tour: a folder of images as a person has it; then a trained network, new species from images, from sentences, or without any label."""
 
 import shlex
 import shutil
@@ -32,7 +32,7 @@ from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.train.method import Run
 
 EXAMPLES = 5
-SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of pictures: its labels, pictures of each, and their side in pixels
+SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of images: its labels, images of each, and their side in pixels
 HELD_OUT = "blushing tit"  # the species that is discovered later
 
 
@@ -41,8 +41,8 @@ def run(out: Path, epochs: int | None = None) -> None:
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     whole, name = finches(), HELD_OUT
-    console.rule("[bold]1. A folder of pictures, as you would do it with your own")
-    _own_pictures(console, whole, name, out)
+    console.rule("[bold]1. A folder of images, as you would do it with your own")
+    _own_images(console, whole, name, out)
     console.rule("[bold]2. Training a network from scratch: all species")
     known, new = without(whole, name)
     console.print(
@@ -51,7 +51,7 @@ def run(out: Path, epochs: int | None = None) -> None:
     )
     contact_sheet(whole, out / "finches.png", images=3)
     network = fit(known, replace(Indicator(), epochs=epochs) if epochs else Indicator(), Run(progress=True))
-    console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} pictures, without training")
+    console.rule(f"[bold]3. Teaching the {name} from {EXAMPLES} images, without training")
     taught = teach(network, name, examples=new["train"].images.select(range(EXAMPLES)))
     _print_taught(console, network, taught, whole, name)
     model, photo = out / "finches.lw", out / "inbox" / f"{name} 1.jpg"
@@ -60,20 +60,20 @@ def run(out: Path, epochs: int | None = None) -> None:
     _type(console, "ask", model, photo, name)
     _type(console, "explain", model, photo, name, "--out", out / "why.png")
     _type(console, "report", model, "finches", "--unknown", "digits", "--out", out / "report.html")
-    console.rule("[bold]5. Species that no picture shows, from sentences alone")
+    console.rule("[bold]5. Species that no image shows, from sentences alone")
     _describe_species(console, out, epochs)
-    console.rule("[bold]6. Pictures and attributes of species, and not one label")
+    console.rule("[bold]6. Images and attributes of species, and not one label")
     _name_without_labels(console, whole, out)
     console.rule("[bold]Done")
     console.print(
-        f"Pictures and the classifier are in [bold]{out}[/]: finches.png and why.png; "
+        f"Images and the classifier are in [bold]{out}[/]: finches.png and why.png; "
         "answers.html shows the first part's answers and report.html the network, to open in a browser."
     )
     console.print(f"Try: labelwise evaluate {shlex.quote(str(model))} finches --unknown digits")
 
 
-def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None:
-    """Write some species as picture files, and type the commands of the main job: fit, classify, teach, evaluate."""
+def _own_images(console: Console, data: Dataset, name: str, out: Path) -> None:
+    """Write some species as image files, and type the commands of the main job: fit, classify, teach, evaluate."""
     places = [out / place for place in ("photos", "inbox", name, "photos.lw", "more.lw")]
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
@@ -82,8 +82,8 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
     for label in [name, *[other for other in data.labels.names if other != name][:SPECIES]]:
         target = data.labels.index(label)
         own, others = (split.images.values[split.targets == target] for split in (train, test))
-        _write_pictures(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
-        _write_pictures(others[:2], inbox, f"{label} ")
+        _write_images(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
+        _write_images(others[:2], inbox, f"{label} ")
     console.print(
         f"Drawn birds stand for photos: {SPECIES} species with {PHOTOS} JPEG files each in [bold]{photos}[/], new ones in "
         f"[bold]{inbox}[/], and three of another species, the {name}."
@@ -95,12 +95,12 @@ def _own_pictures(console: Console, data: Dataset, name: str, out: Path) -> None
     _type(console, "evaluate", more, photos)
 
 
-def _write_pictures(images: Array, folder: Path, begin: str = "") -> None:
+def _write_images(images: Array, folder: Path, begin: str = "") -> None:
     """Write images ``[n, 3, h, w]`` as JPEG files of the size of a small photo."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, image in enumerate(images, 1):
-        picture = Image.fromarray(image.transpose(1, 2, 0)).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-        picture.save(folder / f"{begin}{number}.jpg", quality=90)
+        image = Image.fromarray(image.transpose(1, 2, 0)).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+        image.save(folder / f"{begin}{number}.jpg", quality=90)
 
 
 def _type(console: Console, *words: str | Path) -> None:
@@ -114,16 +114,16 @@ def _type(console: Console, *words: str | Path) -> None:
 
 
 def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
-    """Train on species with pictures, ask about species with sentences, and add one more by a sentence."""
+    """Train on species with images, ask about species with sentences, and add one more by a sentence."""
     data = finches_unseen()
     method = Clarel(epochs=epochs or 40, encoder_epochs=epochs or 12)
     classifier = fit(data, method, Run(progress=True))
     figures = evaluate_zero_shot(Evaluation.of(classifier, data.split("test"), data.labels))
     name = sorted(classifier.unseen)[0]
     texts = data.labels.texts[data.labels.index(name)] if data.labels.texts else ()
-    console.print(f'{len(classifier.unseen)} species have no picture. The {name}: "{texts[0]}"')
+    console.print(f'{len(classifier.unseen)} species have no image. The {name}: "{texts[0]}"')
     console.print(
-        f"Their test pictures, among these species alone: {100 * figures.zero_shot:.1f} % right (guessing: "
+        f"Their test images, among these species alone: {100 * figures.zero_shot:.1f} % right (guessing: "
         f"{100 / figures.unseen_labels:.1f} %). Among all {len(data.labels)}: {100 * figures.unseen:.1f} % of theirs and "
         f"{100 * figures.seen:.1f} % of the others; without holding back the others "
         f"{100 * figures.unseen_without_gap:.1f} % and {100 * figures.seen_without_gap:.1f} %."
@@ -134,7 +134,7 @@ def _describe_species(console: Console, out: Path, epochs: int | None) -> None:
 
 
 def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
-    """Find an encoder without labels, group the pictures, name the groups by attributes, and say how far that goes."""
+    """Find an encoder without labels, group the images, name the groups by attributes, and say how far that goes."""
     started = time.perf_counter()
     file, settings = out / "patches.safetensors", Encoder(backbone="patches")
     write_encoder(file, find_patches(torch.from_numpy(data.split("train").images.values)), settings, {})
@@ -146,7 +146,7 @@ def _name_without_labels(console: Console, data: Dataset, out: Path) -> None:
     right, best = (float(pairs[range(k), order].sum() / len(test)) for order in (range(k), best_matching(pairs)))
     save(named, out / "named.lw", overwrite=True)
     console.print(
-        f"{100 * right:.1f} % of test pictures are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
+        f"{100 * right:.1f} % of test images are named right (guessing: {100 / k:.1f} %), in {seconds:.0f} s. With the best names "
         f"for the same groups it would be {100 * best:.1f} %."
     )
     console.print(
@@ -172,7 +172,7 @@ def _print_taught(console: Console, before: Classifier, after: Classifier, data:
     truth = np.array([after.labels.index(data.labels.names[t]) for t in test.targets.tolist()])
     hit, hit_before = scores.best == truth, old_scores.best == truth
     change = float(abs(scores.log_odds[:, :-1] - old_scores.log_odds).max())
-    console.print(f"{name}: {100 * hit[new].mean():.1f} % of its test pictures are now named right (before: none).")
+    console.print(f"{name}: {100 * hit[new].mean():.1f} % of its test images are now named right (before: none).")
     console.print(
         f"The other species: {100 * hit_before[~new].mean():.1f} % before, {100 * hit[~new].mean():.1f} % after."
     )

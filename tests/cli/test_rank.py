@@ -45,9 +45,9 @@ def test_rank_sorts_by_the_order_of_the_data(run: Any, model: Path, pictures: Pa
     found = json.loads(out)
     assert code == 0
     assert found["levels"] == list(ORDER)
-    ranks = [one["rank"] for one in found["pictures"]]
+    ranks = [one["rank"] for one in found["images"]]
     assert ranks == sorted(ranks)
-    right = [one["median"] == Path(one["file"]).parent.name for one in found["pictures"]]
+    right = [one["median"] == Path(one["file"]).parent.name for one in found["images"]]
     assert sum(right) / len(right) > 0.9
     code, out, _ = run("rank", model, pictures / "test")
     assert code == 0

@@ -107,7 +107,7 @@ def test_the_shell_goes_on_and_processes_find_the_same(photos: Path, tmp_path: P
     code, text, told = run("data", "duplicates", photos, "--out", one, "--json")
     assert code == 0, told
     document = json.loads(text)
-    assert (document["pictures"], document["unread"]) == (75, 1)
+    assert (document["images"], document["unread"]) == (75, 1)
     table = dataset.dataset(one).to_table()
     assert document["pairs"] == table.num_rows
     assert document["alike"] == len({*table["file"].to_pylist(), *table["other"].to_pylist()})

@@ -206,7 +206,7 @@ def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
     code, text, told = run(*words)
     assert code == 0, told
     document = json.loads(text)
-    assert (document["pictures"], document["unread"], document["found_done"]) == (25, 1, 0)
+    assert (document["images"], document["unread"], document["found_done"]) == (25, 1, 0)
     assert sum(document["answers"].values()) == 24
     again = json.loads(run(*words)[1])
     assert again["found_done"] == again["files"]

@@ -26,7 +26,7 @@ def test_pictures_of_four_channels_are_drawn_by_their_colours() -> None:
     labels = lw.Labels(names=("yes", "no"))
     classifier = bind_model(METHODS["softmax"]().build(lw.Spec(shape=(4, 8, 8), labels=labels)), labels)
     image = torch.randint(0, 256, (4, 8, 8), dtype=torch.uint8)
-    assert np.array_equal(torch.from_numpy(lw.explain(classifier, image, "yes").picture), image[:3].permute(1, 2, 0))
+    assert np.array_equal(torch.from_numpy(lw.explain(classifier, image, "yes").image), image[:3].permute(1, 2, 0))
 
 
 @pytest.mark.parametrize("method", ["softmax", "prototype"])

@@ -115,7 +115,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_damage_is_told(tmp_path: Path) -> None:
     disk, classifier = stored(tmp_path / "g.lance"), trained("softmax")
     assert disk.verify() == len(TEST)
-    files = sorted((tmp_path / "g.lance").glob("pictures.lance/data/*"))
+    files = sorted((tmp_path / "g.lance").glob("images.lance/data/*"))
     content = bytearray(files[0].read_bytes())
     content[100] ^= 1  # a bit of an embedding
     files[0].write_bytes(content)

@@ -53,7 +53,7 @@ class Writing:
             check_writable(target)
 
     def unsorted(self, files: "Images") -> "Images":
-        """Return the files that are not yet in the folder that pictures are sorted into."""
+        """Return the files that are not yet in the folder that images are sorted into."""
         from labelwise.images.stored import FileImages
 
         if self.sort_into is None:
@@ -66,7 +66,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of one picture, in a word: a label, or unknown, unsure or none."""
+    """What is said of one image, in a word: a label, or unknown, unsure or none."""
 
     file: str
     word: str
@@ -85,7 +85,7 @@ class Answer:
 
 
 def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
-    """Return the answer to a picture; a label that is less probable than ``min_probability`` is an unsure one."""
+    """Return the answer to a image; a label that is less probable than ``min_probability`` is an unsure one."""
     word = prediction.label if not prediction.known or prediction.probability >= min_probability else UNSURE
     return Answer(file, word, prediction)
 
@@ -109,7 +109,7 @@ def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None
 
 
 class Answers:
-    """The answers that are asked for; pictures are sorted as they come."""
+    """The answers that are asked for; images are sorted as they come."""
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
         self.writing, self.rows = writing, list[Answer]()

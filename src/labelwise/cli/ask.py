@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Image, Model
 from labelwise.cli.output import percent, show, styled
 from labelwise.support.errors import UsageError
@@ -27,7 +27,7 @@ def ask(
     if text is not None:
         classifier = check_text(classifier, text)
     name = DRAFT if label is None else classifier.labels.meant(label)
-    images, _, _ = open_pictures(classifier, [image], strict=True)
+    images, _, _ = open_images(classifier, [image], strict=True)
     (answer,) = run(classifier.scores(images), name)
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
     about = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}

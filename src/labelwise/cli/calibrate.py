@@ -93,7 +93,7 @@ def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) 
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
     if split is None and trained and not data.own_splits and classifier.head.kind == "discriminant":
         raise DataError(
-            f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these pictures, each left out. '
+            f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these images, each left out. '
             "Give others, or say which with --split."
         )
     return select_test_set(classifier, data, "val") if split is None and trained else part

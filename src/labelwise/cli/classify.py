@@ -79,7 +79,7 @@ def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
 
 
 def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
-    """Return each picture with its best labels; where several may be true each that is, or that none is and the nearest."""
+    """Return each image with its best labels; where several may be true each that is, or that none is and the nearest."""
     table = plain_table("image", "label", "", ">probability")
     for each in answers:
         one = each.prediction
@@ -95,7 +95,7 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
 
 
 def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableType]:
-    """Yield how many pictures have each answer, and what was written."""
+    """Yield how many images have each answer, and what was written."""
     rows = ((word, str(count)) for word, count in Counter(one.word for one in answers).most_common())
     yield plain_table("answer", ">images", rows=rows)
     for place in written:

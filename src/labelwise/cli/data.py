@@ -131,7 +131,7 @@ def duplicates(
 
 
 def _read(data: str, size: int | None) -> "lw.data.Dataset":
-    """Return the data with pictures of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
+    """Return the data with images of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
     from labelwise.images.survey import readable
 
     return readable(open_data(data, None, size=size))

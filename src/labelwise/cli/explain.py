@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Image, Model
 from labelwise.cli.output import percent, show
 from labelwise.support.errors import UsageError
@@ -30,7 +30,7 @@ def explain(
         raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
     check_writable(out_png)
     classifier = open_model(model)
-    images, _, _ = open_pictures(classifier, [image], strict=True)
+    images, _, _ = open_images(classifier, [image], strict=True)
     why = lw.explain(classifier, images, label, against=against)
     drawn = titled(why.overlay(), why.lines)
     write_by(out_png, lambda stream: drawn.save(stream, kind))

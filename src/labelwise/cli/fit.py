@@ -162,7 +162,7 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
 
 
 def _method_of_names(method: str) -> str:
-    """Return the method for pictures of which only the names of labels are known, or raise an error for one that reads labels."""
+    """Return the method for images of which only the names of labels are known, or raise an error for one that reads labels."""
     from labelwise.methods.registry import method_class
 
     if method != "auto" and method_class(method)().uses_targets:

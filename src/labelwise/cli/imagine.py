@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from labelwise.evaluation.test_set import TestSet
     from labelwise.tasks.imagine import Imagined
 
-SHOWN = 16  # pictures on a sheet
+SHOWN = 16  # images on a sheet
 LISTED = 3  # labels of neighbours in a row of the table
 
 
@@ -132,7 +132,7 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> list[str]:
-    """Draw a sheet for each label and return where; none without pictures."""
+    """Draw a sheet for each label and return where; none without images."""
     import numpy as np
 
     from labelwise.images.decode.fingerprint import SHAPE
@@ -144,15 +144,15 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
             f"These data are features, so there are no images to draw; {folder / 'imagined.csv'} lists the nearest rows."
         )
         return []
-    pictures = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))
+    pixels = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))
     files = []
     for number, row in enumerate(rows, 1):
         files.append(str(folder / f"{number:02d}-{as_file_name(row['label'])}.png"))
         strips: dict[str, list[Any]] = {}
         for one in row["nearest"]:
-            strips.setdefault(one["label"] or "no label", []).append(pictures[one["row"]])
+            strips.setdefault(one["label"] or "no label", []).append(pixels[one["row"]])
         known = "from its description alone" if row["described"] else "trained on images"
-        title = f"{row['label']}, {known}: the real pictures nearest to what was generated, by their labels"
+        title = f"{row['label']}, {known}: the real images nearest to what was generated, by their labels"
         stacked = {label: np.stack(some) for label, some in strips.items()}
         sheet = draw_sheet(title, stacked, max(8, *map(len, strips.values())))
         write_by(files[-1], partial(sheet.save, format="PNG"))

@@ -1,4 +1,4 @@
-"""What verbs are given and how it is read: classifiers, data at the size of a model, the part that is measured, pictures."""
+"""What verbs are given and how it is read: classifiers, data at the size of a model, the part that is measured, images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from labelwise.images.images import Images, Skipped
     from labelwise.images.split.grouping import Grouping
 
-PIECE = 256  # pictures that are read and encoded at a time where all are asked about
+PIECE = 256  # images that are read and encoded at a time where all are asked about
 
 
 def open_model(model: Path) -> "Classifier":
@@ -67,7 +67,7 @@ def tell_groups(dataset: "lw.data.Dataset") -> None:
 
 
 def open_data_for(classifier: "Classifier", data: str) -> "lw.data.Dataset":
-    """Return the same with pictures as the model of a classifier takes them."""
+    """Return the same with images as the model of a classifier takes them."""
     side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
     return open_data(data, side)
 
@@ -87,14 +87,14 @@ def open_part(
 
 
 def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
-    """Return images of none of the labels, of data or of a folder of pictures."""
+    """Return images of none of the labels, of data or of a folder of images."""
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
     return select_test_set(classifier, load_unlabelled(unknown, shared().root), unknown=True)
 
 
-def open_pictures(
+def open_images(
     classifier: "Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Images", list[str], list[dict[str, str]]]:
     """Return the images of files and folders that can be read, their names, and those that cannot."""
@@ -112,7 +112,7 @@ def read_pieces(
     strict: bool = False,
     piece: int = PIECE,
 ) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
-    """Yield what ``open_pictures`` returns, some files at a time, each encoded once."""
+    """Yield what ``open_images`` returns, some files at a time, each encoded once."""
     from labelwise.encoders.features import ImagesWithFeatures
     from labelwise.images.images import check_read
 

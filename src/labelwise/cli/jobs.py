@@ -92,7 +92,7 @@ def run_job(job: "Job", paths: Sequence[Path]) -> None:
 
 
 def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> None:
-    """Write the pairs of pictures that look alike, and say how many there are."""
+    """Write the pairs of images that look alike, and say how many there are."""
     from labelwise.images.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
@@ -110,7 +110,7 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> 
     both = import_module("pyarrow").chunked_array([*pairs["file"].chunks, *pairs["other"].chunks], "string")
     alike = len(both.unique())
     unread = len(looks.files) - _columns(looks, ["reason"])["reason"].null_count
-    document = {"written": job.out, "pictures": len(looks.files), "unread": unread, "pairs": pairs.num_rows}
+    document = {"written": job.out, "images": len(looks.files), "unread": unread, "pairs": pairs.num_rows}
     document |= {"alike": alike, "likeness": likeness, "files": len(job.sizes), "found_done": before}
     words = f": {pairs.num_rows} pairs; {alike} of {len(looks.files)} images look like another one"
     show(document, styled((job.out, "bold"), words), *_unread(unread))
@@ -146,7 +146,7 @@ def _outcome(job: "Job") -> dict[str, Any]:
     """Return what the files of a finished job hold, in numbers."""
     table = _columns(job, ["answer", "reason"] if job.question == "classify" else ["reason"])
     unread = len(job.files) - table["reason"].null_count
-    about = {"model": job.model, "written": job.out, "pictures": len(job.files), "unread": unread}
+    about = {"model": job.model, "written": job.out, "images": len(job.files), "unread": unread}
     about["files"] = len(job.sizes)
     if job.question != "classify":
         return about
@@ -156,7 +156,7 @@ def _outcome(job: "Job") -> dict[str, Any]:
 
 @contextmanager
 def _bar(what: str, total: int, before: int) -> "Iterator[Callable[[int], None]]":
-    """Yield what takes how many pictures more are done, and shows it where a person looks."""
+    """Yield what takes how many images more are done, and shows it where a person looks."""
     console = Console(stderr=True)
     with Progress(console=console, disable=not (console.is_terminal and shared().progress)) as progress:
         task = progress.add_task(what, total=total, completed=before)

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data_for, open_model, open_pictures
+from labelwise.cli.inputs import open_data_for, open_images, open_model
 from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.display import visible
@@ -31,7 +31,7 @@ EXAMPLES = 8  # images shown of a cluster, in each of two rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pictures:
+class Sheets:
     """Images to show to a person, the name of each, and which of them belong to each cluster."""
 
     images: Mapping[int, Any]  # those that are shown by row, bytes [c, h, w]; none of features
@@ -45,7 +45,7 @@ class Pictures:
         return {"examples": nearest, "drawn": random, "images": own.count}
 
     def draw(self, named: "list[NamedCluster]", folder: Path) -> dict[int, str]:
-        """Draw a sheet of each cluster and return where it is; none without pictures."""
+        """Draw a sheet of each cluster and return where it is; none without images."""
         if not self.images:
             return {}
         import numpy as np
@@ -85,16 +85,16 @@ def name(
     if classifier.labels.names != named_head(classifier).labels.names and (names or answers):
         note("Labels that were taught or forgotten after fitting are lost: naming starts from the fitted labels.")
     classifier = _answered(classifier, names)
-    pictures = None if data is None else _look(classifier, data)
+    sheets = None if data is None else _look(classifier, data)
     folder = report or Path("clusters")
     if answers:
-        files = pictures.draw(named_clusters(classifier), folder) if pictures else {}
-        classifier = _ask(classifier, pictures, files, answers)
+        files = sheets.draw(named_clusters(classifier), folder) if sheets else {}
+        classifier = _ask(classifier, sheets, files, answers)
     clusters = named_clusters(classifier)
-    files = pictures.draw(clusters, folder) if pictures else {}
-    lines = [*_tables(clusters, pictures, files)]
-    if report is not None and pictures is not None:
-        page = naming_page(f"Names in {model.name}", clusters, pictures.clusters, pictures.images, pictures.files)
+    files = sheets.draw(clusters, folder) if sheets else {}
+    lines = [*_tables(clusters, sheets, files)]
+    if report is not None and sheets is not None:
+        page = naming_page(f"Names in {model.name}", clusters, sheets.clusters, sheets.images, sheets.files)
         write_file(report / PAGE, visible(page, lines=True).encode())
         lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
@@ -102,7 +102,7 @@ def name(
         lines.append(styled(f"Written: {out_folder}"))
     empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
-        {**asdict(one), **(pictures.examples(one.cluster) if pictures else empty), "sheet": files.get(one.cluster)}
+        {**asdict(one), **(sheets.examples(one.cluster) if sheets else empty), "sheet": files.get(one.cluster)}
         for one in clusters
     ]
     known = classifier.origin.summary.get("answers", {})
@@ -112,7 +112,7 @@ def name(
         return
     if names and out_folder is None:
         note("Nothing was saved: this is what these answers would give. Keep it with --out.")
-    note("No name was checked against a label: look at the pictures before you rely on it.")
+    note("No name was checked against a label: look at the images before you rely on it.")
 
 
 def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None) -> None:
@@ -127,7 +127,7 @@ def _check_places(data: str | None, answers: int, target: Path | None, report: P
         return
     if data is None:
         raise UsageError(
-            "A report shows pictures; give the data they come from: labelwise name MODEL DATA --report FOLDER."
+            "A report shows images; give the data they come from: labelwise name MODEL DATA --report FOLDER."
         )
     if (report / PAGE).exists() and not shared().overwrite:
         raise UsageError(f"{report / PAGE} exists already. Choose another folder, or replace it with --overwrite.")
@@ -170,14 +170,14 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     return name_clusters(classifier, {**before, **new})
 
 
-def _look(classifier: "Classifier", data: str) -> Pictures:
+def _look(classifier: "Classifier", data: str) -> Sheets:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
     from labelwise.images.decode.listing import list_images
 
     path = Path(data)
     if len(classifier.shape) == 3 and path.is_dir() and list_images(path):
-        images, files, _ = open_pictures(classifier, [path])
+        images, files, _ = open_images(classifier, [path])
     else:
         dataset = open_data_for(classifier, data)
         where = "train" if "train" in dataset.splits else next(iter(dataset.splits))
@@ -187,11 +187,11 @@ def _look(classifier: "Classifier", data: str) -> Pictures:
     clusters = cluster_images(classifier, images, EXAMPLES)
     rows = sorted({row for one in clusters for row in one.nearest + one.drawn}) if len(classifier.shape) == 3 else []
     shown = dict(zip(rows, images.read(rows, classifier.shape, classifier.encoder.fit), strict=True)) if rows else {}
-    return Pictures(images=shown, files=files, clusters=clusters)
+    return Sheets(images=shown, files=files, clusters=clusters)
 
 
-def _ask(classifier: "Classifier", pictures: Pictures | None, files: dict[int, str], most: int) -> "Classifier":
-    """Return the classifier after at most so many answers, the least certain cluster asked first each time."""
+def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str], most: int) -> "Classifier":
+    """Return the classifier after at most ``most`` answers, the least certain cluster asked first each time."""
     from labelwise.evaluation.naming import named_clusters
 
     note('A name, or empty: keep the name shown, "?": skip it, end of input (Ctrl-D): enough.')
@@ -201,7 +201,7 @@ def _ask(classifier: "Classifier", pictures: Pictures | None, files: dict[int, s
         open_ = [one for one in named_clusters(classifier) if not one.answered and one.cluster not in skipped]
         if not open_ or (len(open_) == 1 and not skipped):  # the last one is what is left
             break
-        reply = _question(open_[0], pictures, files)
+        reply = _question(open_[0], sheets, files)
         if reply is None:
             break
         if reply == "?":
@@ -215,12 +215,12 @@ def _ask(classifier: "Classifier", pictures: Pictures | None, files: dict[int, s
     return classifier
 
 
-def _question(one: "NamedCluster", pictures: Pictures | None, files: dict[int, str]) -> str | None:
+def _question(one: "NamedCluster", sheets: Sheets | None, files: dict[int, str]) -> str | None:
     """Return what a person says a cluster is called, or None at the end of input."""
     if one.cluster in files:
         note(f"Cluster {one.cluster}: see {files[one.cluster]}")
-    elif pictures is not None:
-        note(f"Cluster {one.cluster}: {listing(pictures.examples(one.cluster)['examples'])}")
+    elif sheets is not None:
+        note(f"Cluster {one.cluster}: {listing(sheets.examples(one.cluster)['examples'])}")
     others = "".join(f"; or {label} {percent(share)}" for label, share in one.others)
     question = f"Cluster {one.cluster} [{one.label}, {percent(one.certainty)} sure{others}]: "
     print(visible(question), end="", file=sys.stderr, flush=True)
@@ -228,9 +228,7 @@ def _question(one: "NamedCluster", pictures: Pictures | None, files: dict[int, s
     return line.strip() if line else None
 
 
-def _tables(
-    clusters: "list[NamedCluster]", pictures: Pictures | None, files: dict[int, str]
-) -> Iterator[RenderableType]:
+def _tables(clusters: "list[NamedCluster]", sheets: Sheets | None, files: dict[int, str]) -> Iterator[RenderableType]:
     table = plain_table(">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree")
     for one in clusters:
         sure = "you said so" if one.answered else percent(one.certainty)
@@ -240,6 +238,6 @@ def _tables(
     yield table
     if files:
         yield styled(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
-    elif pictures is not None:
-        near = ((str(one.cluster), listing(pictures.examples(one.cluster)["examples"])) for one in clusters)
+    elif sheets is not None:
+        near = ((str(one.cluster), listing(sheets.examples(one.cluster)["examples"])) for one in clusters)
         yield plain_table(">cluster", "nearest to its centre", rows=near)

@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import RenderableType
 from typer import Option
 
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, Paths
 from labelwise.cli.output import bar, plain_table, show, styled
@@ -35,7 +35,7 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
         return
     refuse_workers()
     classifier = open_model(model)
-    images, names, skipped = open_pictures(classifier, paths)
+    images, names, skipped = open_images(classifier, paths)
     ranked = sorted(zip(names, run(classifier.scores(images)), strict=True), key=lambda pair: -pair[1].score)
     limit = classifier.familiarity.limit
     cells = (

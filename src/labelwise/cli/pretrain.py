@@ -1,4 +1,4 @@
-"""The verb pretrain: an image encoder from pictures without labels."""
+"""The verb pretrain: an image encoder from images without labels."""
 
 import shutil
 import time
@@ -116,7 +116,7 @@ def _check(file: Path, resume: Path | None) -> None:
 
 
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
-    """Return the pictures to train on, and the data set they come from where it has splits and labels."""
+    """Return the images to train on, and the data set they come from where it has splits and labels."""
     from labelwise.fitting.patches import Patches
     from labelwise.images.decode.listing import list_images
     from labelwise.images.images import Images, check_read

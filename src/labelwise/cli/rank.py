@@ -1,4 +1,4 @@
-"""The verb rank: where does each picture stand among ordered labels?"""
+"""The verb rank: where does each image stand among ordered labels?"""
 
 import csv
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Option
 
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Model, Paths
 from labelwise.cli.output import plain_table, show, styled
 
@@ -33,19 +33,19 @@ def rank(
     classifier = open_model(model)
     levels = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
     names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
-    images, files, skipped = open_pictures(classifier, paths)
-    pictures = run(classifier.scores(images), order=levels)
-    rows = [{**asdict(one), "file": files[one.image]} for one in pictures]
+    images, files, skipped = open_images(classifier, paths)
+    ranked = run(classifier.scores(images), order=levels)
+    rows = [{**asdict(one), "file": files[one.image]} for one in ranked]
     few = len(names) <= DRAWN
-    table = plain_table("picture", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
-    for one in pictures:
+    table = plain_table("image", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
+    for one in ranked:
         low, high = (names.index(end) + 1 for end in one.interval)
         cells: list[RenderableType] = [files[one.image], f"{one.rank:.2f}", styled((one.median, "bold"))]
         cells += [f"{low}" if low == high else f"{low} to {high}"]
         cells += [_columns(list(one.probabilities.values()))] if few else []
         table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))
     line = styled(f"1 is {names[0]}, {len(names)} is {names[-1]}")
-    show({"model": str(model), "levels": names, "pictures": rows, "skipped": skipped}, table, line)
+    show({"model": str(model), "levels": names, "images": rows, "skipped": skipped}, table, line)
 
 
 def _columns(shares: list[float]) -> Text:

@@ -1,4 +1,4 @@
-"""The verb retrieve: which pictures are most like this one?"""
+"""The verb retrieve: which images are most like this one?"""
 
 import os
 from dataclasses import asdict, replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_model, open_pictures, tell_skipped
+from labelwise.cli.inputs import open_images, open_model, tell_skipped
 from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, SearchBy, shared
 from labelwise.cli.output import note, plain_table, show
@@ -73,7 +73,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     classifier = open_model(model)
     if by is not None:
         check_score(classifier.head, by)
-    images, names, skipped = open_pictures(classifier, query) if query else (None, [], [])
+    images, names, skipped = open_images(classifier, query) if query else (None, [], [])
     searched: Gallery | StoredGallery
     if is_stored(kept):
         searched = _gallery_on_disk(classifier, gallery, index, by, label)
@@ -107,7 +107,7 @@ def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
 def _gallery_on_disk(
     classifier: "Classifier", source: Path, index: Path | None, by: "By | None", label: str | None
 ) -> "StoredGallery":
-    """Return a gallery on disk; where a folder is given, with its pictures, and without those that are no longer in it."""
+    """Return a gallery on disk; where a folder is given, with its images, and without those that are no longer in it."""
     from labelwise.tasks.gallery_files import add_files
     from labelwise.tasks.gallery_store import create_gallery, open_gallery
 
@@ -143,7 +143,7 @@ def _from_here(file: str) -> str:
 
 
 def _gallery(classifier: "Classifier", source: Path, index: Path | None, approximate: bool) -> "Gallery":
-    """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only pictures that the index lacks are encoded."""
+    """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only images that the index lacks are encoded."""
     from labelwise.tasks.gallery import load_gallery
     from labelwise.tasks.gallery_files import gallery_of_files
 

@@ -161,5 +161,5 @@ def safe_name(word: str) -> str:
 
 
 def cut(name: str, most: int = LONGEST) -> str:
-    """Return a name of at most so many bytes, whole characters all."""
+    """Return a name of at most ``most`` bytes, whole characters all."""
     return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Model, Name, Out, shared
 from labelwise.cli.output import show, styled, warn
 from labelwise.support.errors import UsageError, listing, suggest
@@ -41,7 +41,7 @@ def teach(
         warn(f'"{name}" is a new label.{hint}')
     name = known or name
     attributes = read_vector(vector, name) if vector else None
-    images, files, _ = open_pictures(classifier, examples) if examples else (None, [], None)
+    images, files, _ = open_images(classifier, examples) if examples else (None, [], None)
     scores = None if images is None else classifier.scores(images)
     taught = run(classifier, name, examples=scores, texts=text, vector=attributes)
     told = [

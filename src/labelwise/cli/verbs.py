@@ -61,7 +61,7 @@ for plugin in plugins():
 METHODS = "discriminant, indicator, prototype, softmax, multilabel, clarel, eszsl, izf, zero_label"
 NEEDS = {
     "fit": f"Methods: {', '.join([METHODS, *(name for plugin in plugins() for name in plugin.METHODS)])}.",
-    "teach": f"From pictures: needs a model that can {LEARN}.",
+    "teach": f"From images: needs a model that can {LEARN}.",
     "explain": f"Needs a model that can {LOCATE}.",
     "imagine": f"Needs a model that can {GENERATE}.",
     "verify": f"A model that can {COMPARE} compares by that, any other by the cosine of embeddings.",

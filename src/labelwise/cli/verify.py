@@ -1,4 +1,4 @@
-"""The verb verify: do two pictures show the same label?"""
+"""The verb verify: do two images show the same label?"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from labelwise.cli.inputs import open_model, open_pictures
+from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Model
 from labelwise.cli.output import percent, plain_table, show, styled
 from labelwise.support.errors import DataError, UsageError
@@ -24,10 +24,10 @@ def verify(
 
     asked = _pairs(first, second, pairs)
     for file in (file for pair in asked for file in pair if file.is_dir()):
-        raise UsageError(f"Two pictures make a pair, and {file} is a folder. Name its pictures in a table: --pairs.")
+        raise UsageError(f"Two images make a pair, and {file} is a folder. Name its images in a table: --pairs.")
     classifier = open_model(model)
     files = list(dict.fromkeys(file for pair in asked for file in pair))
-    images, _, _ = open_pictures(classifier, files, strict=True)
+    images, _, _ = open_images(classifier, files, strict=True)
     scores, row = classifier.scores(images), {file: i for i, file in enumerate(files)}
     answers = run(*(scores[[row[pair[side]] for pair in asked]] for side in (0, 1)))
     rows = []
@@ -42,22 +42,22 @@ def verify(
 
 
 def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[tuple[Path, Path]]:
-    """Return the pairs that were given, as two pictures or as a table whose paths start from where it lies."""
+    """Return the pairs that were given, as two images or as a table whose paths start from where it lies."""
     if table is None:
         if first is None or second is None:
-            raise UsageError("Give two pictures, or a table of pairs: --pairs pairs.csv.")
+            raise UsageError("Give two images, or a table of pairs: --pairs pairs.csv.")
         return [(first, second)]
     if first is not None:
-        raise UsageError("Give two pictures or --pairs, not both.")
+        raise UsageError("Give two images or --pairs, not both.")
     from labelwise.images.sources.csv_files import records
 
     rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, what="table of pairs")]
     for number, row in rows:
         if len(row) < 2 or not (row[0] and row[1]):
-            raise DataError(f"Row {number} of {table} must name two pictures; given {row}.")
+            raise DataError(f"Row {number} of {table} must name two images; given {row}.")
     paths = [(table.parent / row[0], table.parent / row[1]) for _, row in rows]
     if paths and not any(path.exists() for path in paths[0]):  # the names of the columns, if other rows are there
         paths = paths[1:]
     if not paths:
-        raise DataError(f"{table} holds no pair of pictures; write the paths of two pictures in each row.")
+        raise DataError(f"{table} holds no pair of images; write the paths of two images in each row.")
     return paths

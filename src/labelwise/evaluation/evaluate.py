@@ -46,6 +46,10 @@ def evaluate(
     >>> print(figures)  # doctest: +ELLIPSIS
     images measured ...
     """
+    if not isinstance(classifier, Classifier):
+        raise UsageError(
+            f"The classifier comes first: lw.evaluate(classifier, data); given {type(classifier).__name__}."
+        )
     test_set = data if isinstance(data, TestSet) else select_test_set(classifier, read_data(classifier, data), split)
     evaluation, outliers = test_set.evaluate(classifier), None
     if unknown is not None:
@@ -90,7 +94,8 @@ def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, An
         return load(data)
     if not isinstance(data, tuple) or len(data) != 2:
         raise UsageError(
-            "Data are a dataset, a path, or images and their labels: evaluate(classifier, (images, labels))."
+            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}. "
+            "Try lw.evaluate(classifier, (images, labels))."
         )
     images, given = data
     labels, targets = _targets(classifier, given)

@@ -1,7 +1,7 @@
 """What ``evaluate`` returns: every figure of a classifier on a test set, as attributes, as JSON, and as a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from typing import Any
@@ -13,13 +13,8 @@ from labelwise.core.metrics import balanced_interval, confusion_matrix, wilson
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.label_figures import LabelFigures
 from labelwise.evaluation.operating import Operating
+from labelwise.evaluation.tables import as_text, tables
 from labelwise.evaluation.test_set import TestSet
-from labelwise.support.words import FIGURES
-
-LISTED = 40  # labels and confusions in a table, at most
-FEW = 6  # labels up to which all thresholds are listed
-LABEL_HEADS = ("label", "images", "recall", "95 %", "precision", "95 %", "average precision")
-THRESHOLD_HEADS = ("label", "threshold", "precision", "95 %", "recall", "95 %")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -97,7 +92,7 @@ class Figures:
         return self.label_names[int(counts.argmax())], float(counts.max() / counts.sum())
 
     def __repr__(self) -> str:
-        share = "" if self.accuracy is None else f", accuracy {_percent(self.accuracy)}"
+        share = "" if self.accuracy is None else f", accuracy {100 * self.accuracy:.1f} %"
         return f"<Figures: {self.images} images of {self.test_set.data}{share}; {', '.join(self.results)}>"
 
     def __str__(self) -> str:
@@ -150,77 +145,9 @@ class Figures:
         pairs = (divmod(int(cell), len(wrong)) for cell in order)
         return [(self.label_names[row], self.label_names[column], int(wrong[row, column])) for row, column in pairs]
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the main figures, each in words and as text."""
-        rows = [(FIGURES["images"], str(self.images))]
-        if self.accuracy is not None and self.interval is not None:
-            key = "exact" if "multilabel" in self.results else "accuracy"
-            rows.append((FIGURES[key], _ranged(self.accuracy, self.interval)))
-        if self.baseline:
-            rows.append((FIGURES["baseline"].format(label=self.baseline[0]), _percent(self.baseline[1])))
-        for name, prefix in (("closed", ""), ("multilabel", ""), ("unknown", "unknown_")):
-            values = vars(self.results[name]) if name in self.results else {}
-            for key, value in values.items():
-                if key not in ("images", "accuracy", "exact", "average_precision"):
-                    between = self.balanced_interval if key == "balanced_accuracy" else None
-                    rows.append(
-                        (FIGURES[prefix + key], str(value) if isinstance(value, int) else _ranged(value, between))
-                    )
-            if name == "closed" and self.mean_average_precision is not None:
-                rows.append((FIGURES["mean_label_precision"], _percent(self.mean_average_precision)))
-        return rows
-
-    def label_rows(self) -> list[tuple[str, ...]]:
-        """Return label, images, recall and precision with their intervals, and average precision, lowest recall first.
-
-        Last comes the most frequent wrong answer, where each image has one label. At most ``LISTED`` rows.
-        """
-        order = sorted(self.labels, key=lambda one: (one.recall is None, one.recall))
-        return [
-            (
-                one.label,
-                str(one.images),
-                *_with_interval(one.recall, one.recall_interval),
-                *_with_interval(one.precision, one.precision_interval),
-                _percent(one.average_precision),
-                *(() if "multilabel" in self.results else (_mistaken(one),)),
-            )
-            for one in order[:LISTED]
-        ]
-
-    def threshold_rows(self, most: int = LISTED) -> list[tuple[str, ...]]:
-        """Return label, threshold, precision and recall: the classifier's own threshold of each label, and the best on these images.
-
-        Of few labels (``FEW``) come more thresholds between. At most ``most`` labels, the lowest average precision first.
-        """
-        rows: list[tuple[str, ...]] = []
-        for one in sorted(self.operating, key=lambda one: one.average_precision)[:most]:
-            named = {one.best.threshold: (one.best, " best")}
-            named |= {one.chosen.threshold: (one.chosen, " chosen")} if one.chosen else {}
-            more = one.points[1::2] if len(self.operating) <= FEW else ()
-            points = {point.threshold: (point, "") for point in more} | named
-            for place, threshold in enumerate(sorted(points)):
-                point, word = points[threshold]
-                shares = (
-                    *_with_interval(point.precision, point.precision_interval),
-                    *_with_interval(point.recall, point.recall_interval),
-                )
-                rows.append(("" if place else one.label, f"{threshold:.2f}{word}", *shares))
-        return rows
-
     def table(self) -> str:
-        """Return the main figures and the figures of each label as text."""
-        parts: list[Sequence[tuple[str, ...]]] = [
-            self.rows(),
-            [self.label_heads, *self.label_rows()],
-            [THRESHOLD_HEADS, *self.threshold_rows()],
-        ]
-        return "\n\n".join(_aligned(rows) for rows in parts if len(rows) > 1)
-
-    @property
-    def label_heads(self) -> tuple[str, ...]:
-        """The heads of ``label_rows``."""
-        return LABEL_HEADS if "multilabel" in self.results else (*LABEL_HEADS, "mistaken for")
+        """Return all figures as text."""
+        return as_text(tables(self))
 
 
 def confusion_of(evaluation: Evaluation) -> NDArray[np.int64]:
@@ -240,35 +167,3 @@ def to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _mistaken(one: LabelFigures) -> str:
-    return f"{one.mistaken[0]} ({one.mistaken[1]})" if one.mistaken else ""
-
-
-def _with_interval(share: float | None, interval: tuple[float, float]) -> tuple[str, str]:
-    return ("—", "") if share is None else (_percent(share), _span(interval))
-
-
-def _ranged(share: float, interval: tuple[float, float] | None) -> str:
-    return _percent(share) + ("" if interval is None else f" ({_percent(interval[0])} to {_percent(interval[1])})")
-
-
-def _span(interval: tuple[float, float]) -> str:
-    return "{:.0f} to {:.0f}".format(*(100 * end for end in interval))
-
-
-def _percent(share: float | None) -> str:
-    return "—" if share is None else f"{100 * share:.1f} %"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows as lines, with the first column to the left and others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )

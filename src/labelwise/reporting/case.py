@@ -25,7 +25,7 @@ from labelwise.support.limits import threads
 from labelwise.support.regular import read_text
 from labelwise.tasks.similarity import By
 
-BATCH = 256
+BATCH = 32  # images that are timed together
 PAIRS = 50_000  # pairs of each kind behind the DET curve, at most
 SECONDS = 0.4  # how long each timing takes, about
 Tell = Callable[[str], None]
@@ -59,8 +59,6 @@ class Case:
         self.method: str | None = getattr(self.classifier.origin.method, "name", None)
         self.parameters = sum(array.size for array in pack(self.classifier.head).arrays.values())
         self.test_set = test_set = _with_names(test_set)
-        tell(f"{name}: timing")
-        self.speed = measure_speed(self.classifier, test_set.split.images)
         tell(f"{name}: encoding {len(test_set.split)} images")
         self.evaluation = evaluation = test_set.evaluate(self.classifier)
         if unknown is not None:
@@ -70,6 +68,8 @@ class Case:
             _ = evaluation.asked() if evaluation.multilabel else evaluation.targets
         except DataError as error:
             raise DataError(f"{name} and {test_set.data} do not fit. {error}") from None
+        tell(f"{name}: timing")
+        self.speed = measure_speed(self.classifier, test_set.split.images)
         tell(f"{name}: measuring")
         self._measure(plan, unknown)
 

@@ -13,6 +13,7 @@ from labelwise.core.metrics import Reliability, wilson
 from labelwise.core.store import LOG, load
 from labelwise.evaluation.evaluate import read_data, read_unknown
 from labelwise.evaluation.figures import to_json
+from labelwise.evaluation.tables import threshold_rows
 from labelwise.evaluation.test_set import TestSet, select_test_sets
 from labelwise.images.dataset import Dataset
 from labelwise.reporting import maps, plots
@@ -131,7 +132,7 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
         "best": best,
         "worst": worst,
         "interval": wilson(case.accuracy, len(case)),
-        "thresholds": case.figures.threshold_rows(len(case.names)),
+        "thresholds": threshold_rows(case.figures, len(case.names)),
         "confusions": maps.confusions(case),
         "commands": settings.commands,
         "plots": plots,

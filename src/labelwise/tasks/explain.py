@@ -1,4 +1,4 @@
-"""Explain: which parts of a picture speak for the asked label? Grad-CAM of that label's score."""
+"""Explain: which parts of a image speak for the asked label? Grad-CAM of that label's score."""
 
 from dataclasses import dataclass
 
@@ -26,10 +26,10 @@ class Explanation:
 
     label: str  # the label that was asked about
     probability: float  # of a yes to it
-    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the picture speaks for the label
-    picture: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
+    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the image speaks for the label
+    image: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
     against: str | None = None  # the label that it was set against, if one was
-    # [h, w] in [0, 1], large where the picture speaks for that one rather; both on one scale
+    # [h, w] in [0, 1], large where the image speaks for that one rather; both on one scale
     heat_against: NDArray[np.float32] | None = None
 
     __repr__ = brief
@@ -47,11 +47,11 @@ class Explanation:
         return " ".join(self.lines)
 
     def overlay(self, side: int = 384) -> Image.Image:
-        """Return the picture with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""
+        """Return the image with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""
         height, width = self.heat.shape
         size = (round(side * width / max(height, width)), round(side * height / max(height, width)))
-        picture = Image.fromarray(self.picture).resize(size, Image.Resampling.BICUBIC)
-        mixed, level = np.asarray(picture, np.float32), _level(self.heat, size)
+        seen = Image.fromarray(self.image).resize(size, Image.Resampling.BICUBIC)
+        mixed, level = np.asarray(seen, np.float32), _level(self.heat, size)
         if self.heat_against is None:
             layers = [(level, heat_colours(level[..., 0]))]
         else:
@@ -74,10 +74,10 @@ def _level(heat: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float
 
 
 def explain(scores: Scores, label: str | None = None, against: str | None = None) -> Explanation:
-    """Return the heat map of one picture for a label (None asks about the label that fits best), or for it and not another."""
+    """Return the heat map of one image for a label (None asks about the label that fits best), or for it and not another."""
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
-        raise UsageError(f"Explain takes one picture at a time, not its embedding alone; given {len(scores)}.")
+        raise UsageError(f"explain takes one image at a time, and {len(scores)} were given. Call it once for each.")
     column = int(scores.best[0]) if label is None else classifier.labels.index(classifier.labels.meant(label))
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     pixels = classifier.batch(images)

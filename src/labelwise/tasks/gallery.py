@@ -133,14 +133,14 @@ def _read_index(path: str | Path, arrays: dict[str, NDArray[Any]], about: dict[s
 
 
 def make_gallery(
-    classifier: Classifier, pictures: ImagesLike, files: Sequence[str], labels: Sequence[str] = ()
+    classifier: Classifier, images: ImagesLike, files: Sequence[str], labels: Sequence[str] = ()
 ) -> Gallery:
     """Return a gallery of m images under m unique names, with m labels or none.
 
     It can be searched with this classifier, and with those that ``teach`` or ``calibrate`` make of it.
     """
     return Gallery(
-        embeddings=classifier.encode(pictures),
+        embeddings=classifier.encode(images),
         files=tuple(files),
         labels=tuple(labels),
         probe=probe_embeddings(classifier),

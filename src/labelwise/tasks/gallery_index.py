@@ -64,7 +64,7 @@ class Index:
         if embeddings.shape != shape or digest_of(embeddings, self.centres, self.regions) != self.digest:
             raise UsageError(
                 f"The index of this gallery does not belong to its {len(embeddings)} embeddings: one of both was changed or is "
-                "damaged. Make it anew: replace(gallery, index=None).with_index()."
+                "damaged. Make it again: replace(gallery, index=None).with_index()."
             )
 
 

@@ -95,7 +95,7 @@ def in_words(path: Path, where: str | None = None) -> Iterator[None]:
         why = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
         if where is not None:
             raise UsageError(
-                f"These pictures of {path} cannot be chosen: {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
+                f"These images of {path} cannot be chosen: {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
                 "\"label = 'wren' and date >= '2026-05-01'\"."
             ) from None
         raise StoreError(

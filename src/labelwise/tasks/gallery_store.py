@@ -36,9 +36,9 @@ from labelwise.tasks.gallery_rows import (
 )
 from labelwise.tasks.similarity import By, best_score, comparable
 
-SUFFIX, TABLE = ".lance", "pictures"
+SUFFIX, TABLE = ".lance", "images"
 INDEXED = 50_000  # rows from which on there is an index; fewer are searched as fast without
-OUTGROWN = 4  # times as many rows as when the index was made: it is made anew
+OUTGROWN = 4  # times as many rows as when the index was made: it is made again
 LOOKED_AT = 64  # regions that a query looks through
 NAMED = 1_024  # files in one condition
 KEPT = timedelta(minutes=10)  # how long old versions stay for readers that have them open

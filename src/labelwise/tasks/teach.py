@@ -86,7 +86,7 @@ def _with_more_examples(classifier: Classifier, name: str, examples: Scores | No
     """Return the classifier with a label learnt again from the examples it knows and these."""
     if examples is None or described:
         raise UsageError(
-            f'There is already a label "{name}". Give examples alone, or forget it first to describe it anew.'
+            f'There is already a label "{name}". Give examples alone, or forget it first to describe it again.'
         )
     place = classifier.labels.index(name)
     relearnt = _relearn(classifier, name, examples.embeddings)
@@ -172,7 +172,7 @@ class Rehearsal:
         if self.right is None:
             return f"{nearest} With one example nothing can be checked: give some more, five are useful."
         checked = (
-            f"{nearest} Each of its {self.examples} examples was asked about as if it had not been given (leave-one-out): told from "
+            f"{nearest} Each of its {self.examples} examples was asked about by leave-one-out: told from "
             f'"{self.nearest}": {self.told} of {self.examples}; named "{name}": {self.right} of {self.examples}.'
         )
         names = listing(files[i] for i in self.odd)

@@ -1,0 +1,230 @@
+"""Figures as tables, the same for the shell and for ``print`` in Python."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from labelwise.support.words import FIGURES
+
+if TYPE_CHECKING:
+    from labelwise.evaluation.figures import Figures
+    from labelwise.evaluation.label_figures import LabelFigures
+
+LISTED = 40  # labels in a table, at most
+MATRIX = 12  # labels up to which the confusion matrix is a table
+CONFUSED = 15  # confusions that are listed of more labels
+FEW = 6  # labels up to which all thresholds are listed
+LABEL_HEADS = ("label", ">images", ">recall", ">95 %", ">precision", ">95 %", ">average precision")
+THRESHOLD_HEADS = ("label", ">threshold", ">precision", ">95 %", ">recall", ">95 %")
+ABOUT_THRESHOLDS = "thresholds; to set one: labelwise calibrate --threshold LABEL=P"
+RULES = {"taught": "as teach does"}
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of text under heads; a head that begins with ``>`` is that of numbers. Notes come below."""
+
+    heads: Row
+    rows: Sequence[Row]
+    title: str = ""
+    notes: Sequence[str] = ()
+
+
+def tables(figures: "Figures") -> Iterator[Table]:
+    """Yield the main figures, those of each label, confusions, thresholds, and each other protocol."""
+    if figures.accuracy is not None:
+        yield Table(heads=(f"{figures.test_set.data}, {figures.test_set.name}", ">"), rows=main_rows(figures))
+        order = sorted(figures.labels, key=lambda one: (one.recall is None, one.recall))
+        yield Table(heads=LABEL_HEADS, rows=list(map(_label_row, order[:LISTED])), notes=_more(len(order) - LISTED))
+        yield from _confusions(figures)
+        if rows := threshold_rows(figures, LISTED):
+            more = _more(len(figures.operating) - LISTED)
+            yield Table(heads=THRESHOLD_HEADS, rows=rows, title=ABOUT_THRESHOLDS, notes=more)
+    for name, table_of in OTHERS.items():
+        if figures.results.get(name):
+            yield table_of(figures.results[name])
+
+
+def as_text(parts: Iterable[Table]) -> str:
+    """Return tables as text, with an empty line between."""
+    return "\n\n".join("\n".join([*filter(None, [one.title]), _aligned(one), *one.notes]) for one in parts)
+
+
+def main_rows(figures: "Figures") -> list[Row]:
+    """Return the main figures, each in words and as text."""
+    rows: list[Row] = [(FIGURES["images"], str(figures.images))]
+    if figures.accuracy is not None and figures.interval is not None:
+        key = "exact" if "multilabel" in figures.results else "accuracy"
+        rows.append((FIGURES[key], _ranged(figures.accuracy, figures.interval)))
+    if figures.baseline:
+        rows.append((FIGURES["baseline"].format(label=figures.baseline[0]), percent(figures.baseline[1])))
+    for name, prefix in (("closed", ""), ("multilabel", ""), ("unknown", "unknown_")):
+        values = vars(figures.results[name]) if name in figures.results else {}
+        for key, value in values.items():
+            if key not in ("images", "accuracy", "exact", "average_precision"):
+                between = figures.balanced_interval if key == "balanced_accuracy" else None
+                rows.append((FIGURES[prefix + key], str(value) if isinstance(value, int) else _ranged(value, between)))
+        if name == "closed" and figures.mean_average_precision is not None:
+            rows.append((FIGURES["mean_label_precision"], percent(figures.mean_average_precision)))
+    return rows
+
+
+def _label_row(one: "LabelFigures") -> Row:
+    return (
+        one.label,
+        str(one.images),
+        *_with_interval(one.recall, one.recall_interval),
+        *_with_interval(one.precision, one.precision_interval),
+        percent(one.average_precision),
+    )
+
+
+def _confusions(figures: "Figures") -> Iterator[Table]:
+    """Yield the confusion matrix, of many labels the most frequent confusions."""
+    names, counts = figures.label_names, figures.confusion
+    if counts is None:
+        return
+    if len(names) <= MATRIX:
+        heads = (f">{number}" for number in range(1, len(names) + 1))
+        numbered = enumerate(zip(names, counts.tolist(), strict=True), 1)
+        rows: list[Row] = [(f"{i} {name}", *map(str, row)) for i, (name, row) in numbered]
+        yield Table(heads=("true label, by answer", *heads), rows=rows)
+    elif confusions := figures.confusions()[:CONFUSED]:
+        rows = [(true, answer, str(count)) for true, answer, count in confusions]
+        yield Table(heads=("true label", "answer", ">images"), rows=rows)
+
+
+def threshold_rows(figures: "Figures", most: int) -> list[Row]:
+    """Return label, threshold, precision and recall: the classifier's own threshold of each label, and the best on these images.
+
+    Of few labels (``FEW``) come more thresholds between. At most ``most`` labels, the lowest average precision first.
+    """
+    rows: list[Row] = []
+    for one in sorted(figures.operating, key=lambda one: one.average_precision)[:most]:
+        named = {one.best.threshold: (one.best, " best")}
+        named |= {one.chosen.threshold: (one.chosen, " chosen")} if one.chosen else {}
+        more = one.points[1::2] if len(figures.operating) <= FEW else ()
+        points = {point.threshold: (point, "") for point in more} | named
+        for place, threshold in enumerate(sorted(points)):
+            point, word = points[threshold]
+            shares = (
+                *_with_interval(point.precision, point.precision_interval),
+                *_with_interval(point.recall, point.recall_interval),
+            )
+            rows.append(("" if place else one.label, f"{threshold:.2f}{word}", *shares))
+    return rows
+
+
+def _zero_shot(result: Any) -> Table:
+    """Return the figures of seen and unseen labels."""
+    keys = ("unseen", "seen", "harmonic")
+    rows: list[Row] = [("of unseen labels alone", percent(result.zero_shot), "", "")]
+    for words, end in (
+        (f"of all, with a seen penalty (gap) of {result.gap:.3f}", ""),
+        ("of all, without", "_without_gap"),
+    ):
+        rows.append((words, *(percent(getattr(result, key + end)) for key in keys)))
+    return Table(
+        title=f"zero-shot: {result.unseen_labels} labels had no training images (unseen), {result.seen_labels} had (seen)",
+        heads=("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys)),
+        rows=rows,
+        notes=[f"{FIGURES['area']}: {result.area:.3f}"],
+    )
+
+
+def _ordinal(result: Any) -> Table:
+    """Return the figures of ordered labels."""
+    rows = []
+    for key in ("accuracy", "mean_absolute_error", "kappa", "within_one"):
+        form = percent if key in ("accuracy", "within_one") else "{:.3f}".format
+        values = (getattr(one, key) for one in (result.best, result.median))
+        rows.append((FIGURES[key], *("" if value is None else form(value) for value in values)))
+    shares = {"wanted": percent(result.coverage), "share": percent(result.covered)}
+    notes = [] if result.spearman is None else [f"{FIGURES['spearman']}: {result.spearman:.3f}"]
+    return Table(
+        title=f"ordered labels: {result.levels[0]} to {result.levels[-1]}",
+        heads=("predicted level", ">most probable level", ">median level"),
+        rows=rows,
+        notes=[*notes, FIGURES["covered"].format(**shares, width=result.width)],
+    )
+
+
+def _verification(results: Any) -> Table:
+    """Return how well pairs of one label are told from others, by each score."""
+    forms = (("eer", percent), ("min_dcf", "{:.3f}".format), ("auroc", percent))
+    return Table(
+        title=f"pairs of {next(iter(results.values())).images} images: the same label?",
+        heads=("compared by", *(f">{by}" for by in results)),
+        rows=[(FIGURES[f"pair_{key}"], *(form(getattr(one, key)) for one in results.values())) for key, form in forms],
+    )
+
+
+def _retrieval(results: Any) -> Table:
+    """Return how well images find others of their label, by each score."""
+    first = next(iter(results.values()))
+    rows = [
+        (FIGURES["recall_at"].format(k=k), *(percent(one.recall[k]) for one in results.values())) for k in first.recall
+    ]
+    rows.append((FIGURES["precision_at_r"], *(percent(one.precision_at_r) for one in results.values())))
+    return Table(
+        title=f"{first.queries} images search for others of their label among {first.images}",
+        heads=("compared by", *(f">{by}" for by in results)),
+        rows=rows,
+    )
+
+
+def _episodes(results: Any) -> Table:
+    """Return how well new labels are learnt from one and from five images."""
+    return Table(
+        title=f"new labels, learnt from a few images (few-shot): {FIGURES['accuracy']}",
+        heads=("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy)),
+        rows=[
+            (
+                f"{one.settings.ways} labels, {one.settings.shots} image{'s' * (one.settings.shots > 1)} of each",
+                *map(str, one.accuracy.values()),
+            )
+            for one in results
+        ],
+    )
+
+
+OTHERS: Mapping[str, Callable[[Any], Table]] = {
+    "zero_shot": _zero_shot,
+    "ordinal": _ordinal,
+    "verification": _verification,
+    "retrieval": _retrieval,
+    "episodes": _episodes,
+}
+
+
+def percent(share: float | None) -> str:
+    """Return a share as per cent with one digit after the point; a dash where there is none."""
+    return "—" if share is None else f"{100 * share:.1f} %"
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count} labels more: --json"] if count > 0 else []
+
+
+def _with_interval(share: float | None, interval: tuple[float, float]) -> tuple[str, str]:
+    return ("—", "") if share is None else (percent(share), "{:.0f} to {:.0f}".format(*(100 * end for end in interval)))
+
+
+def _ranged(share: float, interval: tuple[float, float] | None) -> str:
+    return percent(share) + ("" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})")
+
+
+def _aligned(table: Table) -> str:
+    """Return a table as lines; numbers stand to the right."""
+    right = [head.startswith(">") for head in table.heads]
+    rows = [tuple(head.lstrip(">") for head in table.heads), *table.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
