@@ -1,5 +1,6 @@
 """An image is decoded once in a command, whatever size it is read at; and what looks alike does not depend on that size."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from labelwise.images import stored
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.decode.fingerprint import fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint
+from labelwise.images.sources import addresses
 from labelwise.methods import Encoder, Softmax
 from tests.cli.conftest import run as run
 from tests.images.decodes import count_decodes
@@ -60,6 +62,33 @@ def test_a_cold_fit_decodes_each_photo_once(
     assert code == 0, err
     assert set(Counter(decoded).values()) == {1}
     assert 0 < len(decoded) < 10, "test images, whose features nobody needed before"
+
+
+def given_to(monkeypatch: pytest.MonkeyPatch, home: Any, name: str) -> list[Any]:
+    """Return a list to which the argument of each call of a function is added."""
+    given, real = list[Any](), getattr(home, name)
+
+    def call(argument: Any) -> Any:
+        given.append(argument)
+        return real(argument)
+
+    monkeypatch.setattr(home, name, call)
+    return given
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs the package of weights")
+def test_a_fit_looks_for_shards_lists_labels_and_hashes_photos_once(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = given_to(monkeypatch, os, "scandir")
+    scanned = given_to(monkeypatch, addresses, "_in_folder")
+    hashed = given_to(monkeypatch, stored, "content_digest")
+    lw.fit(photos, run=lw.Run(device="cpu"))
+    assert scanned == [photos]
+    assert sorted(Counter(hashed).values()) == [1] * 30
+    walks = Counter(map(str, listed))
+    assert walks[str(photos / "wren")] == 1
+    assert walks[str(photos / "owl")] == 2, "once to see whether there are images, or sounds"
 
 
 @pytest.mark.parametrize("method", ["softmax", Softmax(encoder=Encoder(backbone="convnet", width=4), epochs=1)])
