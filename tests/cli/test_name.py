@@ -229,7 +229,7 @@ def test_what_stands_out_is_told(model: Path) -> None:
         (["--answer", "one=a"], 2, "the number of a cluster"),
         (["--ask", "2"], 2, "with --out"),
         (["--report", "report"], 2, "give the data"),
-        (["--answer", "absent.csv"], 1, "Cannot read the answers"),
+        (["--answer", "absent.csv"], 1, "Cannot read the table of answers"),
     ],
 )
 def test_wrong_use_is_told(run: Any, model: Path, words: list[str], code: int, message: str) -> None:

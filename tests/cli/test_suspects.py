@@ -104,7 +104,10 @@ def test_corrections_change_labels_and_add_images(
     with pytest.raises(DataError, match=r'Row 2 .*there is no image "nowhere\.png"'):
         read_corrections(table)
     table.write_text("image,name\nnowhere.png,owl\n")
-    with pytest.raises(DataError, match="needs the columns image and label"):
+    with pytest.raises(DataError, match='needs one column "label"'):
+        read_corrections(table)
+    table.write_text("picture,label\nowl.png,owl\n")
+    with pytest.raises(DataError, match='needs one column "image"'):
         read_corrections(table)
     table.write_text("image,label\n=new.png,unknown\n")
     with pytest.raises(DataError, match=r'Row 2 .*"unknown" is an answer'):

@@ -1,7 +1,5 @@
 """The verb name: clusters that a classifier named by itself, and a person's names for them."""
 
-import csv
-import io
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -17,8 +15,7 @@ from labelwise.cli.inputs import open_data_for, open_images, open_model
 from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.display import visible
-from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.regular import read_text
+from labelwise.support.errors import UsageError, listing
 from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:
@@ -150,14 +147,10 @@ def _names(words: list[str]) -> dict[int, str]:
 
 def _rows(file: Path) -> list[tuple[str, ...]]:
     """Return cluster, label and where they stand, of each row of a table of answers."""
-    try:
-        with io.StringIO(read_text(file, encoding="utf-8-sig"), newline="") as stream:
-            rows = list(csv.DictReader(stream, skipinitialspace=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f'Cannot read the answers in "{file}" ({error}). It must be a CSV file in UTF-8.') from None
-    if not rows or not {"cluster", "label"} <= rows[0].keys():
-        raise DataError(f'"{file}" needs the columns cluster and label, and a row for each answer; it lacks them.')
-    return [(row["cluster"] or "", row["label"] or "", f'row {i} of "{file}"') for i, row in enumerate(rows, 1)]
+    from labelwise.images.sources.csv_files import read_fields
+
+    rows = read_fields(file, "cluster", "label", what="table of answers")
+    return [(row["cluster"], row["label"], f'row {number} of "{file}"') for number, row in rows]
 
 
 def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":

@@ -21,7 +21,7 @@ import numpy as np
 from labelwise.core.arrays import Array, softmax
 from labelwise.core.platt import fit_temperature
 from labelwise.images.describe.labels import Labels
-from labelwise.images.sources.csv_files import headed
+from labelwise.images.sources.csv_files import read_fields
 from labelwise.support.errors import DataError, listing, suggest
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -98,16 +98,8 @@ def choose_prior(
 
 def read_numbers(file: str | Path, labels: Labels, column: str) -> Array:
     """Return the number of each label ``[k]`` from a table with the columns label and ``column``, such as share or cost."""
-    (_, head), *rows = list(headed(Path(file), what=column)) or [(0, [])]
-    columns = [field.strip().casefold() for field in head]
-    for each in ("label", column):
-        if columns.count(each) != 1:
-            raise DataError(
-                f'"{file}" needs one column "{each}"; its columns: {listing(columns) or "none"}.{suggest(each, columns)}'
-            )
     numbers: dict[str, float] = {}
-    for place, fields in rows:
-        row = dict(zip(columns, fields, strict=True))
+    for place, row in read_fields(Path(file), "label", column, what=f"table of {column}s"):
         name, where = row["label"].strip(), f'Row {place} of "{file}"'
         if name not in labels.names:
             raise DataError(

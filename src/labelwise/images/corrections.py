@@ -10,13 +10,12 @@ import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import label_name
-from labelwise.images.sources.csv_files import headed
+from labelwise.images.sources.csv_files import read_fields
 from labelwise.images.stored import FileImages
 from labelwise.support.display import from_cell
-from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.errors import DataError, UsageError
 
 IMAGE_COLUMNS = ("image", "file", "path")
-LABEL_COLUMNS = ("label",)
 
 
 def read_corrections(table: Path) -> dict[str, str]:
@@ -24,16 +23,13 @@ def read_corrections(table: Path) -> dict[str, str]:
 
     Paths start from the working folder, or from the folder of the table where the image is not there.
     """
-    (_, first), *rows = list(headed(table, what="table of corrections", errors="surrogateescape")) or [(0, [])]
-    heads = [field.strip().casefold() for field in first]
-    image, label = (
-        next((heads.index(name) for name in names if name in heads), None) for names in (IMAGE_COLUMNS, LABEL_COLUMNS)
-    )
-    if image is None or label is None:
-        raise DataError(f'"{table}" needs the columns image and label; its columns: {listing(heads) or "none"}.')
+    rows = read_fields(table, "label", what="table of corrections", errors="surrogateescape")
+    column = next((name for name in IMAGE_COLUMNS if rows and name in rows[0][1]), None)
+    if column is None:
+        raise DataError(f'The table of corrections "{table}" needs one column "image", and a row for each image.')
     corrections: dict[str, str] = {}
     for number, fields in rows:
-        name, word = from_cell(fields[image].strip()), from_cell(fields[label].strip())
+        name, word = from_cell(fields[column].strip()), from_cell(fields["label"].strip())
         places = [Path(name), table.parent / name]
         place = next((each for each in places if each.is_file()), None)
         if place is None:

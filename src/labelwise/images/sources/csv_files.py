@@ -11,7 +11,7 @@ from typing import TextIO
 import numpy as np
 
 from labelwise.images.sources.columns import Columns, Floats, Header, read_header
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import check_size, max_bytes
 from labelwise.support.regular import open_regular
 
@@ -41,6 +41,21 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
             numbers.append(number)
     matrix = np.frombuffer(values, np.float32).reshape(len(numbers), len(header.features))
     return Columns(file=str(file), numbers=numbers, cells=cells, features=matrix if header.features else None)
+
+
+def read_fields(
+    file: Path, *needed: str, what: str = "table", errors: str = "strict"
+) -> list[tuple[int, dict[str, str]]]:
+    """Return the number of each row and its fields by column, in small letters; each column that is ``needed`` is there once."""
+    (_, first), *rows = list(headed(file, what=what, errors=errors)) or [(0, [])]
+    columns = [field.strip().casefold() for field in first]
+    for column in needed:
+        if columns.count(column) != 1:
+            raise DataError(
+                f'The {what} "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
+                + suggest(column, columns)
+            )
+    return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]
 
 
 def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:

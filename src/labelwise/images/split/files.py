@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 
 from labelwise.images.dataset import SPLITS, Dataset
-from labelwise.images.sources.csv_files import headed
+from labelwise.images.sources.csv_files import read_fields
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import split_name
 from labelwise.support.display import from_cell, to_cell
@@ -53,7 +53,8 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
     labels, column = whole.words(dataset.labels.names), _column(dataset)
     first: dict[str, int] = {}
     parts: dict[str, list[int]] = {name: [] for name in SPLITS}
-    for number, row in _read(Path(path)):
+    for number, fields in read_fields(Path(path), "file", "split", what="split", errors="surrogateescape"):
+        row = {name: from_cell(field) for name, field in fields.items()}
         where, name = f'Row {number} of "{path}": ', row["file"]
         if name not in position:
             raise DataError(f'{where}"{dataset.name}" has no image "{name}".{suggest(name, names)}')
@@ -89,16 +90,3 @@ def _short_names(files: Sequence[str], data: str) -> list[str]:
 
 def _column(dataset: Dataset) -> str:
     return "labels" if dataset.multilabel else "label"
-
-
-def _read(file: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the number and the fields of each row; columns are separated by commas, semicolons or tabs."""
-    (_, first), *rows = list(headed(file, what="split", errors="surrogateescape")) or [(0, [])]
-    columns = [field.strip().casefold() for field in first]
-    for column in ("file", "split"):
-        if columns.count(column) != 1:
-            raise DataError(
-                f'The split "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
-                + suggest(column, columns)
-            )
-    return [(number, dict(zip(columns, map(from_cell, fields), strict=True))) for number, fields in rows]
