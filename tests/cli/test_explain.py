@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images.sheets import titled
+from labelwise.images.sheets import add_title
 from labelwise.tasks.explain import Explanation
 from tests.hostile.names import HOSTILE
 
@@ -33,7 +33,7 @@ def test_a_title_shows_any_name_within_the_picture(name: str) -> None:
     why = Explanation(
         name, 0.5, np.zeros((8, 8), np.float32), np.zeros((8, 8, 3), np.uint8), "other", np.zeros((8, 8), np.float32)
     )
-    picture = np.asarray(titled(why.overlay(), why.lines))
+    picture = np.asarray(add_title(why.overlay(), why.lines))
     assert picture.shape == (434, 384, 3)
     assert (picture[:50, -5:] == 255).all(), "no letter reaches the edge"
     assert (picture[26:48] < 100).any(), "the other label is named, too"

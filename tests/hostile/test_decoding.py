@@ -124,7 +124,7 @@ def test_a_worker_that_is_killed_is_replaced() -> None:
 @pytest.mark.parametrize("message", [b"+12", b"-\0\0\1\0why", b"x", b"-", b"\x80\x04"])
 def test_what_no_worker_says_is_a_worker_lost(message: bytes) -> None:
     with pytest.raises(ValueError):
-        list(workers._unpacked(bytearray(message), FRAME))
+        list(workers._unpack(bytearray(message), FRAME))
 
 
 def test_memory_of_a_worker_is_limited() -> None:

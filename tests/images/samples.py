@@ -11,7 +11,15 @@ from torch import Tensor
 
 from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.decoding import File, Frame, UnreadableError, check_header, decode_stream, opened, reason
+from labelwise.images.decode.decoding import (
+    File,
+    Frame,
+    UnreadableError,
+    check_header,
+    decode_stream,
+    open_content,
+    reason,
+)
 from labelwise.images.images import Skipped, Unreadable, check_read, read_all, skipped_rows
 from labelwise.images.view import Fit
 
@@ -29,7 +37,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **settings: object) -> bytes:
 def decode(file: File, frame: Frame) -> np.ndarray:
     """The bytes ``[c, h, w]`` of an image file, decoded in this process however large it is."""
     try:
-        with opened(file) as stream:
+        with open_content(file) as stream:
             check_header(stream, frame)
             return decode_stream(stream, frame)
     except Exception as error:

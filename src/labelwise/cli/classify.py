@@ -16,7 +16,7 @@ from labelwise.cli.options import Model, Paths, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import UNKNOWN
 from labelwise.support.errors import UsageError
-from labelwise.support.progress import shown
+from labelwise.support.progress import with_bar
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -49,7 +49,7 @@ def classify(
     files = writing.unsorted(as_images(paths))
     several, skipped = classifier.calibration.multilabel, []
     count = len(classifier.labels) if several and not shared().json else top
-    pieces: Iterable[Any] = shown(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
+    pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
     for images, names, unread in pieces:
         skipped += unread
         some = predictions(classifier.scores(images), top=count) if names else []

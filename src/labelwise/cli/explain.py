@@ -23,7 +23,7 @@ def explain(
     out_png: Annotated[Path, Option("--out", help="The .png to write.")] = Path("explanation.png"),
 ) -> None:
     """Why? A heat map of what speaks for a label."""
-    from labelwise.images.sheets import titled
+    from labelwise.images.sheets import add_title
 
     kind = KINDS.get(out_png.suffix.lower())
     if kind is None:
@@ -32,7 +32,7 @@ def explain(
     classifier = open_model(model)
     images, _, _ = open_images(classifier, [image], strict=True)
     why = lw.explain(classifier, images, label, against=against)
-    drawn = titled(why.overlay(), why.lines)
+    drawn = add_title(why.overlay(), why.lines)
     write_by(out_png, lambda stream: drawn.save(stream, kind))
     document = {"label": why.label, "probability": why.probability, "out": str(out_png), "heat": why.heat.tolist()}
     if why.heat_against is not None:

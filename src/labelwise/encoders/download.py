@@ -18,7 +18,7 @@ from labelwise.encoders.library import GET, Entry, Source, library, open_from_li
 from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, card_file, onnx_id, read_file
 from labelwise.encoders.surgery import cut
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
-from labelwise.support.progress import shown
+from labelwise.support.progress import with_bar
 from labelwise.support.regular import open_regular
 from labelwise.support.writable import write_atomically
 
@@ -106,7 +106,7 @@ def _copied(source: str, folder: Path) -> Path:
             stream.seek(0)
             parts = iter(lambda: stream.read(PART), b"")
             with file.open("wb") as out:
-                for part in shown(parts, -(-size // PART), "Downloading, MB"):
+                for part in with_bar(parts, -(-size // PART), "Downloading, MB"):
                     out.write(part)
     except LabelwiseError:
         raise

@@ -22,7 +22,7 @@ from labelwise.images.images import Images, Skipped, Unreadable, read_all
 from labelwise.support.cache import Cache, digest, is_on
 from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import threads
-from labelwise.support.progress import shown
+from labelwise.support.progress import with_bar
 
 FORM: Final = 3  # of features in the cache; another one where images are decoded in another way
 FLUSH: Final = 256  # images whose features go to the cache at a time
@@ -61,7 +61,7 @@ def encode(
     missing = [row for key, row in first.items() if key not in known]
     results = _encoded(encoder, images, missing, workers)
     try:
-        for row, result in shown(results, len(missing), "Encoding images") if progress else results:
+        for row, result in with_bar(results, len(missing), "Encoding images") if progress else results:
             known[digests[row]] = result
             if not isinstance(result, Unreadable):
                 store.add(digests[row], result)

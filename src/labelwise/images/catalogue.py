@@ -79,7 +79,7 @@ def load(  # noqa: PLR0913 - what a source may be told
         if path.suffix.lower() in TABLES and path.is_file():
             return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
         if not path.is_dir():
-            return group_by(_read(path, size or side, seed), group, seed)
+            return group_by(_read_file(path, size or side, seed), group, seed)
         if plugin := plugin_for(path):
             return group_by(plugin.read(path, seed), group, seed)
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
@@ -107,7 +107,7 @@ def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Datas
     return unknown_data(path) if flat and holds_images(path) else load(source, root=root)
 
 
-def _read(path: Path, size: int | None, seed: int) -> Dataset:
+def _read_file(path: Path, size: int | None, seed: int) -> Dataset:
     """Return the data of a file that is no table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from labelwise.images.decode.decoding import QUIET, Frame, fitted
+from labelwise.images.decode.decoding import QUIET, Frame, fit_image
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError, listing
@@ -137,7 +137,7 @@ class _Rows(Selection):
     @property
     def values(self) -> Array:
         """The rows ``[n, ...]``, no copy where they follow one another."""
-        return taken(self._array, self.rows)
+        return take_rows(self._array, self.rows)
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         kind = repr((self.shape, self._array.dtype.str)).encode()
@@ -163,7 +163,7 @@ class ArrayImages(_Rows):
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape; those of another are resized, and grey becomes colour and colour grey."""
         images = self._array[self.rows[positions(rows)]]
-        return list(images if self.shape == tuple(shape) else resized(images, shape, fit))
+        return list(images if self.shape == tuple(shape) else resize_images(images, shape, fit))
 
 
 class FeatureRows(_Rows):
@@ -252,7 +252,7 @@ def at_side(images: Images, side: int | None) -> Images:
     return ArrayImages(read_all(images, (images.shape[0], side, side)))
 
 
-def resized(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
+def resize_images(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
     """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``, as files are resized and cut."""
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
         raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
@@ -260,7 +260,7 @@ def resized(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
     small = np.empty((len(images), *shape), np.uint8)
     with QUIET:
         for i, image in enumerate(np.moveaxis(images, 1, 3)):
-            small[i] = fitted(
+            small[i] = fit_image(
                 Image.fromarray(np.ascontiguousarray(image[:, :, 0] if image.shape[2] == 1 else image)), frame
             )
     return small
@@ -284,7 +284,7 @@ def positions(rows: Rows) -> Array:
     return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64).reshape(-1)
 
 
-def taken(array: Array, rows: Array) -> Array:
+def take_rows(array: Array, rows: Array) -> Array:
     """Return rows of an array, without a copy where they follow one another."""
     if len(rows) and (np.diff(rows) == 1).all():
         return array[rows[0] : rows[0] + len(rows)]

@@ -64,7 +64,11 @@ def inspect(dataset: Dataset) -> Inspection:
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     own = [part if dataset.grouping == "column" else replace(part, groups=()) for part in splits.values()]
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in own) for piece in OF_IMAGES}
-    pieces |= {DESCRIPTIONS: _described(dataset), ONE_LABEL: not dataset.multilabel, ENOUGH: _enough(dataset, counts)}
+    pieces |= {
+        DESCRIPTIONS: _has_descriptions(dataset),
+        ONE_LABEL: not dataset.multilabel,
+        ENOUGH: _enough(dataset, counts),
+    }
     return Inspection(
         name=dataset.name,
         shape=dataset.shape,
@@ -91,7 +95,7 @@ def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
     return dataset.multilabel or val >= 2 or (not val and sum(count["train"] > 1 for count in trained) >= 2)
 
 
-def _described(dataset: Dataset) -> bool:
+def _has_descriptions(dataset: Dataset) -> bool:
     """Return whether something describes every label, the sentences of its images included."""
     try:
         labels = describe_labels(dataset).labels
@@ -121,7 +125,7 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
     notes = [
-        f"{inspection.name}: {len(inspection.counts)} labels, images {_counted(inspection.images)}"
+        f"{inspection.name}: {len(inspection.counts)} labels, images {_counts_in_words(inspection.images)}"
         + (f", shape{shape_words(inspection.shape)}" if inspection.shape else "")
     ]
     if inspection.multilabel:
@@ -193,7 +197,7 @@ def _problems(inspection: Inspection) -> list[str]:
         notes += [f"Left out: {line}" for line in skipped_lines(inspection.skipped)]
     if any(inspection.unlabelled.values()):
         what = "None of the labels is true" if inspection.multilabel else "Without a label"
-        notes.append(f"{what}: {_counted(inspection.unlabelled)}.")
+        notes.append(f"{what}: {_counts_in_words(inspection.unlabelled)}.")
     if inspection.empty:
         notes.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
@@ -218,7 +222,7 @@ def _problems(inspection: Inspection) -> list[str]:
     return notes or ["Nothing wrong was found."]
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _counts_in_words(counts: Mapping[str, int]) -> str:
     return listing(f"{count} {what}" for what, count in counts.items())
 
 

@@ -57,7 +57,7 @@ def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEG
     target = address(folder)
     with _new_folder(target) as (place, keep):
         for kind, split in parts.items():
-            for number, samples in enumerate(_filled(_samples(split, names, seed), megabytes * 1e6)):
+            for number, samples in enumerate(_fill_shards(_samples(split, names, seed), megabytes * 1e6)):
                 check_room(place, sum(len(each) for sample in samples for each in sample.values()))
                 file = place / f"{kind}-{number:06d}.tar"
                 with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
@@ -130,7 +130,7 @@ def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
         raise
 
 
-def _filled(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:
+def _fill_shards(samples: Iterator[dict[str, bytes]], most: float) -> Iterator[list[dict[str, bytes]]]:
     """Yield the samples of each shard: as many as fit into ``most`` bytes, and at least one."""
     shard: list[dict[str, bytes]] = []
     size = 0

@@ -37,7 +37,7 @@ def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.I
     return sheet
 
 
-def titled(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
+def add_title(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
     """Return an image under a title of a few lines, each shortened to its width."""
     from PIL import Image, ImageDraw
 

@@ -15,7 +15,7 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from labelwise.images.decode.decoding import FINGERPRINTED, QUIET, File, Frame, UnreadableError, fitted, reason
+from labelwise.images.decode.decoding import FINGERPRINTED, QUIET, File, Frame, UnreadableError, fit_image, reason
 from labelwise.images.decode.fingerprint import SIDE, Print, fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
@@ -232,7 +232,7 @@ def decode(file: Content, frame: Frame) -> Array:
         return decode_safely(file, frame)
     try:
         with QUIET:
-            return fitted(file, frame)
+            return fit_image(file, frame)
     except Exception as error:
         raise UnreadableError(reason(error, frame)) from None
 
@@ -254,7 +254,7 @@ def decode_all(files: Sequence[Content], frame: Frame, decode: Callable[[Content
             return Unreadable(str(error))
 
     with QUIET:
-        first = [_timed(decoded, file) for file in files[:FIRST]]
+        first = [_time(decoded, file) for file in files[:FIRST]]
         rest = files[len(first) :]
         alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
         return [image for image, _ in first] + (
@@ -262,7 +262,7 @@ def decode_all(files: Sequence[Content], frame: Frame, decode: Callable[[Content
         )
 
 
-def _timed(work: Callable[[T], U], item: T) -> tuple[U, float]:
+def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:
     """Return what work makes of an item, and the seconds that it took."""
     begin = time.perf_counter()
     return work(item), time.perf_counter() - begin

@@ -16,7 +16,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
-from labelwise.images.decode.decoding import Frame, UnreadableError, check_header, opened
+from labelwise.images.decode.decoding import Frame, UnreadableError, check_header, open_content
 from labelwise.images.decode.workers import Pixels, crew
 from labelwise.server.errors import LATER, HTTPError
 from labelwise.server.live import Snapshot
@@ -152,7 +152,7 @@ def score(classifier: Classifier, parts: Sequence[Sequence[Pixels]]) -> list[Sco
 
 def _seconds_to_decode(images: Sequence[bytes], frame: Frame) -> float:
     """Return the processor time that images are likely to take, by their headers; raise ``UnreadableError`` where one is beyond a limit."""
-    return sum(seconds if (seconds := check_header(opened(one), frame)) is not None else SLOW for one in images)
+    return sum(seconds if (seconds := check_header(open_content(one), frame)) is not None else SLOW for one in images)
 
 
 def _unreadable(fault: str) -> HTTPError:

@@ -19,10 +19,10 @@ def visible(text: str, *, lines: bool = False) -> str:
 
     A byte of a file's name that is not UTF-8 is spelled as that byte: ``caf\xe9.png``.
     """
-    return (UNSAFE if lines else BREAKS).sub(_spelled, text)
+    return (UNSAFE if lines else BREAKS).sub(_spell, text)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _spell(match: re.Match[str]) -> str:
     sign = match[0]
     return f"\\x{ord(sign) - 0xDC00:02x}" if "\udc80" <= sign <= "\udcff" else ascii(sign)[1:-1]
 

@@ -67,7 +67,7 @@ def at_most(max_gb: float | None) -> Iterator[None]:
         _MAX_GB.reset(token)
 
 
-def unpacked(stream: Stream, file: str | Path) -> bytes:
+def unpack(stream: Stream, file: str | Path) -> bytes:
     """Return all that a stream unpacks to; counted on the way, for what headers say of it may be a lie."""
     content = bytearray()
     while part := stream.read(CHUNK):

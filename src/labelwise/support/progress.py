@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def shown(parts: Iterable[T], count: int, words: str) -> Iterable[T]:
+def with_bar(parts: Iterable[T], count: int, words: str) -> Iterable[T]:
     """Return so many parts, with a bar while they are gone through; none for one part alone."""
     if count < 2 or not sys.stderr.isatty():
         return parts

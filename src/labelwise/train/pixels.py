@@ -12,7 +12,7 @@ from labelwise.images.stored import fits_in_memory
 from labelwise.images.view import Fit
 from labelwise.support.cache import user_folder
 from labelwise.support.processes import all_gather, current_group, sum_over_processes
-from labelwise.support.progress import shown
+from labelwise.support.progress import with_bar
 from labelwise.support.writable import check_room
 
 PIECE = 256  # images decoded at a time
@@ -36,7 +36,7 @@ def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -
     mine = np.arange(len(images)) if alone else np.arange(current_group().rank, len(images), current_group().world)
     table, faults = _table(len(images), shape), dict[int, str]()
     starts = range(0, len(mine), PIECE)
-    for start in shown(starts, len(starts), "Reading images"):
+    for start in with_bar(starts, len(starts), "Reading images"):
         rows = mine[start : start + PIECE]
         for row, image in zip(rows.tolist(), images.read(rows, shape, fit), strict=True):
             if isinstance(image, Unreadable):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import DataError
-from labelwise.support.limits import unpacked
+from labelwise.support.limits import unpack
 from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
@@ -115,9 +115,9 @@ def _content(file: Path) -> bytes:
     try:
         if file.exists() or not packed.exists():
             with open_regular(file, None) as plain:
-                return unpacked(plain, file)
+                return unpack(plain, file)
         with open_regular(packed, None) as raw, gzip.open(raw) as stream:
-            return unpacked(stream, file)
+            return unpack(stream, file)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f'Cannot read "{file}" (or .gz): {error}. Look whether it arrived whole.') from None
 

@@ -21,7 +21,7 @@ from labelwise.images.describe.words import find_words, packaged_vectors
 from labelwise.images.sources.npz_files import open_npz, read_array
 from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.limits import unpacked
+from labelwise.support.limits import unpack
 from labelwise.support.regular import open_regular
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
@@ -76,7 +76,7 @@ def read_sentences(file: Path) -> Sentences:
         )
     try:
         with open_regular(file, None) as raw, gzip.open(raw) as stream:
-            sentences = json.loads(unpacked(stream, file))
+            sentences = json.loads(unpack(stream, file))
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise DataError(f'"{file}" is not gzipped JSON, or it is damaged ({error}). Copy it again.') from None
     if not isinstance(sentences, dict) or not all(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratified
+from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratify
 from labelwise.images.targets import Array
 from labelwise_papers.benchmarks.records import Records
 
@@ -16,7 +16,7 @@ def standard(records: Records, seed: int) -> Records:
     """Return the records with their official split, or divided 70/10/20 within each label and domain."""
     if len(records.splits):
         return records
-    return _divided(records, stratified(strata(_targets(records), records.domains), Shares(), seed))
+    return _divided(records, stratify(strata(_targets(records), records.domains), Shares(), seed))
 
 
 def labelled(records: Records, seed: int) -> Records:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from PIL import Image, ImageOps
 
-from labelwise.images.decode.decoding import File, opened
+from labelwise.images.decode.decoding import File, open_content
 from labelwise_papers.benchmarks.protocols import Protocol
 from labelwise_papers.benchmarks.records import Records
 
@@ -25,7 +25,7 @@ def wide(protocol: Protocol) -> Protocol:
         pictures: list[bytes] = []
         rows: list[int] = []
         for row, (file, split) in enumerate(zip(files, whole.splits, strict=True)):
-            with opened(file) as stream:
+            with open_content(file) as stream:
                 windows = cut_windows(stream.read()) if split == "train" else [stream.read()]
             pictures += windows
             rows += [row] * len(windows)

@@ -233,8 +233,8 @@ def test_broken_files_are_errors_in_words_and_without_warnings(name: str, tmp_pa
 def test_missing_folder_and_forbidden_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"owl.jpg: there is no such file. Check the path"):
         read_picture(tmp_path / "owl.jpg", 8)
-    with pytest.raises(DataError, match=r"it is a folder. Give the images in it"):
-        read_picture(tmp_path, 8)
+    with pytest.raises(UnreadableError, match=r"it is a folder. Give the images in it"):
+        decode(tmp_path, Frame(8, 8, 3))
     (tmp_path / "ring.jpg").symlink_to(tmp_path / "ring.jpg")
     with pytest.raises(DataError, match=r"it cannot be opened \(Too many levels of symbolic links\). Check the path"):
         read_picture(tmp_path / "ring.jpg", 8)

@@ -14,7 +14,7 @@ import labelwise as lw
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.images.split.grouping import bursts, group_words, moments
-from labelwise.images.split.make import Shares, grouped, split_off, stratified
+from labelwise.images.split.make import Shares, divide_groups, split_off, stratify
 from labelwise.support.errors import DataError, UsageError
 from tests.images.decodes import count_decodes
 from tests.pixels_of import px
@@ -196,7 +196,7 @@ def test_groups_stay_whole_and_every_class_is_in_train(rows: list[tuple[int, str
     targets, groups = np.array([target for target, _ in rows]), [group for _, group in rows]
     if len(set(groups) - {""}) + groups.count("") < 3:
         return
-    parts = grouped(groups, targets, Shares(), seed)
+    parts = divide_groups(groups, targets, Shares(), seed)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(rows)))
     homes = [{groups[i] for i in part.tolist()} - {""} for part in parts.values()]
     assert len(set().union(*homes)) == sum(map(len, homes))
@@ -206,7 +206,7 @@ def test_groups_stay_whole_and_every_class_is_in_train(rows: list[tuple[int, str
 def test_without_groups_the_division_is_the_plain_one() -> None:
     targets = np.random.default_rng(1).integers(0, 5, 203)
     for seed in range(3):
-        plain, by_groups = stratified(targets, Shares(), seed), grouped([""] * 203, targets, Shares(), seed)
+        plain, by_groups = stratify(targets, Shares(), seed), divide_groups([""] * 203, targets, Shares(), seed)
         assert all(np.array_equal(plain[name], by_groups[name]) for name in plain)
         kept, out = split_off(targets, 0.1, seed, [""] * 202 + ["a"])
         assert np.array_equal(split_off(targets, 0.1, seed)[1], out)
@@ -216,5 +216,5 @@ def test_without_groups_the_division_is_the_plain_one() -> None:
 def test_a_class_of_one_group_stays_in_train() -> None:
     targets = np.array([0] * 20 + [1] * 5)
     for seed in range(10):
-        parts = grouped([""] * 20 + ["g"] * 5, targets, Shares(), seed)
+        parts = divide_groups([""] * 20 + ["g"] * 5, targets, Shares(), seed)
         assert set(range(20, 25)) <= set(parts["train"].tolist())

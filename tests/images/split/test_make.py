@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from labelwise.images.split.make import (
     Shares,
-    grouped,
+    divide_groups,
     hold_out_domain,
     leave_one_domain_out,
     split_off,
-    stratified,
+    stratify,
     zero_shot,
 )
 from labelwise.images.targets import Array
@@ -38,10 +38,10 @@ def count(targets: Array, rows: Array, target: int) -> int:
 @given(TARGETS, SHARES, st.integers(0, 2**31))
 @settings(max_examples=200, deadline=None)
 def test_stratified_is_complete_proportional_and_repeatable(targets: Array, shares: Shares, seed: int) -> None:
-    parts = stratified(targets, shares, seed)
+    parts = stratify(targets, shares, seed)
     assert list(parts) == [name for name in ("train", "val", "test") if getattr(shares, name) > 0]
     assert sorted(i for rows in parts.values() for i in rows.tolist()) == list(range(len(targets)))
-    again = stratified(targets, shares, seed)
+    again = stratify(targets, shares, seed)
     for name, rows in parts.items():
         assert rows.tolist() == sorted(rows.tolist()) == again[name].tolist()
     for target in set(targets.tolist()):
@@ -70,19 +70,19 @@ def test_split_off_holds_out_its_share_of_every_class(targets: Array, share: flo
 
 def test_small_classes_go_to_train_then_test() -> None:
     targets = np.array([0, 1, 1, 2, 2, 2])
-    parts = stratified(targets, Shares(), 0)
+    parts = stratify(targets, Shares(), 0)
     found = {name: sorted(targets[rows].tolist()) for name, rows in parts.items()}
     assert found == {"train": [0, 1, 2], "val": [2], "test": [1, 2]}
 
 
 def test_ten_of_a_class_are_seven_one_two() -> None:
-    parts = stratified(torch.zeros(10, dtype=torch.int64), Shares(), 3)
+    parts = stratify(torch.zeros(10, dtype=torch.int64), Shares(), 3)
     assert {name: len(rows) for name, rows in parts.items()} == {"train": 7, "val": 1, "test": 2}
 
 
 def test_another_seed_gives_another_split() -> None:
     targets = torch.zeros(100, dtype=torch.int64)
-    assert stratified(targets, Shares(), 0)["test"].tolist() != stratified(targets, Shares(), 1)["test"].tolist()
+    assert stratify(targets, Shares(), 0)["test"].tolist() != stratify(targets, Shares(), 1)["test"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_share_to_hold_out_must_lie_between_zero_and_one(share: float) -> None:
 @pytest.mark.parametrize("targets", [torch.zeros(2, 2, dtype=torch.int64), torch.zeros(3)])
 def test_targets_must_be_whole_numbers_in_a_row(targets: Array) -> None:
     with pytest.raises(UsageError, match=r"Targets must be whole numbers \[n\]; given"):
-        stratified(targets, Shares(), 0)
+        stratify(targets, Shares(), 0)
 
 
 # Folds
@@ -152,22 +152,22 @@ def test_groups_stay_together(rows: list[tuple[str, int]], shares: Shares, seed:
     wanted = [name for name in ("train", "val", "test") if getattr(shares, name) > 0]
     if number < len(wanted):
         with pytest.raises(DataError, match=f"There are {number} groups for {len(wanted)} splits"):
-            grouped(groups, targets, shares, seed)
+            divide_groups(groups, targets, shares, seed)
         return
-    parts = grouped(groups, targets, shares, seed)
+    parts = divide_groups(groups, targets, shares, seed)
     assert list(parts) == wanted
     assert sorted(i for part in parts.values() for i in part.tolist()) == list(range(len(rows)))
     assert min(len(part) for part in parts.values()) > 0
     homes = [{groups[i] for i in part.tolist()} - {""} for part in parts.values()]
     assert sum(map(len, homes)) == len(set(groups) - {""})
-    again = grouped(groups, targets, shares, seed)
+    again = divide_groups(groups, targets, shares, seed)
     assert all(part.tolist() == sorted(part.tolist()) == again[name].tolist() for name, part in parts.items())
 
 
 def test_groups_of_one_class_each_still_give_every_split_its_share_of_every_class() -> None:
     groups = [f"{target}-{group}" for target in range(4) for group in range(10) for _ in range(5)]
     targets = np.array([target for target in range(4) for _ in range(50)])
-    parts = grouped(groups, targets, Shares(), 3)
+    parts = divide_groups(groups, targets, Shares(), 3)
     found = {name: [count(targets, rows, target) for target in range(4)] for name, rows in parts.items()}
     assert found == {"train": [35] * 4, "val": [5] * 4, "test": [10] * 4}
 
@@ -178,7 +178,7 @@ def test_no_single_move_of_a_group_brings_classes_nearer_to_their_shares() -> No
     targets = (member + torch.randint(0, 3, (300,), generator=made)) % 5
     shares = Shares(train=0.6, val=0.2, test=0.2)
     groups = [f"group {i}" for i in member.tolist()]
-    parts = grouped(groups, targets, shares, 0)
+    parts = divide_groups(groups, targets, shares, 0)
     home = torch.empty(300, dtype=torch.int64)
     for i, name in enumerate(("train", "val", "test")):
         home[torch.from_numpy(parts[name])] = i
@@ -199,10 +199,11 @@ def test_no_single_move_of_a_group_brings_classes_nearer_to_their_shares() -> No
 def test_another_seed_groups_differently_and_lengths_must_agree() -> None:
     groups, targets = [str(i) for i in range(100)], torch.zeros(100, dtype=torch.int64)
     assert (
-        grouped(groups, targets, Shares(), 0)["test"].tolist() != grouped(groups, targets, Shares(), 1)["test"].tolist()
+        divide_groups(groups, targets, Shares(), 0)["test"].tolist()
+        != divide_groups(groups, targets, Shares(), 1)["test"].tolist()
     )
     with pytest.raises(UsageError, match="There are 100 images but 99 groups"):
-        grouped(groups[1:], targets, Shares(), 0)
+        divide_groups(groups[1:], targets, Shares(), 0)
 
 
 # Zero-shot

@@ -101,7 +101,7 @@ FINGERPRINTED = Frame(SHAPE[1], SHAPE[2], SHAPE[0])  # how the image is read tha
 QUIET = _Quiet()
 
 
-def opened(file: File) -> BinaryIO:
+def open_content(file: File) -> BinaryIO:
     """Return the content of a file as a stream, in memory where it is small: it is read twice.
 
     One whose name says that nobody here reads it raises ``UnreadableError``.
@@ -145,8 +145,8 @@ def _check_kind(head: bytes) -> None:
 
 def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
     """Return the bytes ``[c, h, w]`` of an image whose header was checked, or raise whatever a decoder does (see ``reason``)."""
-    with _drafted(stream, frame) as (image, extent):
-        return fitted(image, frame, extent)
+    with _open_draft(stream, frame) as (image, extent):
+        return fit_image(image, frame, extent)
 
 
 def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray[np.uint8], Print]:
@@ -154,18 +154,18 @@ def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray
 
     It is decoded once, unless it is a JPEG that is read in grey, or so large that it is decoded at another scale for the fingerprint.
     """
-    with _drafted(stream, FINGERPRINTED) as (image, _):
+    with _open_draft(stream, FINGERPRINTED) as (image, _):
         wanted = image.mode, image.size
-    with _drafted(stream, frame) as (image, extent):
+    with _open_draft(stream, frame) as (image, extent):
         same = (image.mode, image.size) == wanted
-        pixels = fitted(image, frame, extent)
+        pixels = fit_image(image, frame, extent)
         if same:
-            return pixels, fingerprint(fitted(image, FINGERPRINTED, extent))
+            return pixels, fingerprint(fit_image(image, FINGERPRINTED, extent))
     return pixels, fingerprint(decode_stream(stream, FINGERPRINTED))
 
 
 @contextmanager
-def _drafted(stream: BinaryIO, frame: Frame) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
+def _open_draft(stream: BinaryIO, frame: Frame) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
     """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its true size then."""
     formats = [name for name in _FORMATS if name in Image.OPEN]
     with Image.open(stream, formats=formats) as image:
@@ -219,7 +219,7 @@ def _too_large(pixels: str, frame: Frame) -> str:
     return f"it has too many pixels ({pixels}; the limit is {limit}). Make it smaller."
 
 
-def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
+def fit_image(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
     """Return an image of any mode as bytes ``[c, h, w]``: resized to cover the frame and cropped to its centre, or stretched to it.
 
     EXIF orientation is applied first, so that a turned image gives what it gives upright. ``extent`` is the true width and height of
@@ -243,12 +243,12 @@ def fitted(image: Image.Image, frame: Frame, extent: tuple[float, float] | None 
         left = round((full[0] / scale - frame.width) / 2) * scale
         top = round((full[1] / scale - frame.height) / 2) * scale
         box = (left, top, min(left + frame.width * scale, full[0]), min(top + frame.height * scale, full[1]))
-    small = _resized(image, (frame.width, frame.height), box)
+    small = _resize(image, (frame.width, frame.height), box)
     pixels = np.asarray(small.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
     return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
 
 
-def _resized(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+def _resize(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
     """Return the part of an image inside the box, resized, as 8-bit grey or colour."""
     triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
     if image.mode[0] in "IF":

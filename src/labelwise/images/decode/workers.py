@@ -38,7 +38,7 @@ from labelwise.images.decode.decoding import (
     check_header,
     decode_stream,
     decode_with_fingerprint,
-    opened,
+    open_content,
     reason,
 )
 from labelwise.images.decode.fingerprint import Print, fingerprint
@@ -86,7 +86,7 @@ class Worker:
             while left:
                 if not self._arrival.poll(1000 * WALL):
                     raise LostError(TOO_LONG)
-                for answer in _unpacked(bytearray(self._pipe.recv_bytes()), frame):
+                for answer in _unpack(bytearray(self._pipe.recv_bytes()), frame):
                     left -= 1
                     yield answer
         except ValueError:  # it does not say what a worker says
@@ -163,7 +163,7 @@ def crew() -> Crew:
 def decode_safely(file: File, frame: Frame) -> Pixels:
     """Return the bytes ``[c, h, w]`` of an image, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
     try:
-        with opened(file) as stream:
+        with open_content(file) as stream:
             seconds = check_header(stream, frame)
             if seconds is not None and seconds < HERE:
                 return decode_stream(stream, frame)
@@ -179,7 +179,7 @@ def decode_and_fingerprint(file: File, frame: Frame) -> tuple[Pixels, Print]:
     """Return what ``decode_safely`` does, and the fingerprint of the image; both of one decode unless a worker decodes."""
     if frame != FINGERPRINTED:
         try:
-            with opened(file) as stream:
+            with open_content(file) as stream:
                 seconds = check_header(stream, frame)
                 if seconds is not None and seconds < HERE:
                     return decode_with_fingerprint(stream, frame)
@@ -215,7 +215,7 @@ def work(connection: int, low: int) -> None:
                 pipe.send_bytes(b"".join(answers))
 
 
-def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
+def _unpack(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
     """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` where it is no message."""
     at, size = 0, prod(frame.shape)
     while at < len(message):
@@ -234,7 +234,7 @@ def _unpacked(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
 def _decode(image: File, frame: Frame, limits: "Limits") -> Pixels:
     """Return the bytes ``[c, h, w]`` of an image, within its limit of time."""
     limits.set_seconds(LEAST_SECONDS)
-    with opened(image) as stream:
+    with open_content(image) as stream:
         seconds = check_header(stream, frame)
         limits.set_seconds(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
         return decode_stream(stream, frame)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.images.describe.labels import Array, Labels, normal_name, unfit_name
-from labelwise.images.sources.csv_files import headed
+from labelwise.images.sources.csv_files import headed_rows
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import check_size
 from labelwise.support.regular import read_regular
@@ -117,7 +117,7 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
 
 def read_table(file: Path) -> tuple[list[str], Fields]:
     """Return the columns of a CSV file, and the number and the fields of each row."""
-    (_, first), *rest = list(headed(file)) or [(0, [])]
+    (_, first), *rest = list(headed_rows(file)) or [(0, [])]
     columns = [field.strip() for field in first]
     while columns and not columns[-1]:
         columns.pop()

@@ -52,7 +52,7 @@ def degraded(
         if kind not in KINDS:
             raise UsageError(f'No kind "{kind}" of degradation.{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
     splits = {
-        name: _degraded(split, levels, kinds, np.random.default_rng((seed, crc32(name.encode()))))
+        name: _degrade(split, levels, kinds, np.random.default_rng((seed, crc32(name.encode()))))
         for name, split in dataset.splits.items()
     }
     return replace(dataset, name=f"{dataset.name}/quality", labels=quality_labels(levels), splits=splits)
@@ -65,7 +65,7 @@ def quality_labels(levels: int) -> Labels:
     return Labels(names=names, order=tuple(range(levels)))
 
 
-def _degraded(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
+def _degrade(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
     """Return the images, each made worse in one way or untouched, with the level that is left as target."""
     order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)

@@ -67,7 +67,7 @@ def list_shards(word: str) -> list[str]:
         raise DataError(
             f'"{word}" is a compressed tar file, which cannot be read row by row. Unpack it: gunzip, or tar.'
         )
-    words = list(_expanded(word))
+    words = list(_expand(word))
     if is_remote(word):
         return [each for one in words for each in _remote(one)]
     if len(words) > 1 or (is_shard(word) and Path(word).is_file()):
@@ -94,7 +94,7 @@ def _in_folder(root: Path) -> list[str]:
     return [str(each) for each in inside if is_shard(each.name) and each.is_file()]
 
 
-def _expanded(word: str) -> Iterator[str]:
+def _expand(word: str) -> Iterator[str]:
     """Yield the names that a word with ranges in braces means."""
     match = _RANGE.search(word)
     if not match:
@@ -104,7 +104,7 @@ def _expanded(word: str) -> Iterator[str]:
     if not 0 <= last - first < MOST:
         raise DataError(f'"{word}" names shards from {first} to {last}: a range goes up, and to {MOST} shards at most.')
     for number in range(first, last + 1):
-        yield from _expanded(f"{word[: match.start()]}{number:0{len(match[1])}d}{word[match.end() :]}")
+        yield from _expand(f"{word[: match.start()]}{number:0{len(match[1])}d}{word[match.end() :]}")
 
 
 def _remote(word: str) -> list[str]:

@@ -18,7 +18,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Skipped, check_read, skipped_rows
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.grouping import group_columns
-from labelwise.images.split.make import Shares, grouped, stratified, val_share
+from labelwise.images.split.make import Shares, divide_groups, stratify, val_share
 from labelwise.images.stored import FileImages
 from labelwise.images.survey import unreadable
 from labelwise.images.targets import Array, label_words, strata
@@ -45,7 +45,7 @@ def build(
         parts: the rows of each split, where the source has its own way to divide.
     """
     check_two_labels(name, rows, parts)
-    rows = _grouped(rows)
+    rows = _group(rows)
     columns = {what: getattr(rows, what) for what in PER_IMAGE}
     whole = Split(images=rows.images, targets=rows.targets, **columns)
     division = parts or divide_rows(name, rows, shares or Shares(), seed)
@@ -113,7 +113,7 @@ def readable_rows(rows: Rows, *, strict: bool = False, frame: Frame | None = Non
     return replace(rows.select(good), skipped=skipped)
 
 
-def _grouped(rows: Rows) -> Rows:
+def _group(rows: Rows) -> Rows:
     """Return the rows with the groups that they ask for; without, with those of their own."""
     if rows.by == "column" and not rows.groups:
         raise DataError('These data have no groups. Add a column "group" to their table, or group by lookalike.')
@@ -154,9 +154,9 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, A
 def _by_shares(name: str, classes: Array, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split; no group, where there are any, is divided."""
     if not groups:
-        return stratified(classes, shares, seed)
+        return stratify(classes, shares, seed)
     try:
-        return grouped(groups, classes, shares, seed)
+        return divide_groups(groups, classes, shares, seed)
     except DataError as error:
         raise DataError(
             f'"{name}": {error} Data to test on alone need no division: say test in the column "split".'

@@ -21,7 +21,7 @@ _POINTER = 8  # bytes that a cell takes at least: it may be empty
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
     """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them."""
-    with closing(headed(file)) as rows:
+    with closing(headed_rows(file)) as rows:
         _, first = next(rows, (0, None))
         if first is None:
             raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
@@ -47,7 +47,7 @@ def read_fields(
     file: Path, *needed: str, what: str = "table", errors: str = "strict"
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the number of each row and its fields by column, in small letters; each column that is ``needed`` is there once."""
-    (_, first), *rows = list(headed(file, what=what, errors=errors)) or [(0, [])]
+    (_, first), *rows = list(headed_rows(file, what=what, errors=errors)) or [(0, [])]
     columns = [field.strip().casefold() for field in first]
     for column in needed:
         if columns.count(column) != 1:
@@ -58,7 +58,7 @@ def read_fields(
     return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]
 
 
-def headed(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
+def headed_rows(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
     """Yield what ``records`` does, where the first row names the columns: all rows have as many fields as it."""
     width = 0
     for number, fields in records(file, what=what, errors=errors):

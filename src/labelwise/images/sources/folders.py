@@ -154,7 +154,7 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     """
     if not folder.is_dir():
         raise UsageError(f'--names is for a folder of images without labels; "{folder}" is no folder.')
-    rows = _unlabelled(folder, size, strict=strict)
+    rows = _unlabelled_rows(folder, size, strict=strict)
     knowledge = find_knowledge(folder, names)
     labels = knowledge.labels.select(names) if knowledge else Labels(names=names)
     data = build(folder.name, rows, parts={"train": np.arange(len(rows))})
@@ -163,11 +163,11 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
 
 def unknown_data(folder: Path) -> Dataset:
     """Return the images of a folder and all below it as test images, without any label."""
-    rows = _unlabelled(folder, None, strict=False)
+    rows = _unlabelled_rows(folder, None, strict=False)
     return replace(build(folder.resolve().name, rows, parts={"test": np.arange(len(rows))}), own_splits=False)
 
 
-def _unlabelled(folder: Path, size: int | None, *, strict: bool) -> Rows:
+def _unlabelled_rows(folder: Path, size: int | None, *, strict: bool) -> Rows:
     files = list_images(folder)
     if not files:
         raise DataError(f'No image found in "{folder}".')

@@ -66,7 +66,7 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
     """
     file = Path(path)
     with about(file):
-        return _build(file, _packed(file, size), seed)
+        return _build(file, _read_pack(file, size), seed)
 
 
 def features(path: str | Path, *, seed: int = 0) -> Dataset:
@@ -82,7 +82,7 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """
     file = Path(path)
     with about(file):
-        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _packed(file, None, foreign=True)
+        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _read_pack(file, None, foreign=True)
         return _build(file, rows, seed)
 
 
@@ -110,7 +110,7 @@ def _beside_csv(file: Path) -> Rows:
     return replace(table_rows(columns), images=FeatureRows(matrix))
 
 
-def _packed(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
+def _read_pack(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     """Return the rows of a pack; of features, with the keys of other tools as well, where it may be a foreign one."""
     with open_npz(file) as archive:
         keys = _column_keys(npz_keys(archive), foreign)

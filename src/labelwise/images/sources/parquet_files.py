@@ -93,7 +93,7 @@ def _features(table: Any, header: Header, file: Path) -> Floats:
     names = [table.schema_arrow.names[position] for position in header.features]
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
         some = names[start : start + _COLUMNS_AT_ONCE]
-        for j, column in enumerate(_read(table, some, file), start):
+        for j, column in enumerate(_read_columns(table, some, file), start):
             values = column.to_numpy()
             if values.dtype.kind not in "iuf":
                 raise DataError(f'The table "{file}", column "{names[j]}" holds {column.type}. Features are numbers.')
@@ -105,7 +105,7 @@ def _features(table: Any, header: Header, file: Path) -> Floats:
     return features
 
 
-def _read(table: Any, names: list[str], file: Path) -> list[Any]:
+def _read_columns(table: Any, names: list[str], file: Path) -> list[Any]:
     """Return some columns in the order asked for."""
     columns = table.read(columns=names)
     if columns.num_columns != len(names) or columns.num_rows != table.metadata.num_rows:

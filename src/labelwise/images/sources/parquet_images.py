@@ -37,14 +37,14 @@ def has_images(file: Path) -> bool:
     """Return whether a file is a Parquet file with a column of images."""
     with suppress(LabelwiseError):
         if is_shard(file.name, PARQUET) and file.is_file():
-            with _opened(str(file)) as table:
+            with _open(str(file)) as table:
                 return _image_column(table.schema_arrow) is not None
     return False
 
 
 def read_parquet_shard(address: str) -> ParquetShard:
     """Return the rows of a Parquet file with images, which are not read."""
-    with _opened(address) as table:
+    with _open(address) as table:
         schema, groups = table.schema_arrow, table.metadata.num_row_groups
         column = _image_column(schema)
         if column is None:
@@ -54,7 +54,7 @@ def read_parquet_shard(address: str) -> ParquetShard:
         check_size(address, table.metadata.num_rows * 8 * len(header.cells))
         cells = {name: texts(table, schema.names[at], address) for name, at in header.cells.items() if name != "path"}
         names = _label_names(schema) if "label" in cells else ()
-        cells |= {"label": [_named(cell, names) for cell in cells["label"]]} if names else {}
+        cells |= {"label": [_label_name(cell, names) for cell in cells["label"]]} if names else {}
     columns = Columns(file=address, numbers=range(1, sum(sizes) + 1), cells=cells)
     blocks = tuple(
         Block(rows=rows, fetch=_Fetch(address, group, column[1])) for group, rows in enumerate(sizes) if rows
@@ -63,7 +63,7 @@ def read_parquet_shard(address: str) -> ParquetShard:
 
 
 @contextmanager
-def _opened(address: str) -> Iterator[Any]:
+def _open(address: str) -> Iterator[Any]:
     pyarrow, parquet = libraries(address)
     try:
         with open_stream(address) as stream, parquet.ParquetFile(stream) as table:
@@ -100,7 +100,7 @@ def _label_names(schema: Any) -> tuple[str, ...]:
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
-def _named(cell: str, names: tuple[str, ...]) -> str:
+def _label_name(cell: str, names: tuple[str, ...]) -> str:
     return names[int(cell)] if cell.isascii() and cell.isdigit() and int(cell) < len(names) else cell
 
 
@@ -115,7 +115,7 @@ class _Fetch:
     def __call__(self) -> Content:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - ``Blocks`` closes it
         try:
-            with _opened(self.address) as table:
+            with _open(self.address) as table:
                 sizes = self._copy(table, file)
         except BaseException:
             file.close()

@@ -161,14 +161,14 @@ def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
 
 
 def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
-    samples, skipped = _labelled(shard, classes)
+    samples, skipped = _with_labels(shard, classes)
     names = dict.fromkeys(name for sample in samples for name in sample.about)
     cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
     blocks = [replace(shard, samples=tuple(samples)).block()] if samples else []
     return _Index([f"{shard.address}/{sample.name}" for sample in samples], cells, blocks, [*shard.skipped, *skipped])
 
 
-def _labelled(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
+def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
     """Return the samples with their labels by name, and those that have none though others do."""
     if not any({"label", "labels"} & set(sample.about) for sample in shard.samples):
         folders = [PurePosixPath(sample.key).parent.name for sample in shard.samples]

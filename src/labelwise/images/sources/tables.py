@@ -67,7 +67,7 @@ def table(  # noqa: PLR0913 - what a source may be told
         rows = replace(rows, images=FeatureRows(columns.features))
         return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
     paths = [
-        _located(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
+        _locate(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
         for row, cell in enumerate(columns.cells["path"])
     ]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
@@ -131,7 +131,7 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
     return {what: column for what, column in columns.items() if column}
 
 
-def _located(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
+def _locate(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
     """Return where an image is, or raise an error where that is outside the folder that it should lie in."""
     if not cell:
         raise DataError(f"{where}it is empty. Fill it or remove the row.")

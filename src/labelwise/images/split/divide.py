@@ -11,7 +11,7 @@ from labelwise.images.dataset import COLUMNS, SPLITS, Dataset, Split
 from labelwise.images.images import join
 from labelwise.images.split.grouping import Grouping, check_grouping, group_columns
 from labelwise.images.split.leaks import refuse_leaks
-from labelwise.images.split.make import Shares, grouped, hold_out_domain, zero_shot
+from labelwise.images.split.make import Shares, divide_groups, hold_out_domain, zero_shot
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 
 KINDS = ("stratified", "grouped", "domain", "zero-shot")
@@ -30,13 +30,13 @@ def divide(
     ``domain`` (``domain`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
     ``group`` (see ``split.grouping``) is divided by the first two; None is as the data are grouped.
     """
-    dataset = _regrouped(dataset, group)
+    dataset = _regroup(dataset, group)
     whole = pool(dataset)
     if kind == "stratified":
-        rows = grouped(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
+        rows = divide_groups(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
     elif kind == "grouped":
         _check_column(dataset.name, "group", whole.groups)
-        rows = grouped(whole.groups, whole.strata, Shares(), seed)
+        rows = divide_groups(whole.groups, whole.strata, Shares(), seed)
     elif kind == "domain":
         _check_column(dataset.name, "domain", whole.domains)
         if domain is None:
@@ -63,15 +63,15 @@ def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset
     """Return the data set with the ``groups`` of its images; splits that the data do not name are made again from them."""
     if group is None:
         return dataset
-    dataset = _regrouped(dataset, group)
+    dataset = _regroup(dataset, group)
     if dataset.own_splits:
         return dataset
     whole = pool(dataset)
-    rows = grouped(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
+    rows = divide_groups(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
     return replace(resplit(dataset, rows), own_splits=False)
 
 
-def _regrouped(dataset: Dataset, group: Grouping | None) -> Dataset:
+def _regroup(dataset: Dataset, group: Grouping | None) -> Dataset:
     """Return the data set with the groups of all images, whatever their split; None looks again for what it was grouped by."""
     by = cast("Grouping", group or dataset.grouping)
     check_grouping(by)

@@ -63,13 +63,13 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     own = dataset.grouping == "column"  # else they are what looks alike, which is no proof
     groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
-    equal = _shared([each for part in parts for each in part.images.digests()], places).values()
+    equal = _places_by_key([each for part in parts for each in part.images.digests()], places).values()
     return LeakReport(
-        files=tuple(_across(_shared([place.file for place in places], places)).values()),
+        files=tuple(_across(_places_by_key([place.file for place in places], places)).values()),
         images=tuple(same for same in equal if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1),
         groups=tuple(
             (str(name), tuple({place.split: place for place in reversed(same)}[split] for split in _splits_of(same)))
-            for name, same in _across(_shared(groups, places)).items()
+            for name, same in _across(_places_by_key(groups, places)).items()
             if name
         ),
         duplicates=sum(len(same) - len(_splits_of(same)) for same in equal),
@@ -130,7 +130,7 @@ def _places(dataset: Dataset) -> list[Place]:
     return places
 
 
-def _shared(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
+def _places_by_key(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
     """Return the places of the images that have a key in common, for each such key."""
     groups: dict[Hashable, list[Place]] = {}
     for key, place in zip(keys, places, strict=True):

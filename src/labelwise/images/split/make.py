@@ -57,7 +57,7 @@ class Shares:
             )
 
 
-def stratified(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
+def stratify(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
 
     Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
@@ -80,12 +80,12 @@ def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[
     """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
     Each class gives its share within one image; a class with two images or more gives at least one and keeps at
-    least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``grouped`` says.
+    least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``divide_groups`` says.
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
     if any(groups):
-        parts = grouped(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
+        parts = divide_groups(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
         return parts["train"], parts["val"]
     rest, out = _divide(targets, [1 - share, share], seed)
     return rest, out
@@ -116,12 +116,12 @@ def strata(targets: npt.ArrayLike, domains: Sequence[str]) -> Array:
     return targets * len(known) + np.array([known[name] for name in domains]) if known else targets
 
 
-def grouped(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
+def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
     Groups of several images are placed one by one, large ones first, each where the images of every class come nearest to their
     shares (the least chi-squared distance), and then moved while a move helps; images alone (a blank name is a group of its
-    own) then fill up the shares of their class, so without any group this is ``stratified``. Each class keeps a group in train,
+    own) then fill up the shares of their class, so without any group this is ``stratify``. Each class keeps a group in train,
     and no split is left empty.
     """
     targets = np.asarray(targets)
@@ -138,7 +138,7 @@ def grouped(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed:
     home[large] = _place_groups(counts[large], wanted, seed)
     room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
     alone = _rows(~large[member])
-    for rows in _shuffled_classes(np.asarray(targets)[alone], seed):
+    for rows in _shuffle_classes(np.asarray(targets)[alone], seed):
         own = member[alone[rows]]
         column = counts[own[0]].argmax()
         free = room[:, column].clip(0)
@@ -240,14 +240,14 @@ def zero_shot(
 def _divide(targets: npt.ArrayLike, shares: Sequence[float], seed: int) -> list[Array]:
     """Return the rows of each part, sorted; earlier parts come first where a class is too small for all."""
     parts: list[list[Array]] = [[] for _ in shares]
-    for rows in _shuffled_classes(targets, seed):
+    for rows in _shuffle_classes(targets, seed):
         ends = np.cumsum(_counts(len(rows), shares))
         for part, piece in zip(parts, np.split(rows, ends[:-1]), strict=True):
             part.append(piece)
     return [np.sort(np.concatenate(part)) if part else np.empty(0, np.int64) for part in parts]
 
 
-def _shuffled_classes(targets: npt.ArrayLike, seed: int) -> list[Array]:
+def _shuffle_classes(targets: npt.ArrayLike, seed: int) -> list[Array]:
     targets = np.asarray(targets)
     if targets.ndim != 1 or targets.dtype.kind not in "iu":
         raise UsageError(f"Targets must be whole numbers [n]; given {list(targets.shape)} of {targets.dtype}.")
