@@ -251,7 +251,7 @@ def test_what_cannot_be_named_is_told(run: Any, model: Path, pictures: Path, tmp
     (tmp_path / "answers.csv").write_text("number,name\n0,a\n")
     code, _, err = run("name", model, "--answer", tmp_path / "answers.csv")
     assert code == 1
-    assert "cluster and label" in " ".join(err.split())
+    assert 'needs one column "cluster"' in " ".join(err.split())
 
 
 def test_without_out_nothing_is_saved(run: Any, model: Path) -> None:
