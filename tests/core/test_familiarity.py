@@ -118,3 +118,18 @@ def test_without_a_rule_nothing_is_unknown() -> None:
 
 def test_no_image_is_no_stranger(classifier: Classifier) -> None:
     assert classifier.scores_of(torch.zeros(0, 2)).unknown.shape == (0,)
+
+
+def test_where_the_nearest_training_image_counts_both_signs_add_up(classifier: Classifier) -> None:
+    known = classifier.scores_of(near_axes(400, 1))
+    joined = replace(classifier, familiarity=classifier.familiarity.fit(known, keep=0.9, nearest=True))
+    images = torch.tensor([[5.0, 0.0], [4.0, 2.5], [-5.0, 0.5]])
+    rule, memory = joined.familiarity.rule, joined.familiarity.memory
+    assert rule is not None
+    assert memory is not None
+    assert rule.nearest
+    far = 1 - (normalize(images, dim=1).numpy() @ memory.T).max(1)
+    doubt = outlier_score(joined, images, "confidence")
+    assert np.allclose(outlier_score(joined, images, "familiarity"), (far - rule.centre[1]) / rule.spread[1], atol=1e-3)
+    assert np.allclose(outlier_score(joined, images), doubt + (far - rule.centre[1]) / rule.spread[1], atol=1e-3)
+    assert joined.scores_of(images).unknown.tolist() == [False, True, True]

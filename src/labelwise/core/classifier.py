@@ -152,13 +152,18 @@ class Classifier:
         return Scores(self, self.encode(given), given)
 
     def scores_of(
-        self, embeddings: ArrayLike, raw: ArrayLike | None = None, distances: ArrayLike | None = None
+        self,
+        embeddings: ArrayLike,
+        raw: ArrayLike | None = None,
+        distances: ArrayLike | None = None,
+        nearest: ArrayLike | None = None,
     ) -> Scores:
         """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
 
-        ``raw [n, k]`` and ``distances [n]`` replace what the head would say, such as scores of training images left out one by one.
+        ``raw [n, k]``, ``distances [n]`` and ``nearest [n]`` replace what would be computed, such as scores of training images left out
+        one by one.
         """
-        given = {"raw": raw, "distances": distances}
+        given = {"raw": raw, "distances": distances, "nearest": nearest}
         known = {name: np.asarray(value) for name, value in given.items() if value is not None}
         return Scores(self, np.asarray(embeddings, np.float32), known=known)
 
@@ -177,15 +182,22 @@ class Classifier:
         return self.origin if images is None else self.origin.with_images(self.images(images))
 
     def select(self, names: Sequence[str]) -> Self:
-        """Return the classifier of these labels only, in this order; their scores stay the same."""
+        """Return the classifier of these labels only, in this order; their scores stay the same.
+
+        Remembered images that look most like one of the other labels are forgotten where they say what is unknown.
+        """
         rows = [self.labels.index(name) for name in names]
         labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
+        familiarity = self.familiarity.select(rows)
+        if familiarity.rule is not None and familiarity.rule.nearest and familiarity.memory is not None:
+            stay = np.isin(self.score(familiarity.memory).argmax(1), rows)
+            familiarity = replace(familiarity, memory=familiarity.memory[stay] if stay.any() else familiarity.memory)
         return replace(
             self,
             labels=labels,
             label_embeddings=embeddings,
             calibration=self.calibration.select(rows),
-            familiarity=self.familiarity.select(rows),
+            familiarity=familiarity,
             thresholds={name: value for name, value in self.thresholds.items() if name in names},
             examples=None if self.examples is None else self.examples.select(names),
         )

@@ -2,7 +2,8 @@
 
 Two signs count. An image may get little confidence: no label's yes is probable. Or it may be unfamiliar: its embedding
 points away from those of all training images, as with a drawing shown to a model of photographs, where confidence
-says nothing. Each sign is measured in standard deviations of known images, and the larger one is the outlier score.
+says nothing. Each sign is measured in standard deviations of known images, and the larger one is the outlier score; or, where rule and
+unfamiliarity are those of leave-one-out (``OutlierRule.nearest``), their sum, which tells more strangers: docs/results/everyday.md.
 """
 
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ class OutlierRule:
     centre: tuple[float, float]  # the mean of both signs over known images
     spread: tuple[float, float]  # their standard deviation
     limit: float  # an outlier score above this means "unknown"
+    # whether unfamiliarity is the distance to the nearest training image, and the outlier score the sum of both signs
+    nearest: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,19 +56,20 @@ class Familiarity:
     def outlier_score(self, scores: "Scores", sign: Sign = "both") -> Array:
         """Return how little each image fits ``[n]``, larger is less, from both signs or from one of them alone."""
         rule = self.rule or OutlierRule(centre=(0.0, 0.0), spread=(1.0, 1.0), limit=float("inf"))
-        columns = zip(self._signs(scores), rule.centre, rule.spread, strict=True)
+        columns = zip(self._signs(scores, nearest=rule.nearest), rule.centre, rule.spread, strict=True)
         doubt, distance = ((column - centre) / spread for column, centre, spread in columns)
         if sign == "both" and (self.memory is not None or scores.distances is not None):
-            return np.maximum(doubt, distance)
+            return doubt + distance if rule.nearest else np.maximum(doubt, distance)
         return distance if sign == "familiarity" else doubt
 
-    def fit(self, scores: "Scores", keep: float) -> Self:
+    def fit(self, scores: "Scores", keep: float, *, nearest: bool = False) -> Self:
         """Return it with the rule under which the share ``keep`` of these held-out known images counts as known."""
-        doubt, distance = self._signs(scores)
+        doubt, distance = self._signs(scores, nearest=nearest)
         rule = OutlierRule(
             centre=(float(doubt.mean()), float(distance.mean())),
             spread=(max(float(doubt.std()), 1e-6), max(float(distance.std()), 1e-6)),
             limit=0.0,
+            nearest=nearest,
         )
         outlier_score = replace(self, rule=rule).outlier_score(scores)
         return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep)) + ROUNDING))
@@ -86,19 +90,21 @@ class Familiarity:
         """Return it for these labels only, in this order."""
         return self if self.width is None else replace(self, width=self.width[rows])
 
-    def _signs(self, scores: "Scores") -> tuple[Array, Array]:
+    def _signs(self, scores: "Scores", *, nearest: bool) -> tuple[Array, Array]:
         """Return lack of confidence, as log-odds, and unfamiliarity, a distance of the model or of cosines: ``[n]`` each."""
         doubt = -logit(scores.confidence, 1e-12)
-        if scores.distances is not None:
-            far = scores.distances.astype(np.float64)
-            if self.width is None:
-                return doubt, far
-            return doubt, far / ((np.arange(len(self.width)) == scores.raw.argmax(1)[:, None]) @ self.width)
-        if self.memory is None:
-            return doubt, doubt * 0
-        most, memory = min(NEAREST, len(self.memory)), self.memory
-        parts = [
-            np.partition(rows @ memory.T, -most, axis=1)[:, -most]
-            for rows in pieces(unit_rows(scores.embeddings), ROWS)
-        ]
-        return doubt, 1 - np.concatenate(parts).astype(np.float64)
+        far = scores.nearest if nearest else scores.distances
+        if far is None:
+            return doubt, doubt * 0 if self.memory is None else self.cosine_distances(scores.embeddings, NEAREST)
+        far = far.astype(np.float64)
+        if self.width is None:
+            return doubt, far
+        return doubt, far / ((np.arange(len(self.width)) == scores.raw.argmax(1)[:, None]) @ self.width)
+
+    def cosine_distances(self, embeddings: Array, place: int = 1) -> Array:
+        """Return how far embeddings ``[n, d]`` are from the training image that is the nearest but ``place - 1`` ``[n]``."""
+        assert self.memory is not None
+        most, memory = min(place, len(self.memory)), self.memory
+        parts = [np.partition(rows @ memory.T, -most, axis=1)[:, -most] for rows in pieces(unit_rows(embeddings), ROWS)]
+        distances: Array = 1 - np.concatenate(parts).astype(np.float64)
+        return distances

@@ -15,6 +15,7 @@ class LeaveOneOut:
     rows: Array  # which of the training images these are [n]: all, or of very many some
     scores: Array  # of every pair [n, k]
     outlier_scores: Array  # [n], see ``head.SensesFamiliarity``
+    nearest: Array  # distance to the nearest training image of those that are remembered [n]
     usable: Array  # which rows say something: another image of their label is left [n] (bool)
     groups: Array  # images that were left out together have the same number [n]
     # What a new image would find, for which none of its label was left out: the score of its own label [n], as certain as the others,

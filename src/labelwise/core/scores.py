@@ -37,7 +37,7 @@ class Scores:
     classifier: "Classifier"  # whose labels
     embeddings: Array  # of the images [n, d], float32
     images: "Images | None" = None  # the images themselves, where they are at hand: a heat map needs them
-    known: dict[str, Array] = field(default_factory=dict)  # ``raw`` and ``distances``, given or computed before
+    known: dict[str, Array] = field(default_factory=dict)  # ``raw``, ``distances`` and ``nearest``, given or computed before
 
     @property
     def raw(self) -> Array:
@@ -56,6 +56,16 @@ class Scores:
                 return None
             self.known["distances"] = np.concatenate(some)
         return self.known["distances"]
+
+    @property
+    def nearest(self) -> Array | None:
+        """How far each image is from the nearest training image ``[n]``; None where these are not remembered."""
+        familiarity = self.classifier.familiarity
+        if "nearest" not in self.known:
+            if familiarity.memory is None:
+                return None
+            self.known["nearest"] = familiarity.cosine_distances(self.embeddings)
+        return self.known["nearest"]
 
     @cached_property
     def log_odds(self) -> Array:
@@ -154,4 +164,7 @@ class Scores:
         same = (
             classifier.head is self.classifier.head and classifier.label_embeddings is self.classifier.label_embeddings
         )
-        return type(self)(classifier, self.embeddings, self.images, self.known if same else {})
+        known = self.known if same else {}
+        if classifier.familiarity.memory is not self.classifier.familiarity.memory:
+            known = {name: value for name, value in known.items() if name != "nearest"}
+        return type(self)(classifier, self.embeddings, self.images, known)

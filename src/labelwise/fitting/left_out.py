@@ -42,7 +42,7 @@ def calibrate_by_leave_one_out(
         return classifier
     rows, labels = left.rows[usable], np.asarray(train.targets)
     scores, targets = left_out_scores(classifier, embeddings, left)[usable], labels[rows]
-    done = calibrate(scores, targets)
+    done = calibrate(scores, targets, nearest=True)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
     right = _right(scores.of(done), targets, left, usable)
@@ -101,4 +101,4 @@ def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut
     scores = classifier.scores_of(embeddings[left.rows])
     raw = scores.raw.copy()
     raw[:, : left.scores.shape[1]] = left.scores
-    return classifier.scores_of(scores.embeddings, raw, left.outlier_scores)
+    return classifier.scores_of(scores.embeddings, raw, left.outlier_scores, left.nearest)

@@ -20,11 +20,12 @@ from labelwise.support.rows import draw_rows
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
 
 
-def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
+def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
     """Return the classifier with its calibration and outlier rule fitted on images that training never saw.
 
     ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
-    outlier rule lets the share ``keep`` of these images pass as known. Of very many images some are drawn, see ``most_rows``.
+    outlier rule lets the share ``keep`` of these images pass as known; ``nearest`` is its kind, None that of the former rule. Of very many
+    images some are drawn, see ``most_rows``.
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
@@ -46,7 +47,9 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95) -> Clas
     fitted = replace(raw, calibration=calibration)
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
-    familiarity = fitted.familiarity.fit(before.of(fitted), keep)
+    former = classifier.familiarity.rule
+    nearest = nearest if nearest is not None else former is not None and former.nearest
+    familiarity = fitted.familiarity.fit(before.of(fitted), keep, nearest=nearest)
     fitted = replace(fitted, familiarity=familiarity, origin=origin)
     return replace(fitted, origin=fitted.origin_with(scores.images))
 

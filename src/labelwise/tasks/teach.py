@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labelwise.core.arrays import Array
+from labelwise.core.arrays import Array, unit_rows
 from labelwise.core.capabilities import LEARN
 from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import MEMORY
@@ -144,14 +144,22 @@ def _from_examples(
 
 
 def _width(classifier: Classifier, embeddings: Array) -> float:
-    """Return how many times the usual squared distance images of a new label have: that of examples ``[n, d]`` to each other.
+    """Return how many times the usual distance images of a new label have: that of examples ``[n, d]`` to each other.
 
-    A new label may vary in ways in which no trained one does. A standard error is subtracted, and no label is narrower than usual.
+    A new label may vary in ways in which no trained one does, and its few examples lie farther apart. A standard error is subtracted, and no
+    label is narrower than usual.
     """
     head, rule, some = classifier.head, classifier.familiarity.rule, embeddings[:MOST_LEFT_OUT]
     if not isinstance(head, MeasuresExamples) or rule is None or len(some) < 2 or rule.centre[1] <= 0:
         return 1.0
-    far = float(head.example_distances(some).mean()) - rule.spread[1] / len(some) ** 0.5
+    if rule.nearest:
+        unit = unit_rows(some)
+        cosines = unit @ unit.T
+        np.fill_diagonal(cosines, -1)
+        distances = 1 - cosines.max(1)
+    else:
+        distances = head.example_distances(some)
+    far = float(distances.mean()) - rule.spread[1] / len(some) ** 0.5
     return max(1.0, float(far / rule.centre[1]))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.familiarity import MEMORY
 from labelwise.core.leave_one_out import LeaveOneOut
 from labelwise.core.platt import most_rows
 from labelwise.images.describe.labels import Labels
@@ -33,6 +34,7 @@ from labelwise.methods.discriminant.leave_one_out import (
 from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.support.blas import on_one_thread
+from labelwise.support.rows import draw_rows
 
 Array = npt.NDArray[Any]
 ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
@@ -77,6 +79,7 @@ class DiscriminantFit:
             rows=rows,
             scores=scores,
             outlier_scores=(-2 * likelihoods.max(1)).astype(np.float32),
+            nearest=nearest_others(self.embeddings, rows, whole.sample.groups),
             usable=(sample.other_counts > 0) & self.head.whitens,
             groups=sample.groups,
             own_scores=own_scores,
@@ -168,6 +171,18 @@ def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) ->
     if chosen is None:
         return fitted
     return replace(joined, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
+
+
+def nearest_others(embeddings: Array, rows: Ints, groups: Ints) -> Array:
+    """Return the distance ``[m]`` of some training images to the nearest one of another group ``[n]``, see ``Familiarity``."""
+    known = draw_rows(len(embeddings), MEMORY)
+    cosines = np.full(len(rows), -1.0, np.float32)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[start : start + ROWS_AT_ONCE]
+        alike = embeddings[some] @ embeddings[known].T
+        alike[groups[some][:, None] == groups[known]] = -1
+        cosines[start : start + ROWS_AT_ONCE] = alike.max(1)
+    return 1 - cosines
 
 
 def _embed(features: Array, rooted: bool) -> Array:
