@@ -13,6 +13,7 @@ from labelwise.core import store
 from labelwise.core.arrays import Array
 from labelwise.fitting import fit as fitting
 from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
+from labelwise.fitting.division import hold_out as divide_off
 from labelwise.images.as_images import ImagesLike, as_images
 from labelwise.images.catalogue import load as load_data
 from labelwise.images.dataset import Dataset, Split
@@ -112,6 +113,7 @@ def fit(
     run: Run | None = None,
     *,
     seed: int | None = None,
+    hold_out: float | None = None,
     **settings: Any,
 ) -> Classifier:
     """Return a classifier trained and calibrated on data; test images are never read.
@@ -122,6 +124,7 @@ def fit(
         method: the name of a method, a method with its settings, or "auto": chosen from the data.
         run: device, folder for checkpoints; the default keeps nothing on disk.
         seed: random seed.
+        hold_out: share of the images to test on later, which ``evaluate`` finds; None: a closed form trains on all.
         settings: of the method by name, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
             METHOD`` lists them.
     """
@@ -130,15 +133,20 @@ def fit(
     if isinstance(method, Method):
         if settings:
             raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
-        return Classifier.of(fitting.fit(as_dataset(data, run.seed, frame_of(method)), method, run))
+        dataset = _with_test(as_dataset(data, run.seed, frame_of(method)), hold_out, run.seed)
+        return Classifier.of(fitting.fit(dataset, method, run))
     if not isinstance(method, str | None):
         raise UsageError(f"A method is a name or a Method; given {type(method).__name__}. {WAYS}")
     encoder = settings.pop("encoder", "auto")
     if isinstance(encoder, Mapping):
         settings["encoder"], encoder = encoder, "auto"
     options = FitOptions(method=method or "auto", encoder=encoder, settings=_texts(settings))
-    dataset = as_dataset(data, run.seed, next_frame(options))
+    dataset = _with_test(as_dataset(data, run.seed, next_frame(options)), hold_out, run.seed)
     return Classifier.of(fitting.fit(dataset, decide(dataset, options).method, run))
+
+
+def _with_test(data: Dataset, share: float | None, seed: int) -> Dataset:
+    return data if share is None else divide_off(data, share, seed)
 
 
 def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":

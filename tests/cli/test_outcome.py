@@ -77,7 +77,5 @@ def test_the_next_commands_can_be_run_as_they_are(run: Any, pictures: Path, tmp_
 
 def test_features_are_tested_and_few_have_nothing_to_say(capsys: pytest.CaptureFixture[str]) -> None:
     data = wrong_labels(0)
-    assert printed(next_steps(data, Path("m.lw"), ["a.npz"]), capsys) == ""
-    test = Dataset(name="a", labels=data.labels, splits={"train": data.split("train"), "test": data.split("train")})
-    assert printed(next_steps(test, Path("m.lw"), ["a.npz"]), capsys).strip() == "Try:  labelwise evaluate m.lw a.npz"
-    assert printed(next_steps(test, Path("m.lw"), None), capsys) == ""
+    assert printed(next_steps(data, Path("m.lw"), ["a.npz"]), capsys).strip() == "Try:  labelwise evaluate m.lw a.npz"
+    assert printed(next_steps(data, Path("m.lw"), None), capsys) == ""

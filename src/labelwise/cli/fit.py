@@ -29,6 +29,7 @@ CORRECTIONS_HELP = "A table of images and the labels they should have."
 ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
+HOLD_OUT_HELP = "A share of the images to test on, such as 0.2."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
@@ -45,11 +46,13 @@ def fit(  # noqa: PLR0913 - the options of the verb
     costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
     size: Size = None,
+    hold_out: Annotated[float | None, Option(help=HOLD_OUT_HELP)] = None,
     resume: Resume = False,
 ) -> None:
     """Train and calibrate a classifier, and save it."""
     words, common = list(set_ or []), shared()
     from labelwise.core.store import check_free, check_savable, save
+    from labelwise.fitting import division
     from labelwise.fitting.choice import next_frame
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.support.processes import is_main_process, is_restarted
@@ -67,6 +70,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
             frame = None if size else next_frame(options)
             dataset = open_data(data, side, size=size, group=group, next_frame=frame)
             dataset = _corrected(dataset, corrections)
+            if hold_out is not None:
+                dataset = division.hold_out(dataset, hold_out, common.seed)
+        elif hold_out is not None:
+            raise UsageError("With --names no image has a label to test by. Leave out --hold-out.")
         else:
             dataset = unsorted_data(Path(data), _read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)
@@ -93,9 +100,10 @@ def fit(  # noqa: PLR0913 - the options of the verb
             save(classifier, out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
     again = [*_words("--splits", common.splits), *_words("--data-root", common.root)]
+    measurable = not names and ("leave_one_out" in document or len(dataset.splits.get("test", ())))
     lines = [
         *outcome(classifier, out_folder, dataset.home),
-        *next_steps(dataset, out_folder, None if names else [data, *again]),
+        *next_steps(dataset, out_folder, [data, *again] if measurable else None),
     ]
     show(document, *lines)
 
@@ -145,11 +153,11 @@ def _side(options: "FitOptions", size: int | None) -> int | None:
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
     """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
     from labelwise.fitting.choice import decide, shape_for
-    from labelwise.fitting.division import with_idle
+    from labelwise.fitting.division import train_on_all
     from labelwise.support.processes import is_main_process
 
     decision = decide(data, options)
-    data = with_idle(data, decision.method)
+    data = train_on_all(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:
             note(reason)

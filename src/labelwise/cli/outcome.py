@@ -81,7 +81,7 @@ def _baseline_line(figures: Mapping[str, Any]) -> str:
 
 
 def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
-    """Yield commands to try next: one image, if possible one that was not trained on, and a test where images are left for one.
+    """Yield commands to try next: one image, if possible one that was not trained on, and figures.
 
     ``data`` are those it was trained on; ``source`` names them in the shell, with options, None where there is nothing to test by.
     """
@@ -89,7 +89,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
     if not data.features:
         files = [file for name in ("test", "val", "train") if name in data.splits for file in data.splits[name].files]
         commands.append(["classify", str(folder), files[0] if files and data.own_images else "IMAGE.jpg"])
-    if source is not None and len(data.splits.get("test", ())):
+    if source is not None:
         commands.append(["evaluate", str(folder), *source])
     for word, command in zip(("Try: ", "Then:"), commands, strict=False):
         yield one_line(f"{word} {shlex.join(['labelwise', *command])}")

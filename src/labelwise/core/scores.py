@@ -37,7 +37,7 @@ class Scores:
     classifier: "Classifier"  # whose labels
     embeddings: Array  # of the images [n, d], float32
     images: "Images | None" = None  # the images themselves, where they are at hand: a heat map needs them
-    known: dict[str, Array] = field(default_factory=dict)  # ``raw``, ``distances`` and ``nearest``, given or computed before
+    known: dict[str, Array] = field(default_factory=dict)  # what was given or computed before
 
     @property
     def raw(self) -> Array:

@@ -2,7 +2,8 @@
 
 By default the test split if there is one, otherwise every image not seen in training. A classifier keeps the hashes of the
 images that it was trained or calibrated on; these are left out, except from a split that is asked for and meant to hold them
-(train, val, all). Then they count, with a warning.
+(train, val, all). Then they count, with a warning. Where all were used in training, and the classifier can leave each out in closed
+form, they are measured so (``training_images``).
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
 from labelwise.evaluation.evaluation import Evaluation, leaked_rows
+from labelwise.evaluation.training_images import LeftOutAnswers, left_out_answers
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Skipped
@@ -46,12 +49,18 @@ class TestSet:
     skipped: tuple[Skipped, ...] = ()  # files of the data that could not be read
     shape: tuple[int, ...] = ()  # of the images before they were brought to the model's
     doubt: str = ""  # why training images may be among them, in words
+    left_out: Scores | None = None  # of training images, each answered as if it had not been there
 
     __repr__ = brief
 
     @property
     def words(self) -> str:
         """How many images of which part are measured, how many are left out, and why."""
+        if self.left_out is not None:
+            return (
+                f"All images of {self.data} were used in training. {_count(len(self.split), 'image')} measured, each answered as if it had "
+                "not been there (leave-one-out)."
+            )
         words = f"{_count(len(self.split), 'image')} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
         reasons = (
             (self.trained_on, "used to train or calibrate"),
@@ -75,12 +84,15 @@ class TestSet:
             "own_splits": self.own_splits,
             "images": len(self.split),
             "leaked": int(self.leaked.sum()),
+            "leave_one_out": self.left_out is not None,
             "left_out": {"trained_on": self.trained_on, "unlabelled": self.unlabelled, "undrawn": self.undrawn},
             "skipped": [asdict(one) for one in self.skipped],
         }
 
     def evaluate(self, classifier: Classifier) -> Evaluation:
         """Encode the images by the classifier that they were selected for, once for all protocols."""
+        if self.left_out is not None:
+            return Evaluation(scores=self.left_out, split=self.split, labels=self.labels, leaks=self.leaked)
         return Evaluation.of(classifier, self.split, self.labels, self.leaked)
 
     def draw(self, most: int | None, seed: int) -> "TestSet":
@@ -94,6 +106,7 @@ class TestSet:
             split=self.split.select(rows),
             rows=self.rows[rows],
             leaked=self.leaked[rows],
+            left_out=None if self.left_out is None else self.left_out[rows],
             undrawn=self.undrawn + count - most,
         )
 
@@ -135,7 +148,13 @@ def select_test_sets(
     rows, unlabelled = np.flatnonzero(measured), int(blank.sum())
     trained_on = len(measured) - unlabelled - len(rows)
     if not len(rows):
-        raise DataError(_nothing_left(first, name, trained_on, unlabelled))
+        answers = [left_out_answers(one, whole, data.labels) for (one, data), whole in zip(pairs, splits, strict=True)]
+        if not (trained_on and leaves and not unlabelled and all(answers)):
+            raise DataError(_nothing_left(first, name, trained_on, unlabelled))
+        return [
+            _training_images(data, whole, answer)
+            for (_, data), whole, answer in zip(pairs, splits, filter(None, answers), strict=True)
+        ]
     return [
         TestSet(
             data=data.name,
@@ -153,6 +172,24 @@ def select_test_sets(
         )
         for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
     ]
+
+
+def _training_images(data: Dataset, whole: Split, answers: LeftOutAnswers) -> TestSet:
+    """Return training images that can be left out as a test set."""
+    return TestSet(
+        data=data.name,
+        name="train",
+        own_splits=data.own_splits,
+        labels=data.labels,
+        split=whole.select(answers.rows),
+        rows=answers.rows,
+        leaked=np.zeros(len(answers.rows), bool),
+        trained_on=0,
+        unlabelled=0,
+        skipped=data.skipped,
+        shape=data.shape or (),
+        left_out=answers.scores,
+    )
 
 
 def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tuple[str, ...], bool]:

@@ -16,14 +16,15 @@ from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features
 from labelwise.fitting.choice import shape_for
-from labelwise.fitting.division import labels_to_train, of_labels, validation, with_idle
+from labelwise.fitting.division import labels_to_train, of_labels, train_on_all, validation
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.images.images import skipped_lines
 from labelwise.images.survey import readable
-from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
+from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.rows import draw_rows
 from labelwise.tasks.calibrate import calibrate
@@ -50,7 +51,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
     """Return the classifier of all training images, calibrated on these, each left out; or on validation images where that says nothing."""
     shape = shape_for(method, data)
     encoder = _encoder(method, shape)
-    data = with_idle(readable(data, ("train", "val"), shape).below_home(), method)
+    data = train_on_all(readable(data, ("train", "val"), shape).below_home(), method)
     data, features = _encoded(data, encoder, run)
     began = time.monotonic()
     data = replace(data, labels=method.describe(data.labels))
@@ -61,10 +62,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
         if name in features:
             features[name] = features[name][np.isin(split.targets, seen)]
     train, val = parts["train"], parts["val"]
-    weights = np.array(train.weights) if train.weights else None
-    fitted = fit_discriminant(features["train"], train.targets, labels, train.groups, method.label_source, weights)
-    wish = PriorWish.of(method.prior, method.costs, labels)
-    fitted = with_second_opinion(fitted, wish.shares)
+    fitted, wish = solve(features["train"], train, labels, method)
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(features["train"])
@@ -89,6 +87,14 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
     done = estimate_on_validation(calibrate(scores.of(bound), val.targets), scores, val)
     verifiable = len(scores) <= MOST_VERIFIED and can_verify(val.targets)
     return fit_verifier(scores.of(done), val.targets) if verifiable else done
+
+
+def solve(features: Any, train: Split, labels: Labels, method: Discriminant) -> tuple[DiscriminantFit, PriorWish]:
+    """Return the closed form of the features ``[n, d]`` of training images, and the prior that is wished for."""
+    weights = np.array(train.weights) if train.weights else None
+    fitted = fit_discriminant(features, train.targets, labels, train.groups, method.label_source, weights)
+    wish = PriorWish.of(method.prior, method.costs, labels)
+    return with_second_opinion(fitted, wish.shares), wish
 
 
 def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:

@@ -8,20 +8,34 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
 from labelwise.images.targets import Array, among_labels
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.train.method import Method
 
 
-def with_idle(data: Dataset, method: Method) -> Dataset:
-    """Return the data with validation images in train, where a method leaves each image out instead and the division is ours.
+def train_on_all(data: Dataset, method: Method) -> Dataset:
+    """Return the data with all images in train that nobody set aside, where a method leaves each image out instead.
 
-    Splits that the data or their user name stay as they are, and so does every test split.
+    Splits that the data or their user name stay as they are.
     """
-    if data.own_splits or not method.leaves_out or not {"train", "val"} <= set(data.splits):
+    ours = () if data.own_splits and data.own_val else ("train", "val") if data.own_splits else SPLITS
+    joined = {name: data.splits[name] for name in ours if name in data.splits}
+    if not method.leaves_out or "train" not in joined or len(joined) < 2:
         return data
-    joined = {name: data.splits[name] for name in SPLITS if name in ("train", "val")}
     rest = {name: split for name, split in data.splits.items() if name not in joined}
     return replace(data, splits={"train": pool(replace(data, splits=joined)), **rest})
+
+
+def hold_out(data: Dataset, share: float, seed: int) -> Dataset:
+    """Return the data with a share of each label in the test split, groups whole, and the rest in train."""
+    if data.own_splits:
+        raise UsageError(
+            f'"{data.name}" names its splits ({listing(data.splits)}), so none is made of them. Leave out --hold-out.'
+        )
+    if not 0 < share < 1:
+        raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
+    whole = pool(data)
+    train, test = split_off(whole.strata, share, seed, whole.groups)
+    return replace(data, splits={"train": whole.select(train), "test": whole.select(test)}, own_splits=True)
 
 
 def validation(data: Dataset) -> Split:

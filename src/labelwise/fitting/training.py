@@ -8,7 +8,7 @@ import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
-from labelwise.fitting.division import labels_to_train, of_labels, set_aside, validation, with_idle
+from labelwise.fitting.division import labels_to_train, of_labels, set_aside, train_on_all, validation
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.reading import read_for
@@ -44,7 +44,7 @@ def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
         data = read_for(method, data, run, device).below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
             return _fit_tuned(data, method, method.tune, run)
-        return _fit(with_idle(data, method), method, run)
+        return _fit(train_on_all(data, method), method, run)
 
 
 def check_enough(data: Dataset, method: Method) -> None:

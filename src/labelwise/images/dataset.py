@@ -147,6 +147,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
     # whether the data name their splits themselves; False where they name none and were divided by shares
     own_splits: bool = True
+    own_val: bool = True  # whether val, where there is one, is not a part of the data's own train
     own_images: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
     drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
     # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)

@@ -57,7 +57,13 @@ def build(
     if not rows.names and knowledge:  # which image has which of the labels described is open
         labels, knowledge = knowledge.labels, None
     data = Dataset(
-        name=title, labels=labels, splits=splits, skipped=rows.skipped, own_splits=own, grouping=rows.by or "column"
+        name=title,
+        labels=labels,
+        splits=splits,
+        skipped=rows.skipped,
+        own_splits=own,
+        own_val=not rows.splits or "val" in rows.splits or bool(parts),
+        grouping=rows.by or "column",
     )
     return with_knowledge(data, knowledge) if knowledge else data
 

@@ -1,4 +1,4 @@
-"""Images that would lie idle train a method that leaves each out; those that somebody set aside never do."""
+"""All images train a method that leaves each out; those that somebody set aside never do."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import labelwise as lw
 from labelwise.evaluation.evaluation import leaked_rows
 from labelwise.evaluation.test_set import select_test_set
-from labelwise.fitting.division import with_idle
+from labelwise.fitting.division import hold_out, train_on_all
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.arrays import arrays
+from labelwise.images.split.divide import pool
 from labelwise.images.split.files import apply_split, write_split
 from labelwise.images.split.make import Shares
 from labelwise.methods import METHODS
+from labelwise.support.errors import UsageError
 from labelwise.train.method import Run
 from tests.cli.conftest import run as run
 from tests.pixels_of import px
@@ -36,19 +37,47 @@ def sizes(data: Dataset) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("n", [7, 120, 504])
-def test_validation_images_train_and_test_images_never_do(n: int) -> None:
-    before = sizes(features(n))
-    data = with_idle(features(n), CLOSED)
-    assert sizes(data) == {"train": n - before["test"], "test": before["test"]}
-    assert sizes(with_idle(data, CLOSED)) == sizes(data), "once is enough"
+def test_all_images_train_that_nobody_set_aside(n: int) -> None:
+    data = train_on_all(features(n), CLOSED)
+    assert sizes(data) == {"train": n}
+    assert train_on_all(data, CLOSED) is data, "once is enough"
 
 
-def test_every_image_that_trained_is_known_to_evaluate() -> None:
+def test_a_validation_part_of_the_datas_own_train_trains_and_its_test_split_does_not(tmp_path: Path) -> None:
+    divided = features(60)
+    rows = np.concatenate([np.asarray(px(part)) for part in divided.splits.values()])
+    labels = np.concatenate([part.targets for part in divided.splits.values()])
+    split = np.array(["train"] * 40 + ["test"] * 20)
+    np.savez(tmp_path / "p.npz", features=rows, labels=labels, classes=np.array(["a", "b", "c"]), split=split)
+    data = lw.data.load(tmp_path / "p.npz")
+    assert sizes(data) == {"train": 37, "val": 3, "test": 20}
+    assert sizes(train_on_all(data, CLOSED)) == {"train": 40, "test": 20}
+    np.savez(tmp_path / "q.npz", features=rows, labels=labels, split=np.array(["train"] * 40 + ["val"] * 20))
+    own = lw.data.load(tmp_path / "q.npz")
+    assert train_on_all(own, CLOSED) is own
+
+
+def test_images_that_are_held_out_are_those_that_evaluate_measures() -> None:
     data = features(60)
-    classifier = fit(data, CLOSED, CPU)
-    assert classifier.origin.summary["leave_one_out"]["images"] == 60 - len(data.split("test"))
-    assert all(leaked_rows(classifier, px(data.split(name))).all() for name in ("train", "val"))
-    assert torch.equal(px(select_test_set(classifier, data).split), px(data.split("test")))
+    classifier = lw.fit(data, CLOSED, CPU, hold_out=0.25)
+    assert classifier.origin.summary["training"]["images"] == 45
+    part = select_test_set(classifier, data)
+    assert (len(part.split), part.trained_on, part.left_out) == (15, 45, None)
+    assert not leaked_rows(classifier, px(part.split)).any()
+    with pytest.raises(UsageError, match="names its splits"):
+        hold_out(replace(data, own_splits=True), 0.2, 0)
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        hold_out(data, 1.0, 0)
+
+
+def test_groups_are_held_out_whole() -> None:
+    data = features(60)
+    whole = pool(data)
+    groups = tuple(f"animal {i // 4}" for i in range(60))
+    held = hold_out(replace(data, splits={"train": replace(whole, groups=groups)}), 0.25, 0)
+    train, test = held.split("train"), held.split("test")
+    assert len(test) == 16
+    assert not set(train.groups) & set(test.groups)
 
 
 @pytest.mark.filterwarnings("error::labelwise.support.errors.LabelwiseWarning")
@@ -62,7 +91,7 @@ def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
         "anew": lw.data.divide(divided),
     }
     for how, data in named.items():
-        assert with_idle(data, CLOSED) is data, how
+        assert train_on_all(data, CLOSED) is data, how
         classifier = fit(data, CLOSED, CPU)
         assert classifier.origin.summary["training"]["images"] == len(data.split("train")), how
         assert not leaked_rows(classifier, px(data.split("test"))).any(), how
@@ -71,13 +100,13 @@ def test_a_split_of_somebody_stays_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if not kind.leaves_out])
 def test_methods_that_validate_keep_what_they_validate_on(name: str) -> None:
     data = features(60)
-    assert with_idle(data, METHODS[name]()) is data
+    assert train_on_all(data, METHODS[name]()) is data
 
 
 def test_data_to_test_alone_stay() -> None:
     data = features(60)
     alone = replace(data, splits={"test": data.split("test")})
-    assert with_idle(alone, CLOSED) is alone
+    assert train_on_all(alone, CLOSED) is alone
 
 
 def test_groups_and_files_come_along() -> None:
@@ -88,9 +117,9 @@ def test_groups_and_files_come_along() -> None:
         )
         for split, part in data.splits.items()
     }
-    whole = with_idle(replace(data, splits=named), CLOSED).split("train")
-    assert whole.groups == named["train"].groups + named["val"].groups
-    assert whole.files == named["train"].files + named["val"].files
+    whole = train_on_all(replace(data, splits=named), CLOSED).split("train")
+    assert whole.groups == named["train"].groups + named["val"].groups + named["test"].groups
+    assert whole.files == named["train"].files + named["val"].files + named["test"].files
 
 
 def test_what_trained_is_not_calibrated_on_again(run: Any, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Answers of a closed form to its training images, each left out: measured where there are no other images.
+
+The fit is repeated, which takes seconds, and must give the classifier: so nothing but these images, as they are labelled now, made it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.core.arrays import Array
+from labelwise.core.classifier import Classifier
+from labelwise.core.scores import Scores
+from labelwise.encoders.encode import encode
+from labelwise.fitting.closed_form import solve
+from labelwise.fitting.left_out import left_out_scores
+from labelwise.images.dataset import Split
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.discriminant.head import DiscriminantHead
+from labelwise.methods.discriminant.method import Discriminant
+from labelwise.support.errors import DataError
+from labelwise.support.settings import from_plain
+
+TOLERANCE = 1e-2  # relative, of a fit that is repeated, maybe on another machine
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutAnswers:
+    """Which training images can be left out, and what is said of them then."""
+
+    rows: NDArray[np.int64]  # [m]
+    scores: Scores  # [m, k]
+
+
+def left_out_answers(classifier: Classifier, split: Split, labels: Labels) -> LeftOutAnswers | None:
+    """Return the answers to training images; None unless the closed form of exactly these images is the classifier."""
+    head, record = classifier.head, classifier.origin.method
+    trained = isinstance(head, DiscriminantHead) and head.descriptions is None and record is not None
+    if not trained or split.multilabel or "leave_one_out" not in classifier.origin.summary:
+        return None
+    assert isinstance(head, DiscriminantHead)
+    assert record is not None
+    method = from_plain(Discriminant, record.settings)
+    same = sorted(labels.names[i] for i in split.present) == sorted(head.labels.names)
+    if method.tune is not None or not same or classifier.labels.names != head.labels.names:
+        return None
+    features = encode(classifier.encoder, split.images)
+    places = np.array([head.labels.names.index(name) if name in head.labels.names else -1 for name in labels.names])
+    part = split.select(features.rows)
+    part = Split(images=part.images, targets=places[part.targets], groups=part.groups, weights=part.weights)
+    try:
+        fitted, _ = solve(features.values, part, head.labels, method)
+    except DataError:  # a table of shares or costs is gone
+        return None
+    if not _alike(fitted.head.embed_labels(head.labels), classifier.label_embeddings):
+        return None
+    left = fitted.leave_one_out()
+    scores, usable = left_out_scores(classifier, fitted.embeddings, left), np.flatnonzero(left.usable)
+    rows = np.asarray(features.rows)[left.rows[usable]]
+    scores = replace(scores, images=split.images.select(np.asarray(features.rows)[left.rows]))
+    return LeftOutAnswers(rows, scores[usable]) if len(usable) else None
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """Return whether two arrays are the same but for rounding."""
+    return one.shape == other.shape and float(abs(one - other).max()) <= TOLERANCE * float(abs(other).max())
