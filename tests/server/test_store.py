@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import event, text
 
+from labelwise.server import databases
 from labelwise.server import store as module
 from labelwise.server.store import FILE, News, Position, Record, Store, UnavailableError
 from labelwise.support.errors import StoreError
@@ -198,6 +200,31 @@ def test_a_history_that_is_gone_is_unavailable(opened: Open, tmp_path: Path) -> 
     with pytest.raises(UnavailableError):
         store.change(Position(), lambda _: Record("teach", {"label": "b"}), patience=0.1)
     assert not (tmp_path / "state").exists(), "none is begun in its place"
+
+
+def test_a_reader_on_a_disk_that_it_cannot_write_to_reads_what_others_write(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite reads such a file as one that never changes; another machine may write to it all the same, and leave no log behind."""
+    with closing(opened()) as writer:
+        add(writer, "a")
+    read = databases._open
+
+    def open_read_only(address: str, *kind: Any) -> sqlite3.Connection:
+        if "mode=ro" in address:
+            raise sqlite3.OperationalError("unable to open database file")
+        return read(address, *kind)
+
+    monkeypatch.setattr(databases, "_open", open_read_only)
+    monkeypatch.setattr(databases.os, "access", lambda *_: False)
+    reader = opened(read_only=True)
+    news = reader.read(Position())
+    assert news is not None
+    with closing(opened()) as writer:
+        add(writer, "b")
+    later = reader.read(news.position)
+    assert later is not None
+    assert [one.label for one in later.records] == ["b"]
 
 
 def test_a_reader_creates_nothing_and_finds_what_is_created_later(opened: Open, tmp_path: Path) -> None:

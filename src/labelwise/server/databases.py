@@ -43,7 +43,7 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
         except sqlite3.OperationalError:
             if not read_only or os.access(file.parent, os.W_OK):
                 raise
-            connection = _open(f"{file.absolute().as_uri()}?immutable=1")  # a disk that nobody writes to
+            connection = _open(f"{file.absolute().as_uri()}?immutable=1", _Frozen)
         return connection
 
     engine = _engine("sqlite://", connect)
@@ -54,7 +54,8 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("SELECT name FROM sqlite_master").fetchall()  # opens the log, too
-        record.info[FILES] = _files(file)
+        frozen = isinstance(connection, _Frozen)
+        record.info[FILES] = frozen, _files(file, frozen)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -68,7 +69,10 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
 
 def is_in_place(connection: Connection, file: Path | None) -> bool:
     """Return whether the files that a connection has open are those of their names: none was removed or replaced."""
-    return file is None or connection.info[FILES] == _files(file)
+    if file is None:
+        return True
+    frozen, known = connection.info[FILES]
+    return bool(known == _files(file, frozen))
 
 
 def postgres_engine(address: str, *, read_only: bool) -> Engine:
@@ -159,8 +163,12 @@ def _engine(dialect: str, connect: Callable[[], Any]) -> Engine:
     )
 
 
-def _open(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+class _Frozen(sqlite3.Connection):
+    """A connection to a file on a disk that this process cannot write to; SQLite does not see what others write to it."""
+
+
+def _open(address: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    return sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False, factory=kind)
 
 
 def create_private_folder(folder: Path) -> None:
@@ -171,14 +179,15 @@ def create_private_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _files(file: Path) -> list[tuple[int, int]]:
-    """Return what tells a database and its log from other files of these names; nothing for one that is not there."""
-    known = list[tuple[int, int]]()
+def _files(file: Path, frozen: bool) -> list[tuple[int, ...]]:
+    """Return what tells a database and its log from other files of these names, and if ``frozen`` from other contents; zeros for none."""
+    known = list[tuple[int, ...]]()
     for one in (file, file.with_name(f"{file.name}-wal")):
         try:
             status = os.stat(one)
         except (FileNotFoundError, NotADirectoryError):
             known.append((0, 0))
         else:
-            known.append((status.st_dev, status.st_ino))
+            content = (status.st_size, status.st_mtime_ns) if frozen else ()
+            known.append((status.st_dev, status.st_ino, *content))
     return known
