@@ -2,7 +2,7 @@
 
     python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--faults kill_all,locked_store] [--model FOLDER] [--json FILE]
 
-Clients classify, teach, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
+Clients classify, teach, correct, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
 process is killed, processes are stopped for seconds, the disk is full, read-only or slow, the clock jumps, another program locks the store, an older
 copy is restored into the file that the service has open, a bit of a copy of the state is flipped.
 Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A

@@ -10,7 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -33,6 +33,7 @@ class Model:
 
     base: frozenset[str]
     present: dict[str, bool | None] = field(default_factory=dict)  # of each label ever asked for; None: not known
+    more: dict[str, int | None] = field(default_factory=dict)  # images that a label was corrected by; None: not known
     moved: dict[str, float] = field(default_factory=dict)  # when a change of it was last asked for or answered
     gone: set[str] = field(default_factory=set)  # forgotten so long ago that no request is older
     change: int = 0  # the largest number in any answer so far
@@ -46,6 +47,8 @@ class Model:
         """Note what is known of a label from now on."""
         now = time.monotonic()
         self.present[label], self.moved[label] = present, now
+        if not present:
+            self.more.pop(label, None)
         old = [one for one, there in self.present.items() if there is False and self.moved[one] < now - 2 * PATIENCE]
         self.gone.update(old)
         for one in old:
@@ -53,12 +56,13 @@ class Model:
 
     def copy(self) -> "Model":
         """Return what is known now, for a time to which the store is set back."""
-        return Model(self.base, dict(self.present), change=self.change)
+        return Model(self.base, dict(self.present), dict(self.more), change=self.change)
 
     def set_back(self, earlier: "Model") -> None:
         """Let what was known earlier be true again: the store was restored from a copy of that time."""
         for label in set(self.present) | set(earlier.present):
             self.settle(label, earlier.present.get(label, False))
+        self.more = earlier.more
         self.gone -= set(earlier.present)
         self.change = earlier.change
 
@@ -76,6 +80,13 @@ class Model:
             if present is not None and self.moved[label] < began and (label in names) != present:
                 (self.lost if present else self.stale).append(f"{label} at change {change}, {present} was acknowledged")
         self.change = max(self.change, change)
+
+    def check_more(self, more: Mapping[str, int], change: int, began: float) -> None:
+        """Compare how many images labels were corrected by with what was acknowledged before the answer was asked."""
+        for label, count in self.more.items():
+            if count is not None and label in more and self.moved[label] < began and more[label] != count:
+                there = f"{label} at change {change} was corrected by {more[label]} images, {count} were acknowledged"
+                (self.lost if more[label] < count else self.invented).append(there)
 
 
 @dataclass
@@ -96,7 +107,7 @@ class Figures:
 
 
 class Clients(ABC):
-    """Clients that teach, forget, read and annoy, and check every answer against what they know."""
+    """Clients that teach, correct, forget, read and annoy, and check every answer against what they know."""
 
     def __init__(self, folder: Path, pictures: Sequence[bytes], seed: int) -> None:
         self.folder, self.pictures, self.drawn = folder, pictures, random.Random(seed)
@@ -182,6 +193,8 @@ class Clients(ABC):
                 assert isinstance(change, int)
                 if TOLD not in document and (direct or len(rows) < MOST):
                     self.model.check({row[key] for row in rows}, change, least, began)
+                    if direct:
+                        self.model.check_more({row["name"]: row.get("more", 0) for row in rows}, change, began)
             await asyncio.sleep(self.drawn.uniform(0, PAUSE))
 
     async def write(self, own: int) -> None:
@@ -193,6 +206,9 @@ class Clients(ABC):
                 return
             await self.resumed.wait()
             labels = [name for name, there in self.model.present.items() if name.startswith(f"w{own}-") and there]
+            if labels and not doubtful and self.drawn.random() < 0.25:
+                await self.correct(self.drawn.choice(labels))
+                continue
             teach = not doubtful and (len(labels) < 2 or (len(labels) < LABELS and self.drawn.random() < 0.5))
             label = f"w{own}-{number}" if teach else doubtful.pop() if doubtful else self.drawn.choice(labels)
             before = self.model.present.get(label, False)
@@ -211,6 +227,21 @@ class Clients(ABC):
                 self.model.unsure += 1
                 doubtful.add(label)
             await asyncio.sleep(self.drawn.uniform(0, 2 * PAUSE))
+
+    async def correct(self, label: str) -> None:
+        """Teach a label that nobody else changes one more image."""
+        before, self.model.more[label] = self.model.more.get(label, 0), None
+        self.model.settle(label, True)
+        answer = await self.ask("POST", f"/correct?label={quote(label)}", self.drawn.choice(self.pictures))
+        self.model.settle(label, True)
+        if answer is not None and answer[0] == 200 and before is not None:
+            change = answer[1]["change"]
+            assert isinstance(change, int)
+            self.model.change = max(self.model.change, change)
+            self.model.acknowledged += 1
+            self.model.more[label] = before + 1
+        elif answer is not None and 400 <= answer[0] < 500:
+            self.model.more[label] = before
 
     async def search(self) -> None:
         """Look for pictures like another."""

@@ -105,10 +105,19 @@ class Disk:
         for _ in range(60):
             self._unmount()
             subprocess.run(["e2fsck", "-p", str(self.image)], check=False, capture_output=True)
-            if self._mount() and os.access(self.home, os.W_OK):
+            if self._mount() and self._takes_files():
                 return
             time.sleep(1)  # a namespace of another program still holds the failed file system
         raise RuntimeError(f"{self.image} cannot be mounted again")
+
+    def _takes_files(self) -> bool:
+        """Return whether a file can be written: a mount of a file system that failed says so only then."""
+        try:
+            (self.home / "try").write_bytes(b"try")
+            (self.home / "try").unlink()
+        except OSError:
+            return False
+        return True
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
