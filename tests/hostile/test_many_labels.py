@@ -12,7 +12,7 @@ import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.store import load
 from labelwise.server import changes
-from labelwise.server.changes import TaughtLabel, teach_record
+from labelwise.server.changes import teach_record
 from labelwise.server.live import LiveClassifier
 from labelwise.server.store import Record
 from tests.server.asking import images_of, saved
@@ -37,7 +37,7 @@ def work(lives: list[LiveClassifier], monkeypatch: pytest.MonkeyPatch, name: str
     (writer, reader), statements, read, appended = lives, list[str](), list[int](), list[int]()
     real, records = changes._append, reader.store._records
 
-    def count(base: Classifier, taught: tuple[TaughtLabel, ...], **more: bool) -> Classifier:
+    def count(base: Classifier, taught: list[Record], **more: bool) -> Classifier:
         appended.append(len(taught))
         return real(base, taught, **more)
 

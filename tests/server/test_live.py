@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.store import load
 from labelwise.server import live as module
-from labelwise.server.changes import UNDO, State
+from labelwise.server.changes import UNDO, State, teach_record
 from labelwise.server.errors import HTTPError
 from labelwise.server.live import Committed, LiveClassifier, bake, folder_of
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
-from labelwise.server.store import News, Position
+from labelwise.server.store import News, Position, Record
 from labelwise.support.errors import StoreError
 from labelwise.support.writable import sole_writer
+from tests.conftest import blobs
 from tests.forks import Fork
 from tests.server.asking import images_of, saved
 
@@ -148,9 +150,66 @@ def test_only_so_many_labels_can_be_taught(opened: Open, monkeypatch: pytest.Mon
     live = opened()
     teach(live, "a")
     teach(live, "b")
-    with pytest.raises(HTTPError, match="2 labels are taught already"):
+    with pytest.raises(HTTPError, match="2 labels and corrections are stored already"):
         teach(live, "c")
     assert live.snapshot.change == 2
+
+
+def test_corrections_count_as_taught_labels_do(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TAUGHT", 2)
+    live = opened()
+    teach(live, "new", 1)
+    correct(live, "new", 2)
+    for change in (teach, correct):
+        with pytest.raises(HTTPError, match="2 labels and corrections are stored already"):
+            change(live, "new" if change is correct else "another", 1)
+    live.undo()
+    correct(live, "new", 2)
+
+
+def test_names_are_compared_in_one_way_also_with_what_others_just_taught(opened: Open) -> None:
+    """The second process has not read the change of the first one."""
+    one, other = opened(), opened()
+    teach(one, "owl")
+    with pytest.raises(HTTPError, match='already a label "Owl"'):
+        teach(other, "Owl")
+    assert names(one)[-1] == names(other)[-1] == "owl"
+
+
+def without(name: str) -> Callable[[Record], Record]:
+    return lambda taught: replace(taught, arrays={key: a for key, a in taught.arrays.items() if key != name})
+
+
+FOREIGN: dict[str, Callable[[Record], Record]] = {
+    "of another kind": lambda _: Record("rename", {"label": "a", "to": "b"}),
+    "undo of nothing": lambda _: Record("undo", {"label": "a"}),
+    "without a label": lambda taught: replace(taught, about={}),
+    "without rows": lambda taught: replace(taught, arrays={}),
+    "without an offset": without("offset"),
+    "of another width": lambda taught: replace(taught, arrays={**taught.arrays, "embedding": np.ones((1, 3), "f4")}),
+    "of two rows": lambda taught: replace(taught, arrays={**taught.arrays, "scale": np.ones(2, "f4")}),
+    "of a label that is there": lambda taught: replace(
+        taught, about={**taught.about, "label": blobs().labels.names[0]}
+    ),
+    "more of no label": lambda taught: replace(taught, kind="correct", about={"label": "okapi", "examples": 1}),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_change_that_does_not_fit_is_an_error_and_what_was_known_stays(what: str, model: Path, opened: Open) -> None:
+    """As a later version could write it, or whoever may write to the database; its digest is right."""
+    live = opened()
+    base = live.base.labels.names
+    taught = lw.teach(live.base, "x", examples=images_of(0, 2))
+    record = FOREIGN[what](teach_record(live.base, taught, "examples", 2))
+    live.store.change(Position(), lambda _: record)
+    with pytest.raises(StoreError, match="Change 1 does not fit"):
+        live.read()
+    with pytest.raises(HTTPError) as refused:
+        teach(live, "another")
+    assert (refused.value.status, live.snapshot.classifier.labels.names) == (503, base)
+    with pytest.raises(StoreError, match="Change 1 does not fit"):
+        opened()
 
 
 def test_a_change_of_another_process_is_followed(opened: Open) -> None:
@@ -299,10 +358,10 @@ def test_a_state_is_that_of_an_obvious_list_of_steps(seed: int) -> None:
             obvious.step([*taught, f"new {number}"], forgotten)
         records.append(record)
         state = state.after([record])
-        found = [one.name for one in state.taught], sorted(state.forgotten), len(state.undoable)
+        found = [one.label for one in state.taught], sorted(state.forgotten), len(state.undoable)
         assert found == (*obvious.states[-1], obvious.undoable)
     again = State().after(records)
-    assert [one.name for one in again.taught] == [one.name for one in state.taught]
+    assert [one.label for one in again.taught] == [one.label for one in state.taught]
 
 
 def test_rows_of_the_others_are_not_copied_for_each_label(opened: Open) -> None:
@@ -412,7 +471,7 @@ def test_corrections_go_with_their_label_and_come_back_with_it(opened: Open) -> 
     correct(live, "new", 3)
     whole = live.snapshot.classifier
     live.forget("new")
-    assert live.snapshot.state.more == ()
+    assert live.snapshot.state.added == ()
     teach(live, "other", 2)
     live.undo()
     live.undo()

@@ -216,7 +216,7 @@ def test_a_reader_on_a_disk_that_it_cannot_write_to_reads_what_others_write(
         return read(address, *kind)
 
     monkeypatch.setattr(databases, "_open", open_read_only)
-    monkeypatch.setattr(databases.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     reader = opened(read_only=True)
     news = reader.read(Position())
     assert news is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 from labelwise.core.classifier import Classifier
 from labelwise.core.description import digest_of
 from labelwise.core.store import load, save
+from labelwise.images.describe.labels import find_name
 from labelwise.server.changes import Source, State, correct_record, follow, forget_record, teach_record, undo_record
 from labelwise.server.errors import LATER, HTTPError, known_label
 from labelwise.server.settings import is_address
@@ -90,6 +91,7 @@ class LiveClassifier:
         self.base = base
         self.store = open_store(model, state, read_only=read_only)
         self.snapshot = Snapshot(base, State(), Position())
+        self._misfit: StoreError | None = None  # why the history cannot be followed: nothing is added to such a one
         self._lock = threading.Lock()  # held while the snapshot is replaced
         try:
             self.read()
@@ -102,7 +104,13 @@ class LiveClassifier:
         while True:
             before = self.snapshot
             news = self.store.read(before.position)
-            if news is None or self._advance(before, news):
+            try:
+                done = news is None or self._advance(before, news)
+            except StoreError as error:
+                self._misfit = error
+                raise
+            if done:
+                self._misfit = None
                 return self.snapshot
 
     def teach(
@@ -116,11 +124,9 @@ class LiveClassifier:
         record = teach_record(before.classifier, taught, source, examples)
 
         def step(state: State) -> Record:
-            if state.has(self.base, label):
+            if find_name(label, state.names(self.base)):
                 raise _taken(label)
-            if len(state.taught) >= MOST_TAUGHT:
-                raise HTTPError(409, f"{MOST_TAUGHT} labels are taught already, and no more can be. Forget some first.")
-            return record
+            return _allowed(state, record)
 
         return self._change(before, step, taught)
 
@@ -134,11 +140,11 @@ class LiveClassifier:
             record = correct_record(before.classifier, taught, known, examples)
 
             def step(state: State, known: str = known, at: int = at, record: Record = record) -> Record:
-                if not state.has(self.base, known):
+                if known not in state.names(self.base):
                     raise HTTPError(404, f'No label "{known}".')
                 if state.last_of(known) != at:  # what it learned meanwhile would be lost
                     raise _OutdatedError
-                return record
+                return _allowed(state, record)
 
             try:
                 return self._change(before, step, taught)
@@ -166,6 +172,8 @@ class LiveClassifier:
             return state.after(one for one in news.records if number is None or one.number <= number)
 
         try:
+            if self._misfit is not None:
+                raise self._misfit
             news, own = self.store.change(before.position, lambda news: step(after(news)))
         except UnavailableError as error:
             raise HTTPError(503, str(error), LATER) from error
@@ -175,8 +183,8 @@ class LiveClassifier:
                 "The store of changes is damaged or belongs to another model; nothing was changed. The log says more."
             )
             raise HTTPError(503, text, LATER) from error
-        labels = after(news, own.number).count(self.base)
-        committed = Committed(own.number, labels, str(own.about["label"]), str(own.about.get("undone", "")))
+        labels = len(after(news, own.number).names(self.base))
+        committed = Committed(own.number, labels, own.label, str(own.about.get("undone", "")))
         try:
             self._advance(before, news, taught if len(news.records) == 1 and not news.whole else None)
         except Exception:  # the change is on disk: the next look follows it, or reports why it cannot
@@ -202,6 +210,15 @@ class LiveClassifier:
 
 class _OutdatedError(Exception):
     """A label was changed while more examples of it were learned."""
+
+
+def _allowed(state: State, record: Record) -> Record:
+    """Return a change that teaches, or refuse it where there are too many: each is kept in memory."""
+    if len(state.added) >= MOST_TAUGHT:
+        raise HTTPError(
+            409, f"{MOST_TAUGHT} labels and corrections are stored already, and no more can be. Forget some first."
+        )
+    return record
 
 
 def _taken(label: str) -> HTTPError:

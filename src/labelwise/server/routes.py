@@ -63,12 +63,13 @@ class Routes:
         rows: dict[str, dict[str, Any]] = {
             name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names
         }
-        for one in now.state.taught:
-            rows[one.name] |= {"taught": True, "from": one.source}
-            if one.source == "examples":
-                rows[one.name]["examples"] = one.examples
-        for more in now.state.more:
-            rows[more.name]["more"] = rows[more.name].get("more", 0) + more.examples
+        for one in now.state.added:
+            row, examples = rows[one.label], one.about["examples"]
+            if one.kind == "correct":
+                row["more"] = row.get("more", 0) + examples
+            else:
+                row |= {"taught": True, "from": one.about["source"]}
+                row |= {"examples": examples} if one.about["source"] == "examples" else {}
         undo = [{"action": one.action, "label": one.label} for one in now.state.undoable[-1:]]
         document = {"change": now.change, "labels": list(rows.values()), "undo": undo[0] if undo else None}
         return self._told(document, now.seen)

@@ -93,6 +93,11 @@ class Record:
     number: int = 0
     digest: bytes = b""
 
+    @property
+    def label(self) -> str:
+        """The label that it is about."""
+        return str(self.about["label"])
+
 
 @dataclass(frozen=True, eq=False)
 class News:

@@ -52,6 +52,13 @@ def label_name(name: str) -> str:
     return normal_name(name)
 
 
+def find_name(name: str, names: Sequence[str]) -> str | None:
+    """Return which of some names a person means: the same, or the only one that differs in case alone; None if there is none."""
+    name = normal_name(name)
+    alike = [each for each in names if each.casefold() == name.casefold()]
+    return name if name in alike else alike[0] if len(alike) == 1 else None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
     """Unique label names and what is known about each; every piece but the names is optional."""
@@ -115,10 +122,7 @@ class Labels:
 
     def find(self, name: str) -> str | None:
         """Return the label that a person means by a name: the same, or the only one that differs in case alone; None if there is none."""
-        if name in self._positions:
-            return name
-        alike = [each for each in self.names if each.casefold() == normal_name(name).casefold()]
-        return alike[0] if len(alike) == 1 else None
+        return name if name in self._positions else find_name(name, self.names)
 
     def meant(self, name: str) -> str:
         """Return the label that a person means, or raise an error that suggests one."""
