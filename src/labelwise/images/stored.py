@@ -73,8 +73,8 @@ class StoredImages(Selection):
         return [self._every[row] for row in self.rows.tolist()]
 
     @abstractmethod
-    def contents(self, rows: Sequence[int]) -> list[Content]:
-        """Return the file of each of some rows of all: its path, its bytes, or an open image."""
+    def contents(self, rows: Sequence[int]) -> "Sequence[Content | Unreadable]":
+        """Return the file of each of some rows of all: its path, its bytes, an open image, or why there is none."""
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
         """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
@@ -244,21 +244,23 @@ def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
     return decode(file, frame), fingerprint(decode(file, FINGERPRINTED))
 
 
-def decode_all(files: Sequence[Content], frame: Frame, decode: Callable[[Content, Frame], T]) -> list[T | Unreadable]:
+def decode_all(
+    files: Sequence[Content | Unreadable], frame: Frame, decode: Callable[[Content, Frame], T]
+) -> list[T | Unreadable]:
     """Return what ``decode`` makes of each file; several threads decode, unless images are so small that one is faster."""
 
-    def decoded(file: Content) -> T | Unreadable:
+    def attempt(file: Content | Unreadable) -> T | Unreadable:
         try:
-            return decode(file, frame)
+            return file if isinstance(file, Unreadable) else decode(file, frame)
         except UnreadableError as error:
             return Unreadable(str(error))
 
     with QUIET:
-        first = [_time(decoded, file) for file in files[:FIRST]]
+        first = [_time(attempt, file) for file in files[:FIRST]]
         rest = files[len(first) :]
         alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
         return [image for image, _ in first] + (
-            [decoded(file) for file in rest] if alone else parallel_map(decoded, rest)
+            [attempt(file) for file in rest] if alone else parallel_map(attempt, rest)
         )
 
 
@@ -268,8 +270,10 @@ def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:
     return work(item), time.perf_counter() - begin
 
 
-def content_digest(content: Content) -> bytes:
+def content_digest(content: Content | Unreadable) -> bytes:
     """Return the digest of a file's content; a file that cannot be opened has one of its own."""
+    if isinstance(content, Unreadable):
+        return digest(b"unreadable", content.reason.encode())
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=16).digest()
     if isinstance(content, Image.Image):

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelwise.images.catalogue import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import features
 from labelwise.support.errors import DataError
@@ -92,6 +93,13 @@ def test_an_array_beside_a_csv(tmp_path: Path) -> None:
     assert np.array_equal(np.load(tmp_path / "birds.npy"), before), "the file itself is never changed"
 
 
+def test_a_pack_of_another_tool_is_data_and_keys_of_our_own_come_first(tmp_path: Path) -> None:
+    check(load(packed(tmp_path, X=X, y=Y, class_names=NAMES)))
+    check(load(packed(tmp_path, features=X, labels=Y, classes=NAMES, x=X[:3], targets=Y[:3])))
+    pictures = np.zeros((40, 5, 5, 3), np.uint8)
+    assert load(packed(tmp_path, images=pictures, labels=Y, f=np.ones(40))).shape == (3, 5, 5)
+
+
 def test_features_without_labels(tmp_path: Path) -> None:
     for file in (packed(tmp_path, f=X), beside(tmp_path, X, path=[f"{i}.png" for i in range(40)])):
         data = features(file)
@@ -115,7 +123,7 @@ def test_features_of_a_pack_are_held_once(tmp_path: Path) -> None:
     [
         ({"images": X}, r'birds.npz": it has no features \(features, .* It holds: images'),
         ({"x": X, "f": X}, r"it holds x, f, which mean the same. Keep one"),
-        ({"x": X, "y": Y, "labels": Y}, r"it holds labels, y, which mean the same"),
+        ({"x": X, "y": Y, "targets": Y}, r"it holds targets, y, which mean the same"),
         ({"x": X, "y": Y[:7]}, r"There are 40 images but 7 targets"),
         ({"x": X, "y": Y, "split": SPLIT[:7]}, r"40 images but 7 splits"),
         ({"x": X, "y": Y, "split": np.full(40, 9)}, r'"split" must be 0 train and 1 test, .* given \[9\]'),

@@ -86,7 +86,8 @@ def test_files_of_a_pack_stay_with_their_pictures(tmp_path: Path, encoded: bool)
     ("held", "message"),
     [
         ({"images": X}, 'it lacks labels; it needs "labels" and one of "images", .* It holds: images'),
-        ({"labels": LABELS, "x": X}, "it has no images; .* It holds: labels, x"),
+        ({"labels": LABELS, "pixels": X}, "it has no images; .* It holds: labels, pixels"),
+        ({"labels": LABELS, "x": X}, r"features must be numbers \[n, size\]; given uint8"),
         ({"labels": LABELS, "data": ENCODED["data"]}, "it lacks offsets"),
         ({"labels": Y, "images": X, "features": np.zeros((4, 2))}, "it has images, features"),
         ({"labels": LABELS, "images": X}, "There are 4 images but 12 targets"),

@@ -9,8 +9,7 @@ A pack holds one entry for each image in
 - optional: ``split [n]``, names, or 0 train and 1 test, or 0 train, 1 val and 2 test; ``files [n]``, where the images came
   from.
 
-So ``labelwise data encode`` writes it. ``features`` also reads what other tools call the same thing, see ``KEYS``. Nothing is
-unpickled.
+So ``labelwise data encode`` writes it. What other tools call the same thing is read, too, see ``KEYS``. Nothing is unpickled.
 """
 
 import io
@@ -45,7 +44,7 @@ from labelwise.images.stored import Uploads
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
 
-# The key of each column, first the one that is written, then those of other tools; one of each at most.
+# The key of each column, first the one that is written, then those of other tools, which count where that is not there.
 KEYS = {
     "features": ("features", "feature", "embeddings", "x", "X", "f"),
     "images": ("images",),
@@ -56,6 +55,9 @@ KEYS = {
     "split": ("split", "splits"),
     "files": ("files",),
 }
+
+
+KINDS = ("images", "features", "data")  # of images that a pack holds, one of these
 
 
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
@@ -72,9 +74,8 @@ def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset
 def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """Return features ``[n, a]`` (float32) with their labels.
 
-    An ``.npz`` file is a pack of features, see ``pack``; other tools' names of its keys are read, too. A ``.npy``
-    file holds the features, and the CSV file of the same name beside it says in row i what row i of them is:
-    ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
+    An ``.npz`` file is a pack of features, see ``pack``. A ``.npy`` file holds the features, and the CSV file of the same name
+    beside it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
     all targets are -1.
 
     The features are held once, however large. Those of a ``.npy`` file of float32 are mapped from the file, and stay
@@ -82,7 +83,7 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """
     file = Path(path)
     with about(file):
-        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _read_pack(file, None, foreign=True)
+        rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _read_pack(file, None, ("features",))
         return _build(file, rows, seed)
 
 
@@ -110,12 +111,12 @@ def _beside_csv(file: Path) -> Rows:
     return replace(table_rows(columns), images=FeatureRows(matrix))
 
 
-def _read_pack(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
-    """Return the rows of a pack; of features, with the keys of other tools as well, where it may be a foreign one."""
+def _read_pack(file: Path, size: int | None, kinds: Sequence[str] = KINDS) -> Rows:
+    """Return the rows of a pack of some kind of images."""
     with open_npz(file) as archive:
-        keys = _column_keys(npz_keys(archive), foreign)
-        kind = _kind(keys, ("features",) if foreign else ("images", "features", "data"), npz_keys(archive))
-        wanted = [column for column in keys if column == kind or column not in ("features", "images", "data")]
+        keys = _column_keys(npz_keys(archive))
+        kind = _kind(keys, kinds, npz_keys(archive))
+        wanted = [column for column in keys if column == kind or column not in KINDS]
         check_arrays(archive, [keys[column] for column in wanted])
         matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
         columns = {column: read_array(archive, keys[column]) for column in wanted if column != "features"}
@@ -140,14 +141,17 @@ def _read_pack(file: Path, size: int | None, *, foreign: bool = False) -> Rows:
     return replace(rows, images=at_side(pixels, size))
 
 
-def _column_keys(keys: Sequence[str], foreign: bool) -> dict[str, str]:
-    """Return the key of each column that a file holds, or raise an error where it has two for one."""
-    known = {column: spellings if foreign else spellings[:1] for column, spellings in KEYS.items()}
-    columns = {column: [key for key in spellings if key in keys] for column, spellings in known.items()}
-    for same in columns.values():
+def _column_keys(keys: Sequence[str]) -> dict[str, str]:
+    """Return the key of each column that a file holds, or raise an error where other tools' keys are two for one."""
+    columns: dict[str, str] = {}
+    for column, (own, *other) in KEYS.items():
+        named = own in keys or (column == "features" and any(kind in keys for kind in KINDS))
+        same = [key for key in ((own,) if named else other) if key in keys]
         if len(same) > 1:
             raise UsageError(f"it holds {listing(same)}, which mean the same. Keep one of them.")
-    return {column: same[0] for column, same in columns.items() if same}
+        if same:
+            columns[column] = same[0]
+    return columns
 
 
 def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str]) -> str:

@@ -6,13 +6,11 @@ What is said of each image is read at once, the images when they are asked for. 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Skipped, Unreadable
 from labelwise.images.sources.addresses import (
@@ -40,7 +38,6 @@ from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
 CLASSES = "classnames.txt"
-T = TypeVar("T")
 EMPTY = "there is no image in this row, or it is too large."
 
 
@@ -89,17 +86,9 @@ class ShardImages(StoredImages):
         super().__init__(index.names, shape)
         self._contents = Blocks(index.blocks)
 
-    def contents(self, rows: Sequence[int]) -> list[Content]:
-        """Return the file of each, which is empty where there is none."""
-        return list(self._contents.read(rows))
-
-    def decode_rows(
-        self, rows: Sequence[int], frame: Frame, decode: Callable[[Content, Frame], T]
-    ) -> list[T | Unreadable]:
-        """Return what ``decode`` makes of some rows; a row without an image says so."""
-        images = super().decode_rows(rows, frame, decode)
-        empty = [isinstance(one, Unreadable) and "(0 bytes)" in one.reason for one in images]
-        return [Unreadable(EMPTY) if gone else one for one, gone in zip(images, empty, strict=True)]
+    def contents(self, rows: Sequence[int]) -> list[Content | Unreadable]:
+        """Return the file of each, or that there is none."""
+        return [content or Unreadable(EMPTY) for content in self._contents.read(rows)]
 
 
 def shard_images(source: str | Path) -> ShardImages:

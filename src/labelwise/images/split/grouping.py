@@ -7,7 +7,6 @@ each other; ``folder``: they lie in one folder below that of their label.
 import os
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import PurePath
 from typing import Literal, get_args
@@ -17,8 +16,8 @@ from PIL import ExifTags, Image
 
 from labelwise.images.images import Images
 from labelwise.images.split.lookalikes import lookalike_groups, name_groups
+from labelwise.images.stored import parallel_map
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.interruption import cancel_on_error
 from labelwise.support.regular import open_regular
 
 Grouping = Literal["column", "exif", "lookalike", "folder", "none"]
@@ -53,8 +52,7 @@ def check_grouping(by: str) -> None:
 
 def moments(files: Sequence[str]) -> tuple[str, ...]:
     """Return when each image was taken and by which camera, "2026-05-01T10:20:30.5 Maker Model"; blank where EXIF does not say."""
-    with cancel_on_error(ThreadPoolExecutor(min(8, os.cpu_count() or 1))) as pool:
-        return tuple(pool.map(_moment, files))
+    return tuple(parallel_map(_moment, files))
 
 
 def _moment(file: str) -> str:
