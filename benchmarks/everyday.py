@@ -39,7 +39,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool
 from labelwise.images.split.lookalikes import lookalike_groups
-from labelwise.images.split.make import Shares, grouped
+from labelwise.images.split.make import Shares, divide_groups
 from labelwise.train.method import Run
 
 Array = np.ndarray[Any, Any]
@@ -136,7 +136,7 @@ def measure(photos: Photos, cell: Cell, options: argparse.Namespace) -> None:
 def figures_of(rival: Rival, photos: Photos, cell: Cell) -> dict[str, Any]:
     """Return the figures of one rival in one cell."""
     groups = photos.groups if cell.split == "lookalike" else [""] * len(photos.groups)
-    parts = grouped(groups, photos.targets, Shares(train=2 / 3, val=0, test=1 / 3), cell.seed)
+    parts = divide_groups(groups, photos.targets, Shares(train=2 / 3, val=0, test=1 / 3), cell.seed)
     rng = np.random.default_rng(cell.seed)
     train = photos.select(drawn(photos.targets, parts["train"], RATIOS[cell.frequencies], rng))
     test = photos.select(parts["test"])
