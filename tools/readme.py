@@ -2,9 +2,8 @@
 
     python tools/readme.py [FOLDER] [--only fit,classify]
 
-FOLDER, which must not exist, gets the data (a folder with a blank in its name by default): drawn birds under the names that the README uses, with sentences;
-the same with attributes, for `izf`; grades in order. Each command is typed as it stands there, less the comment, in the folder whose
-`birds.lw` can do it. Not a test: it takes minutes.
+FOLDER, which must not exist, gets the data (a folder with a blank in its name by default): drawn birds under the names that the README uses, and
+grades in order. Each command is typed as it stands there, less the comment. Not a test: it takes minutes.
 """
 
 import argparse
@@ -16,16 +15,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
-from torch import Tensor
 
 import labelwise as lw
+from labelwise.images.images import Array, read_all
 
 ROOT = Path(__file__).parents[1]
 LABELWISE = f"{sys.executable} -m labelwise"
 NAMES = ("barn owl", "robin", "wren", "goldcrest")  # of the first drawn species
-EACH = 14  # pictures of each
-DESCRIBED = {"imagine", "data zero-shot"}  # verbs that ask for attributes
+EACH = 14  # images of each
 SECONDS = 300  # that a command may take
 
 
@@ -36,37 +35,27 @@ def commands() -> list[str]:
     return [line.split("  #")[0].strip() for line in block[1].splitlines()]
 
 
-def write_pictures(images: Tensor, folder: Path) -> None:
+def write_images(images: Array, folder: Path) -> None:
     """Write images ``[n, 3, h, w]`` as JPEG files."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, image in enumerate(images):
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(folder / f"{number}.jpg", quality=95)
+        Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{number}.jpg", quality=95)
 
 
 def write_data(home: Path) -> None:
-    """Write what the commands name: birds with sentences, and what else is asked about."""
+    """Write what the commands name: birds, and what else is asked about."""
     data = lw.data.finches(per_species=30)
     pool = data.split("train").join(data.split("test"))
-    own = {i: pool.images[(pool.targets == i).nonzero()[:, 0]] for i in range(8)}
-    for place in (home, home / "attributes"):
-        for i, name in enumerate(NAMES):
-            write_pictures(own[i][:EACH], place / "birds" / name)
-    known, vectors = data.labels.texts, data.labels.vectors
-    assert known is not None
-    assert vectors is not None
-    texts = [f'{name},"{" ".join(known[i]).replace(chr(34), "")}"' for i, name in enumerate(NAMES)]
-    (home / "birds" / "labels.csv").write_text("\n".join(["label,text", *texts]) + "\n")
-    head = ",".join(["label", *(f"a{j}" for j in range(vectors.shape[1]))])
-    rows = [",".join([name, *(f"{v:g}" for v in vectors[i].tolist())]) for i, name in enumerate([*NAMES, "unseen"])]
-    for file in (home / "attributes" / "birds" / "labels.csv", home / "attributes" / "a.csv"):
-        file.write_text("\n".join([head, *rows]) + "\n")
-    for folder, species in (("new", 0), ("okapi", 5), ("inbox", 6), ("photos", 1), ("pictures", 2), ("other", 7)):
-        write_pictures(own[species][EACH : EACH + 6] if species < len(NAMES) else own[species][:6], home / folder)
-    write_pictures(own[4][:12], home / "pictures")
+    own = {i: read_all(pool.images.select(np.flatnonzero(pool.targets == i)), pool.shape or ()) for i in range(8)}
+    for i, name in enumerate(NAMES):
+        write_images(own[i][:EACH], home / "birds" / name)
+    for folder, species in (("new", 0), ("okapi", 5), ("inbox", 6), ("photos", 1), ("photos/more", 4), ("other", 7)):
+        write_images(own[species][EACH : EACH + 6], home / folder)
     for file_name, species in (("a", 0), ("b", 1), ("photo", 0)):
-        Image.fromarray(own[species][-1].permute(1, 2, 0).numpy()).save(home / f"{file_name}.jpg")
+        write_images(own[species][-1:], home)
+        (home / "0.jpg").rename(home / f"{file_name}.jpg")
     for i, grade in enumerate(("poor", "fair", "good")):
-        write_pictures(own[i][:EACH], home / "grades" / grade)
+        write_images(own[i][:EACH], home / "grades" / grade)
     (home / "grades" / "order.txt").write_text("poor\nfair\ngood\n")
 
 
@@ -108,20 +97,12 @@ def main() -> None:
     home = options.folder or Path(tempfile.mkdtemp()) / "read me"
     home.mkdir(parents=True)
     write_data(home)
-    before = [
-        ("labelwise fit grades --out grades.lw", home),
-        ("labelwise fit birds --method izf --out birds.lw", home / "attributes"),
-    ]
-    block = [
-        (command, home / "attributes" if any(f"labelwise {verb} " in command for verb in DESCRIBED) else home)
-        for command in commands()
-    ]
     wanted = {*options.only.split(","), "fit"} if options.only else set()
     wrong = 0
-    for command, place in (*before, *block):
+    for command in ("labelwise fit grades --out grades.lw", *commands()):
         if wanted and command.split()[1] not in wanted:
             continue
-        code, seconds, said = run(command, place)
+        code, seconds, said = run(command, home)
         wrong += code != 0
         print(f"{code:3} {seconds:6.1f} s  {command}", *([said] if code else []), sep="\n" if code else "", flush=True)
     print(f"{wrong} commands failed." if wrong else "All commands ended as they should.")

@@ -37,8 +37,7 @@ def suspects(
 ) -> None:
     """Which labels look wrong? Which images are there twice?
 
-    Each image is answered as if it had not been there (leave-one-out), held-out images included. Files stay as they are: --apply writes
-    a table that fit reads.
+    Each image is answered by leave-one-out, held-out images included. No file is changed: --apply writes a table that fit reads.
     """
     from labelwise.images.survey import readable
 
@@ -68,7 +67,9 @@ def suspects(
     if corrected is not None:
         sure = sum(one.probability >= APPLIED for one in doubtful)
         lines.append(
-            f"It has {sure} suggested labels, those of {percent(APPLIED)} and more. Check it before you fit it."
+            one_line(
+                f"{corrected} has {sure} suggested labels, those of {percent(APPLIED)} and more. Check it, then fit it."
+            )
         )
     show({"data": data, "suspects": [asdict(one) for one in found], "written": [str(one) for one in written]}, *lines)
 
