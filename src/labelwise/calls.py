@@ -12,6 +12,7 @@ from labelwise.core import classifier as core
 from labelwise.core import store
 from labelwise.core.arrays import Array
 from labelwise.fitting import fit as fitting
+from labelwise.fitting.by_words import WordsOptions, fit_words
 from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
 from labelwise.fitting.division import hold_out as divide_off
 from labelwise.images.as_images import ImagesLike, as_images
@@ -112,6 +113,7 @@ def fit(
     method: str | Method | None = "auto",
     run: Run | None = None,
     *,
+    names: Sequence[str] | None = None,
     seed: int | None = None,
     hold_out: float | None = None,
     **settings: Any,
@@ -123,6 +125,7 @@ def fit(
             ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``, ``(paths, [["owl", "wren"], [], ...])`` where several may be true.
         method: the name of a method, a method with its settings, or "auto": chosen from the data.
         run: device, folder for checkpoints; the default keeps nothing on disk.
+        names: of labels, where images have none: each is read as words that the encoder knows; see docs/words.md.
         seed: random seed.
         hold_out: share of the images to test on later, which ``evaluate`` finds; None: a closed form trains on all.
         settings: of the method by name, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
@@ -130,6 +133,8 @@ def fit(
     """
     run = run or Run()
     run = run if seed is None else replace(run, seed=seed)
+    if names is not None:
+        return _fit_words(data, method, tuple(names), run, settings)
     if isinstance(method, Method):
         if settings:
             raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
@@ -147,6 +152,18 @@ def fit(
 
 def _with_test(data: Dataset, share: float | None, seed: int) -> Dataset:
     return data if share is None else divide_off(data, share, seed)
+
+
+def _fit_words(
+    data: Any, method: str | Method | None, names: tuple[str, ...], run: Run, settings: Mapping[str, Any]
+) -> Classifier:
+    """Return the classifier of labels that are names, of images without labels."""
+    if method not in (None, "auto", "words"):
+        raise UsageError("With names, images have no label: leave method out, or give images and their labels.")
+    images = as_images(data)
+    split = Split(images=images, targets=np.full(len(images), -1))
+    dataset = Dataset(name="images", labels=Labels(names=names), splits={"train": split}, own_splits=False)
+    return Classifier.of(fit_words(dataset, WordsOptions.of(_texts(settings)), run))
 
 
 def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":

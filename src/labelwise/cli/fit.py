@@ -62,6 +62,9 @@ def fit(  # noqa: PLR0913 - the options of the verb
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
     words += [f"{key}={value}" for key, value in (("prior", prior), ("costs", costs)) if value is not None]
+    if names is not None and _by_words(method, words):
+        _fit_words(data, out_folder, names, words)
+        return
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method), encoder, words)
     with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
@@ -106,6 +109,32 @@ def fit(  # noqa: PLR0913 - the options of the verb
         *next_steps(dataset, out_folder, [data, *again] if measurable else None),
     ]
     show(document, *lines)
+
+
+def _by_words(method: str, words: list[str]) -> bool:
+    """Return whether labels that are names are taken as words: as asked for, or where the encoder has words and nothing else is asked for."""
+    from labelwise.fitting.by_words import SETTINGS, words_are_at_hand
+
+    plain = all(word.partition("=")[0] in SETTINGS for word in words)
+    return method == "words" or (method == "auto" and plain and words_are_at_hand())
+
+
+def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> None:
+    """Fit to names alone, and save."""
+    from labelwise.core.store import save
+    from labelwise.fitting.by_words import WordsOptions, fit_words
+    from labelwise.images.sources.folders import unsorted_data
+
+    common = shared()
+    if common.splits is not None:
+        raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
+    options = WordsOptions.of(pairs_of(words))
+    dataset = unsorted_data(Path(data), _read_names(names), None, common.strict)
+    classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
+    about = {**classifier.origin.summary, "command": command_line()}
+    save(replace(classifier, origin=replace(classifier.origin, summary=about)), out_folder, overwrite=common.overwrite)
+    document = {"model": str(out_folder), "labels": list(classifier.labels.names), **about}
+    show(document, *outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, None))
 
 
 def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Dataset":

@@ -46,6 +46,10 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
         yield from _naming_lines(classifier)
     elif not estimated and "calibration" in summary:
         yield from _balance_lines(classifier)
+    if "words" in summary:
+        yield "No image had a label, so nothing says how accurate it is. Label some images and measure: labelwise evaluate."
+        yield ""
+        return
     if "calibration" not in summary:
         yield "Each label has one image, so accuracy cannot be estimated. Add images, or a val split."
         yield ""

@@ -1,0 +1,62 @@
+"""The head of words: a label is a sentence, scored against a background of all words that the encoder has."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from labelwise.core.arrays import linear_scores
+from labelwise.core.head import HeadDefaults
+from labelwise.core.head_files import shaped
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.words.vocabulary import Vocabulary, sentence
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordsHead(HeadDefaults):
+    """The score of a label is its linear score less the log of what all words of the vocabulary have together.
+
+    So it is the log-odds of one word against a background, which mean something for a single word, too.
+    """
+
+    kind: ClassVar[str] = "words"
+
+    labels: Labels  # with the sentences that stand for each
+    rows: Array = shaped("k", "d+1")  # their linear scores
+    vocabulary: Vocabulary
+
+    @property
+    def width(self) -> int:
+        """The size d of the features it takes."""
+        return int(self.vocabulary.rows.shape[1] - 1)
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``."""
+        return self.vocabulary.embed(features)
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with the sentences that stand for them."""
+        texts = labels.texts or tuple(() for _ in labels.names)
+        told = (own or (sentence(name),) for name, own in zip(labels.names, texts, strict=True))
+        return replace(labels, texts=tuple(told))
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings ``[k, d + 1]``: the mean of a label's sentences; no sentence of a label known before is read again."""
+        known = dict(zip(self.labels.names, self.labels.texts or (), strict=True))
+        places = {name: row for row, name in enumerate(self.labels.names)}
+        told = self.describe(labels)
+        rows = [
+            self.rows[places[name]] if known.get(name) == texts else self.vocabulary.read(list(texts))[0].mean(0)
+            for name, texts in zip(told.names, told.texts or (), strict=True)
+        ]
+        return np.stack(rows).astype(np.float32)
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``: the log-odds of a word against all words."""
+        words = linear_scores(embeddings, self.vocabulary.rows)
+        most = words.max(1, keepdims=True)
+        background = most + np.log(np.exp(words - most).sum(1, keepdims=True))
+        return np.asarray(linear_scores(embeddings, label_embeddings) - background)
