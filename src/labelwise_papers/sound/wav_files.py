@@ -17,7 +17,7 @@ from labelwise.images.decode.listing import list_files
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import FeatureRows, Skipped
 from labelwise.images.sources.build import build
-from labelwise.images.sources.folders import labelled_files, split_folders
+from labelwise.images.sources.folders import labelled_files, list_tops
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.limits import check_size
 from labelwise.support.regular import read_regular
@@ -89,7 +89,7 @@ def audio_folder(
     root, samples = Path(path), round(rate * seconds)
     if samples < 1:
         raise UsageError(f"Sounds need a length above 0; given {seconds} seconds at {rate} samples per second.")
-    rows, _ = labelled_files(split_folders(root) or {"": root}, list_wavs)
+    rows, _ = labelled_files(list_tops(root), list_wavs)
     sounds, readable, skipped = read_sounds([Path(file) for file in rows.files], rate, samples)
     if not readable or (strict and skipped):
         faults = " ".join(each.reason for each in skipped[:3])

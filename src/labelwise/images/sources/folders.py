@@ -3,9 +3,10 @@
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -50,11 +51,10 @@ def folder(
     if root.is_file():
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
-    tops = split_folders(root) or {"": root}
+    tops = list_tops(root)
     nameless: list[Path] = []
     rows, homes = labelled_files(tops, partial(_list_images, nameless=nameless))
-    files = (file for top in tops.values() for file in sorted(top.iterdir()) if is_image(file.name))
-    loose = [str(file) for file in files if file.is_file()]
+    loose = [str(file) for top in tops.values() for file in top.files if is_image(file.name) and file.is_file()]
     if strict and loose:
         raise DataError(f"Images lie outside the class folders: {listing(loose)}. Move or remove them.")
     rows = replace(rows, by=group)
@@ -62,7 +62,7 @@ def folder(
     reasons = {
         "it lies outside the class folders": loose,
         NO_SUFFIX: map(str, nameless),
-        ANSWER: (str(each) for top in tops.values() for each in answer_folders(top)),
+        ANSWER: (str(each) for top in tops.values() for each in top.folders if _is_answer(each) and holds_images(each)),
     }
     skipped = (*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
     return replace(data, skipped=skipped, labels_by=labels_by(root))
@@ -75,15 +75,38 @@ def _list_images(home: Path, nameless: list[Path]) -> list[Path]:
     return [file for file in files if file.suffix]
 
 
-def answer_folders(home: Path) -> list[Path]:
-    """Return the folders that ``classify`` made for images without a label, such as ``unknown``."""
-    return [each for each in _subfolders(home) if normal_name(each.name).casefold() in RESERVED and holds_images(each)]
+@dataclass(frozen=True)
+class Level:
+    """What people see in a folder, sorted; it is listed once."""
+
+    home: Path
+    folders: tuple[Path, ...]
+    files: tuple[Path, ...]  # and what else is no folder
+
+    @classmethod
+    def of(cls, home: Path) -> Self:
+        """List a folder."""
+        try:
+            names = sorted(os.listdir(home))
+        except OSError as error:
+            raise DataError(
+                f'Cannot list the folder "{home}": {error.strerror}. Check the path and its rights.'
+            ) from None
+        paths = [home / name for name in names if not is_hidden(name)]
+        folders = [path for path in paths if path.is_dir()]
+        within = set(folders)
+        return cls(home, tuple(folders), tuple(path for path in paths if path not in within))
+
+
+def _is_answer(folder: Path) -> bool:
+    """Return whether ``classify`` made a folder for images without a label, such as ``unknown``."""
+    return normal_name(folder.name).casefold() in RESERVED
 
 
 def labelled_files(
-    tops: Mapping[str, Path], list_files: Callable[[Path], Sequence[Path]]
+    tops: Mapping[str, Level], list_files: Callable[[Path], Sequence[Path]]
 ) -> tuple[Rows, dict[str, str]]:
-    """Return the files of the label folders below the folder of each split ("": there are no splits), and the folder of each label."""
+    """Return the files of the label folders below the tops of ``list_tops``, and the folder of each label."""
     homes: dict[str, str] = {}
     table: list[tuple[str, str, str]] = []
     for split, top in tops.items():
@@ -94,39 +117,32 @@ def labelled_files(
     return replace(named_rows(labels), files=files, splits=splits if any(splits) else ()), homes
 
 
-def _subfolders(home: Path) -> list[Path]:
-    """Return the folders in a folder that people see, sorted."""
-    try:
-        return sorted(each for each in home.iterdir() if each.is_dir() and not is_hidden(each.name))
-    except OSError as error:
-        raise DataError(f'Cannot list the folder "{home}": {error.strerror}. Check the path and its rights.') from None
-
-
-def split_folders(root: Path) -> dict[str, Path]:
-    """Return the folder of each split, or nothing where the sub-folders are the classes."""
+def list_tops(root: Path) -> dict[str, Level]:
+    """Return the folder of each split; under "" the root, where its sub-folders are the classes."""
     splits: dict[str, Path] = {}
-    homes = _subfolders(root)
-    other = [home for home in homes if home.name.casefold() not in SPELLINGS]
-    for home in homes:
-        if home not in other:
+    top = Level.of(root)
+    other = [home for home in top.folders if home.name.casefold() not in SPELLINGS]
+    for home in top.folders:
+        if home.name.casefold() in SPELLINGS:
             before = splits.setdefault(SPELLINGS[home.name.casefold()], home)
             if before is not home:
                 raise DataError(f'"{before}" and "{home}" are the same split. Keep one of them.')
-    if not other:
-        return splits
+    if splits and not other:
+        return {split: Level.of(home) for split, home in splits.items()}
     if len(splits) > 1:  # a single one may be a class: a railway train
         raise DataError(
             f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in other)}). '
             "Keep either splits or classes in it."
         )
-    return {}
+    return {"": top}
 
 
-def class_folders(home: Path) -> dict[str, Path]:
+def class_folders(top: Level) -> dict[str, Path]:
     """Return the folder of each label."""
     folders: dict[str, Path] = {}
-    for each in _subfolders(home):
-        if normal_name(each.name).casefold() in RESERVED:
+    home = top.home
+    for each in top.folders:
+        if _is_answer(each):
             continue  # told by ``folder``
         if unfit := unfit_name(each.name):
             raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
@@ -179,5 +195,5 @@ def plain_folder(root: Path) -> Path | None:
     """Return where images lie that are not sorted into label folders, or None."""
     if not root.is_dir():
         return None
-    home = split_folders(root).get("train", root)
-    return home if len(_subfolders(home)) < 2 and list_images(home) else None
+    top = list_tops(root).get("train") or Level.of(root)
+    return top.home if len(top.folders) < 2 and list_images(top.home) else None
