@@ -5,7 +5,7 @@
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
 these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under ``<!-- numbers FILE -->`` the numbers of FILE.json, under ``<!-- izf errors -->`` that of izf_shares.json, under
-``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
+``<!-- everyday TABLE -->`` one of everyday.jsonl, under ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import everyday_tables
 import izf_shares
 import naming_tables
 import photos_tables
@@ -57,6 +58,8 @@ def block(name: str) -> list[str]:
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
         return photos_tables.table(rest, MEASURED / "photos.jsonl")
+    if kind == "everyday":
+        return everyday_tables.table(rest, MEASURED / "everyday.jsonl")
     if kind == "naming":
         tables = {"draws": naming_tables.drawn, "prior": naming_tables.prior, "cifar10": naming_tables.cifar10}
         return tables[rest](naming_tables.read(NAMING))

@@ -45,6 +45,9 @@ def test_answers_of_another_classifier_are_not_made_up(data: Dataset, classifier
     assert left_out_answers(classifier, whole.select(range(50)), data.labels) is None, "of other images"
     wrong = replace(whole, targets=(whole.targets + (np.arange(60) < 9)) % 3)
     assert left_out_answers(classifier, wrong, data.labels) is None, "of other labels"
+    summary = {**classifier.origin.summary, "labels_by": "groups"}
+    circular = replace(classifier, origin=replace(classifier.origin, summary=summary))
+    assert left_out_answers(circular, whole, data.labels) is None, "no person chose the labels"
     taught = classifier.teach("new", whole.images.read(np.arange(3), (6,)))
     assert left_out_answers(taught, whole, data.labels) is None
     with pytest.raises(DataError, match="no image is left to measure"):

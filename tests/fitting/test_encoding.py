@@ -34,3 +34,18 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path: Path, monkeypatc
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["blobs.npz"]
     assert len(pack(file).split("train")) == 8
+
+
+def test_groups_are_written_and_splits_that_nobody_named_are_not(tmp_path: Path) -> None:
+    data = features(6)
+    part = data.split("train")
+    groups = tuple(f"burst {i // 2}" for i in range(len(part)))
+    splits = {**data.splits, "train": replace(part, groups=groups)}
+    write_features(replace(data, splits=splits), tmp_path / "own.npz")
+    assert pack(tmp_path / "own.npz").split("train").groups == groups
+    write_features(replace(data, splits=splits, own_val=False), tmp_path / "val.npz")
+    again = pack(tmp_path / "val.npz")
+    assert not again.own_val
+    assert len(again.split("test")) == len(data.split("test"))
+    write_features(replace(data, splits=splits, own_splits=False), tmp_path / "none.npz")
+    assert not pack(tmp_path / "none.npz").own_splits

@@ -103,7 +103,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
             save(classifier, out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
     again = [*_words("--splits", common.splits), *_words("--data-root", common.root)]
-    measurable = not names and ("leave_one_out" in document or len(dataset.splits.get("test", ())))
+    left_out = "leave_one_out" in document and not document.get("labels_by")
+    measurable = not names and (left_out or len(dataset.splits.get("test", ())))
     lines = [
         *outcome(classifier, out_folder, dataset.home),
         *next_steps(dataset, out_folder, [data, *again] if measurable else None),

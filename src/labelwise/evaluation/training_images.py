@@ -35,6 +35,8 @@ class LeftOutAnswers:
 def left_out_answers(classifier: Classifier, split: Split, labels: Labels) -> LeftOutAnswers | None:
     """Return the answers to training images; None unless the closed form of exactly these images is the classifier."""
     head, record = classifier.head, classifier.origin.method
+    if classifier.origin.summary.get("labels_by"):  # no person chose the labels: agreement with them is no accuracy
+        return None
     trained = isinstance(head, DiscriminantHead) and head.descriptions is None and record is not None
     if not trained or split.multilabel or "leave_one_out" not in classifier.origin.summary:
         return None

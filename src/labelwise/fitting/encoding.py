@@ -1,6 +1,6 @@
 """Encode a data set once: features that many experiments can train on, without the encoder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.encoders.features import Features
-from labelwise.images.dataset import Dataset, Split
+from labelwise.images.dataset import Dataset
 from labelwise.images.images import Array, FeatureRows, Images
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError
@@ -59,7 +59,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     """Write features and their labels as one ``.npz`` pack, whole or not at all; ``data.pack`` reads it.
 
     It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``; or yes and no to each of them ``[n, k]``, where
-    several may be true), ``classes [k]``, ``split [n]`` and, where they are known, ``files [n]``.
+    several may be true), ``classes [k]`` and, where the data have them, ``split [n]``, ``files [n]`` and ``groups [n]``.
     """
     file = Path(path)
     if not dataset.features:
@@ -68,7 +68,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     if without:
         raise DataError(f'{without} images of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
-    columns = _columns(dataset.labels.names, dataset.splits)
+    columns = _columns(dataset)
     write_by(file, lambda stream: np.savez(stream, allow_pickle=False, **columns))
 
 
@@ -81,15 +81,22 @@ def check_features_file(file: Path) -> None:
         raise UsageError(f'"{file}" is a folder; choose another name.')
 
 
-def _columns(names: tuple[str, ...], splits: Mapping[str, Split]) -> dict[str, Array]:
-    """Return what the file holds, all splits one after another."""
-    parts = [split for split in splits.values() if len(split)]
+def _columns(dataset: Dataset) -> dict[str, Array]:
+    """Return what the file holds, all splits one after another; those that the data do not name themselves are not told."""
+    splits = {name: split for name, split in dataset.splits.items() if len(split)}
+    parts = list(splits.values())
     columns: dict[str, Array] = {
         "features": np.concatenate([split.images.values for split in parts]),
         "labels": np.concatenate([split.targets for split in parts]),
-        "classes": np.array(names),
-        "split": np.array([name for name, split in splits.items() for _ in range(len(split))]),
+        "classes": np.array(dataset.labels.names),
     }
+    if dataset.own_splits:
+        named = {"val": "val" if dataset.own_val else "train"}
+        columns["split"] = np.array(
+            [named.get(name, name) for name, split in splits.items() for _ in range(len(split))]
+        )
+    if any(group for split in parts for group in split.groups):
+        columns["groups"] = np.array([group for split in parts for group in split.groups or [""] * len(split)])
     if all(split.files for split in parts):
         columns["files"] = np.array([file for split in parts for file in split.files])
     return columns

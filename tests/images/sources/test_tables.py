@@ -314,3 +314,18 @@ def test_parquet_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         (tmp_path / "bad.parquet").write_bytes(damaged)
         with pytest.raises(DataError, match=r"no Parquet file, or it is damaged|cannot be read"):
             table(tmp_path / "bad.parquet")
+
+
+def test_a_column_says_how_much_images_count(tmp_path: Path) -> None:
+    lines = rows().rstrip().split("\nx")[0].replace('"x\ny"', "x").splitlines()
+    file = listed(
+        tmp_path, "\n".join([lines[0] + ",Sample_Weight", lines[1] + ",2.5", *(f"{one}," for one in lines[2:])])
+    )
+    data = table(file, size=4)
+    weights = {name: weight for s in data.splits.values() for name, weight in zip(s.files, s.weights, strict=True)}
+    assert sorted(weights.values()) == [1.0] * 11 + [2.5]
+    for wrong in ("-1", "0", "many", "nan", "inf"):
+        file.write_text(file.read_text().replace(",2.5", f",{wrong}"))
+        with pytest.raises(DataError, match=f'Row 2 .*"sample_weight": a weight is a number above 0; given "{wrong}"'):
+            table(file, size=4)
+        file.write_text(file.read_text().replace(f",{wrong}\n", ",2.5\n", 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import PER_IMAGE, SPLITS, UNLABELLED, Dataset, Split
+from labelwise.images.dataset import COLUMNS, SPLITS, UNLABELLED, Dataset, Split
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import Knowledge, find_knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
@@ -46,7 +46,7 @@ def build(
     """
     check_two_labels(name, rows, parts)
     rows = _group(rows)
-    columns = {what: getattr(rows, what) for what in PER_IMAGE}
+    columns = {what: getattr(rows, what) for what in COLUMNS}
     whole = Split(images=rows.images, targets=rows.targets, **columns)
     division = parts or divide_rows(name, rows, shares or Shares(), seed)
     _check_seen(name, rows, division, knowledge)

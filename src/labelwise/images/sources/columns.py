@@ -12,7 +12,7 @@ from labelwise.support.errors import DataError, listing, suggest
 
 Floats = npt.NDArray[np.float32]
 
-_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group")
+_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight")
 _PATHS = ("file", "filename", "filepath", "image", "picture")  # what else people call the column "path"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")

@@ -7,7 +7,7 @@ A pack holds one entry for each image in
 - ``labels [n]``, names, or positions in ``classes [k]``; where several may be true of an image, yes or no to each class
   ``[n, k]`` (bool). Features alone may go without: all targets are then -1;
 - optional: ``split [n]``, names, or 0 train and 1 test, or 0 train, 1 val and 2 test; ``files [n]``, where the images came
-  from.
+  from; ``groups [n]``, what each belongs to, blank for nothing.
 
 So ``labelwise data encode`` writes it. What other tools call the same thing is read, too, see ``KEYS``. Nothing is unpickled.
 """
@@ -54,6 +54,7 @@ KEYS = {
     "classes": ("classes", "class_names", "names"),
     "split": ("split", "splits"),
     "files": ("files",),
+    "groups": ("groups",),
 }
 
 
@@ -129,6 +130,8 @@ def _read_pack(file: Path, size: int | None, kinds: Sequence[str] = KINDS) -> Ro
         rows = replace(rows, splits=split_names(as_labels(columns["split"])))
     if "files" in columns:
         rows = replace(rows, files=_file_names(columns["files"], len(rows)))
+    if "groups" in columns:
+        rows = replace(rows, groups=tuple(map(str, as_labels(columns["groups"]).tolist())))
     if matrix is not None:
         return replace(rows, images=FeatureRows(matrix))
     if kind == "data":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.dataset import PER_IMAGE
+from labelwise.images.dataset import COLUMNS
 from labelwise.images.images import Images, Skipped
 from labelwise.images.split.grouping import Grouping
 from labelwise.images.targets import Array, among_labels, labels_present
@@ -23,7 +23,7 @@ class Rows:
     """n images as columns, one entry for each; ``build`` makes a data set of them."""
 
     names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
-    targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these may be empty
+    targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these and weights may be empty
     images: Images | None = None  # None where they are files
     splits: Sequence[str] = ()  # the split of each, where the source names them
     files: tuple[str, ...] = ()
@@ -31,13 +31,14 @@ class Rows:
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
     by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of image files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.targets) if self.images is None else len(self.images)
-        for what in ("targets", "splits", *PER_IMAGE):
+        for what in ("targets", "splits", *COLUMNS):
             column = getattr(self, what)
             if len(column) != n and (what == "targets" or len(column)):
                 raise DataError(f"There are {n} images but {len(column)} {what}; give one for each image.")
@@ -48,7 +49,7 @@ class Rows:
     def select(self, rows: Sequence[int]) -> "Rows":
         """Return these rows only, in this order; the labels stay."""
         columns: dict[str, Any] = {
-            what: tuple(getattr(self, what)[i] for i in rows) for what in PER_IMAGE if getattr(self, what)
+            what: tuple(getattr(self, what)[i] for i in rows) for what in COLUMNS if getattr(self, what)
         }
         return replace(
             self,

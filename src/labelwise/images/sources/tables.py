@@ -12,6 +12,7 @@ Columns, in any order and spelled in small or capital letters:
   quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
 - ``split``: train, val (valid, validation) or test, in every row or in none.
 - ``domain`` and ``group``: where an image was taken and what it belongs to. A group is never divided; a blank is no group.
+- ``sample_weight``: how many images this one counts as in a closed form, above 0; blank is 1.
 - ``text``, ``text_1``, ``text_2``, ...: sentences that describe the image; empty ones are left out.
 
 CSV files are UTF-8, with commas, semicolons or tabs between the fields. Their rows are counted as a spreadsheet does:
@@ -19,6 +20,7 @@ the header is row 1. Rows of a Parquet file are counted from 1. Rows without any
 rows that repeat another row of the same image.
 """
 
+import math
 import os
 import unicodedata
 from collections.abc import Sequence
@@ -99,6 +101,7 @@ def table_rows(columns: Columns) -> Rows:
         texts=_texts(columns),
         domains=_names(columns, "domain"),
         groups=_names(columns, "group"),
+        weights=_weights(columns),
     )
 
 
@@ -182,6 +185,20 @@ def _names(columns: Columns, column: str) -> tuple[str, ...]:
     """Return the domain or group of each row, or nothing where none has any."""
     cells = columns.cells.get(column, ())
     return tuple(unicodedata.normalize("NFC", cell) for cell in cells) if any(cells) else ()
+
+
+def _weights(columns: Columns) -> tuple[float, ...]:
+    """Return how much each row counts, or nothing where no cell says so."""
+    cells = columns.cells.get("sample_weight", ())
+    weights = []
+    for row, cell in enumerate(cells if any(cells) else ()):
+        try:
+            weights.append(float(cell or 1))
+        except ValueError:
+            weights.append(math.nan)
+        if not 0 < weights[-1] < math.inf:
+            raise DataError(f'{columns.cell(row, "sample_weight")}a weight is a number above 0; given "{cell}".')
+    return tuple(weights)
 
 
 def _texts(columns: Columns) -> tuple[tuple[str, ...], ...]:
