@@ -142,7 +142,7 @@ def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: p
     code, out, err = run("name", model, "--ask", 2, "--out", tmp_path / "a.lw", "--json")
     told = json.loads(out)
     assert code == 0
-    assert 'No label "okapi"' in " ".join(err.split())
+    assert "okapi is none of the labels" in " ".join(err.split())
     assert told["answers"][str(first.cluster)] == second.label
     assert len(told["answers"]) == 2, "the skipped cluster is no answer, the kept one is"
     assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
@@ -222,7 +222,7 @@ def test_what_stands_out_is_told(model: Path) -> None:
     ("words", "code", "message"),
     [
         (["--answer", "9=a"], 2, "numbered 0 to 4; given 9"),
-        (["--answer", "0=okapi"], 2, 'No label "okapi"'),
+        (["--answer", "0=okapi"], 2, "okapi is none of the labels"),
         (["--answer", "0=a", "--answer", "1=a"], 2, 'Given "a" for clusters 0 and 1'),
         (["--answer", "0=a", "--answer", "0=b"], 2, 'two names: "a" and "b"'),
         (["--answer", "ship"], 2, "CLUSTER=LABEL"),

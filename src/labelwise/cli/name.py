@@ -155,10 +155,16 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
 
 def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     """Return the classifier with more answers; those given before stay."""
-    from labelwise.methods.zero_label.rename import name_clusters
+    from labelwise.methods.zero_label.rename import name_clusters, named_head
 
     if not new:
         return classifier
+    labels = named_head(classifier).labels
+    if foreign := [label for label in new.values() if labels.find(label) is None]:
+        raise UsageError(
+            f"{listing(foreign)} is none of the labels that fit was given with --names: {listing(labels.names)}. "
+            "For groups with names of your own: labelwise group PHOTOS --out groups."
+        )
     before = {int(cluster): label for cluster, label in classifier.origin.summary.get("answers", {}).items()}
     return name_clusters(classifier, {**before, **new})
 
