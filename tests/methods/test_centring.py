@@ -8,7 +8,6 @@ import labelwise as lw
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import ZeroLabel
-from labelwise.methods.izf.flattening import Flattening
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.zero_label.clusters import PCA
 from labelwise.support.errors import UsageError
@@ -83,24 +82,3 @@ def test_naming_by_transport_takes_embeddings_as_they_are() -> None:
 def test_the_number_of_directions_is_checked() -> None:
     with pytest.raises(UsageError, match='"directions" must be at least 1'):
         ZeroLabel(directions=0)
-
-
-@pytest.mark.parametrize("flat", [0.0, 0.125, 0.25])
-def test_flattening_divides_directions_by_a_power_of_their_variance(flat: float) -> None:
-    made = torch.Generator().manual_seed(3)
-    rows = torch.randn(40, 6, generator=made) * torch.tensor([9.0, 3.0, 1.0, 1.0, 0.5, 0.0])
-    module = Flattening(6)
-    module.flat = flat
-    torch.testing.assert_close(module(rows), Centring(6)(rows), msg="nothing is flattened before it is fitted")
-    module.fit(rows)
-    plain = Centring(6)
-    plain.fit(rows)
-    unit = plain(rows).double()
-    wanted = torch.zeros_like(unit)
-    values, axes = torch.linalg.eigh(unit.T @ unit / len(unit))
-    for value, axis in zip(values, axes.T, strict=True):
-        if value > 1e-6 * values.mean():
-            wanted += (unit @ axis)[:, None] * axis * float(value / values.mean() + 0.1) ** -flat
-    torch.testing.assert_close(module(rows).double(), normalize(wanted, dim=1), rtol=1e-4, atol=1e-5)
-    outside = module(rows[:1] + torch.tensor([0, 0, 0, 0, 0, 7.0]))
-    assert float(outside[0, 5].abs()) < 1e-5, "what no row had is dropped"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 import labelwise as lw
 from labelwise.api import teach
+from labelwise.core.arrays import unit_rows
 from labelwise.core.balance import balance_curve
 from labelwise.data import load
 from labelwise.fitting.rebuild import method_of
@@ -25,7 +25,7 @@ from labelwise.methods.izf.generated import GeneratedSoftmax
 from labelwise.methods.izf.generated_head import fit_softmax, noise
 from labelwise.methods.izf.head import TAKEN_OFF
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel
-from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.head import Centre
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.support.errors import UsageError
@@ -306,12 +306,9 @@ def test_texts_of_images_say_which_directions_of_label_vectors_count() -> None:
     found = model.caption_relevance(replace(data, train=replace(data.train, images=features)))
     assert found is not None
     assert plain.caption_relevance(without_texts(data)) is None
-    centring = Centring(model.vector_size, 0.7)
-    centring.fit(torch.from_numpy(model.source.of(data.labels)))
-    wanted = centring(torch.from_numpy(model.source.of(data.known))).double() @ found.weights(
-        centring.even(found.texts)
-    )
-    torch.testing.assert_close(model.vectors(data.known).double(), normalize(wanted, dim=1), rtol=1e-3, atol=1e-3)
+    centre = Centre.of(model.source.of(data.labels), 0.7)
+    wanted = centre(model.source.of(data.known)) @ found.weights(centre.even(found.texts))
+    np.testing.assert_allclose(model.vectors(data.known), unit_rows(wanted), rtol=1e-3, atol=1e-3)
     assert not torch.allclose(model.vectors(data.known), plain.vectors(data.known), atol=0.05)
     attributes = replace(data, labels=replace(data.labels, vectors=torch.ones(len(data.labels), model.vector_size)))
     assert model.caption_relevance(attributes) is None, "vectors of labels that are not those of their texts"

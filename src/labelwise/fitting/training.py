@@ -23,6 +23,7 @@ from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.registry import METHODS
+from labelwise.methods.shared.linear import StartedModel
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
@@ -30,7 +31,6 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
 from labelwise.train.method import Method, Run
-from labelwise.train.model import Completes
 
 FEWEST = 3  # images of a label of which one trains, one validates and one tests
 ENOUGH = 10  # of each label, from which on training is worth the while
@@ -96,7 +96,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     done = estimate_on_validation(calibrate(scores.of(bound), targets), scores, part.val)
     if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
         done = fit_verifier(scores.of(done), targets)
-    if len(validation(data)) or not (isinstance(model, Completes) and model.started):
+    if len(validation(data)) or not (isinstance(model, StartedModel) and model.started):
         return done
     images = torch.cat([model.prepare(split.images) for split in (part.train, part.val)])
     model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))

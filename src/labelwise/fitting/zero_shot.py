@@ -7,7 +7,7 @@ trains on the images of all seen labels, and takes these over.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,13 +37,6 @@ FEWEST_LABELS = 4  # seen labels that a trial needs
 LEVEL_IMAGES = 2_000  # training images by which the scores of two runs are compared
 MOST_PAIRS = 500  # held-out images that find their own text
 Level = tuple[float, float]
-
-
-@runtime_checkable
-class HeldOut(Protocol):
-    """A model that held out more labels than the trial did: one curve for each time, penalties in units of ``seen_spread``."""
-
-    held_out: tuple[BalanceCurve, ...]
 
 
 class Plan(NamedTuple):
@@ -176,8 +169,8 @@ def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
     if data.unseen is not None:
         curve = balance_curve(scores.raw, data.val.targets, ~bound.calibration.unseen, trained.head.penalty)
         gap = curve.best()
-        if isinstance(model, HeldOut) and model.held_out:
-            gap = best_of_all(model.held_out) * seen_spread(scores.raw, ~bound.calibration.unseen)
+        if curves := getattr(model, "held_out", ()):  # more labels were held out than those of the trial
+            gap = best_of_all(curves) * seen_spread(scores.raw, ~bound.calibration.unseen)
         figures = {"gap": gap, **_accuracies(curve, gap), "without_gap": _accuracies(curve, 0.0), "area": curve.area}
         figures |= {"held_labels": len(data.unseen), "images": len(data.val)}
         bound = replace(bound, calibration=replace(bound.calibration, seen_penalty=gap))

@@ -4,10 +4,10 @@ Shape letters: n images, k labels, d image embedding, e label embedding.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -86,18 +86,6 @@ class LabelModel(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the model lives."""
         return next((t.device for t in chain(self.parameters(), self.buffers())), torch.device("cpu"))
-
-
-@runtime_checkable
-class Completes(Protocol):
-    """It can take images that were held out from its training into what it solves in closed form."""
-
-    @property
-    def started(self) -> bool:
-        """Whether anything was solved in closed form."""
-
-    def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
-        """Solve it anew with all images, from their targets ``[n]`` and the names of their groups."""
 
 
 def as_float(images: Tensor) -> Tensor:

@@ -57,10 +57,6 @@ class ClarelModel(EncoderModel):
         self.places: dict[str, Any] = {name: np.zeros(e, np.float32) for name in ("image_mean", "text_mean")}
         self.places |= dict.fromkeys(("reach", "apart", "within"), 1.0)
 
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``: the mean embedding of each label's sentences."""
-        return self.reader.encode_labels(labels)
-
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return minus the distance of every pair ``[n, k]``."""
         return -distances(image_embeddings, label_embeddings)

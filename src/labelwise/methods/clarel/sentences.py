@@ -22,8 +22,6 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.tensors import segment_mean
 
-CHUNK = 512  # sentences read at a time outside training
-
 
 class ImageTexts(ABC):
     """The texts of training images, ready to be encoded; ``shared`` says that images of a label have the same."""
@@ -52,10 +50,6 @@ class TextReader(nn.Module, ABC):
         """Return the texts of the training images: their own, or where they have none those of their labels."""
 
     @abstractmethod
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``."""
-
-    @abstractmethod
     def without_torch(self) -> dict[str, Any]:
         """Return what the head needs to read labels."""
 
@@ -79,10 +73,6 @@ class VectorReader(TextReader):
                 "it was trained on were described."
             )
         return self.project(self.dropout(self.centre(vectors.to(self.project.weight.dtype)) * LENGTH))  # type: ignore[no-any-return]
-
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``."""
-        return self.encode_vectors(torch.from_numpy(self.source.of(labels)).to(self.project.weight))
 
     def read(self, data: TrainData) -> "VectorTexts":
         """Return the vectors of the training images' sentences, and of their labels."""
@@ -151,16 +141,6 @@ class SentenceReader(TextReader):
         flat, lengths, groups = map(torch.from_numpy, Tokens.of(instances))
         embeddings = self.encoder(self.table[flat.to(self.table.device)], lengths)
         return segment_mean(embeddings, groups.to(embeddings.device), len(instances))
-
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``, some sentences at a time."""
-        flat, groups = flattened(_texts_of(labels))
-        parts = [
-            self.encode_tokens(tokenise([[text] for text in flat[start : start + CHUNK]], self.vectors, self.longest))
-            for start in range(0, len(flat), CHUNK)
-        ]
-        embeddings = torch.cat(parts)
-        return segment_mean(embeddings, torch.from_numpy(groups).to(embeddings.device), len(labels))
 
     def read(self, data: TrainData) -> "SentenceTexts":
         """Return the words of the training images' sentences, and of their labels'."""

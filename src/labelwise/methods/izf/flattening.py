@@ -8,11 +8,9 @@ canonical correlation. A direction is weighted by the root of that share.
 from dataclasses import replace
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.functional import normalize
+import numpy as np
 
-from labelwise.methods.shared.centring import Centring, array
+from labelwise.core.arrays import Array, unit_rows
 from labelwise.methods.shared.head import Centre
 
 PARTS = 5  # folds of images; a caption is predicted from those of the other folds
@@ -25,68 +23,43 @@ MOST = 4_000  # images, evenly over all of them
 class CaptionRelevance(NamedTuple):
     """Caption vectors of n images, and how each is predicted from the images of other folds."""
 
-    texts: Tensor  # vectors [n, a]
-    predict: Tensor  # times vectors of the texts: their predictions [n, n]
+    texts: Array  # vectors [n, a]
+    predict: Array  # times vectors of the texts: their predictions [n, n]
 
     @classmethod
-    def of(cls, images: Tensor, texts: Tensor) -> "CaptionRelevance":
+    def of(cls, images: Array, texts: Array) -> "CaptionRelevance":
         """Return the relevance from image embeddings ``[n, d]`` and caption vectors ``[n, a]``; of more than ``MOST``, some."""
-        rows = torch.arange(0, len(images), -(-len(images) // MOST), device=images.device)
-        centred = (images[rows] - images[rows].mean(0)).double()
-        products = centred @ centred.T
-        part = torch.arange(len(rows), device=images.device) % PARTS
-        predict = torch.zeros_like(products)
+        rows = np.arange(0, len(images), -(-len(images) // MOST))
+        centred = (images[rows] - images[rows].mean(0)).astype(np.float64)
+        products, part = centred @ centred.T, np.arange(len(rows)) % PARTS
+        ridge, predict = PENALTY * np.diagonal(products).mean(), np.zeros_like(products)
         for one in range(PARTS):
-            own, others = (part == one).nonzero()[:, 0], (part != one).nonzero()[:, 0]
-            known = products[others[:, None], others]
-            known.diagonal().add_(PENALTY * products.diagonal().mean())
-            predict[own[:, None], others] = torch.linalg.solve(known, products[others[:, None], own]).T
+            own, others = np.flatnonzero(part == one), np.flatnonzero(part != one)
+            known = products[np.ix_(others, others)] + ridge * np.eye(len(others))
+            predict[np.ix_(own, others)] = np.linalg.solve(known, products[np.ix_(others, own)]).T
         return cls(texts[rows], predict)
 
-    def weights(self, texts: Tensor) -> Tensor:
+    def weights(self, texts: Array) -> Array:
         """Return the matrix ``[a, a]`` that weights directions of label vectors; ``texts [n, a]`` are prepared as these are."""
-        centred = texts.double() - texts.double().mean(0)
-        whole = centred.T @ centred
+        centred = texts - texts.mean(0, dtype=np.float64)
         crossed = centred.T @ (self.predict @ centred)
-        values, axes = torch.linalg.eigh(whole)
-        whiten = (axes * (values.clamp_min(0) + TEXT_FLOOR * values.mean().clamp_min(1e-12)).rsqrt()) @ axes.T
-        told, directions = torch.linalg.eigh(whiten @ (crossed + crossed.T) @ whiten / 2)
-        return whiten @ ((directions * told.clamp_min(0).sqrt()) @ directions.T)  # type: ignore[no-any-return]
+        values, axes = np.linalg.eigh(centred.T @ centred)
+        whiten = (axes / np.sqrt(np.maximum(values, 0) + TEXT_FLOOR * max(float(values.mean()), 1e-12))) @ axes.T
+        shares, directions = np.linalg.eigh(whiten @ (crossed + crossed.T) @ whiten / 2)
+        weights: Array = whiten @ ((directions * np.sqrt(np.maximum(shares, 0))) @ directions.T)
+        return weights
 
 
-class Flattening(Centring):
-    """Rows of unit length around their mean, in which directions that many rows share weigh less.
+def flatten(rows: Array, power: float, flat: float, relevance: CaptionRelevance | None = None) -> Centre:
+    """Return what centres rows ``[n, a]``, in which directions that many of them share weigh less.
 
     ``flat`` is the power of the variance in a direction by which it is divided. Where rows stand for texts, and images have texts of
-    their own, directions first weigh by what images tell of them. What lies in no direction of the rows it was fitted to is dropped.
-    Until it is fitted it is a ``Centring``.
+    their own, directions first weigh by what images tell of them. What lies in no direction of these rows is dropped.
     """
-
-    turn: Tensor  # [size, size]
-
-    def __init__(self, size: int, power: float = 1.0) -> None:
-        super().__init__(size, power)
-        self.flat = 0.125
-        self.register_buffer("turn", torch.eye(size))
-
-    @torch.no_grad()
-    def fit(self, rows: Tensor, relevance: CaptionRelevance | None = None) -> None:
-        """Take the mean and the directions of these rows ``[n, size]``, and what images tell."""
-        super().fit(rows)
-        unit = super().forward(rows.double())
-        told = (
-            torch.eye(len(self.turn)).to(unit) if relevance is None else relevance.weights(self.even(relevance.texts))
-        )
-        unit = normalize(unit @ told, dim=1)
-        values, axes = torch.linalg.eigh(unit.T @ unit)
-        values = values / (values.sum() / min(rows.shape)).clamp_min(1e-12)
-        scale = torch.where(values > 1e-6, (values.clamp_min(0) + FLOOR) ** -self.flat, 0)
-        self.turn.copy_(told @ (axes * scale) @ axes.T)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Return centred rows of unit length ``[n, size]``."""
-        return normalize(super().forward(rows) @ self.turn.to(rows.dtype), dim=1)
-
-    def centre(self) -> Centre:
-        """Return the same without torch."""
-        return replace(super().centre(), turn=array(self.turn))
+    centre = Centre.of(rows, power)
+    weights = np.eye(rows.shape[1]) if relevance is None else relevance.weights(centre.even(relevance.texts))
+    unit = unit_rows(centre(rows.astype(np.float64)) @ weights)
+    values, axes = np.linalg.eigh(unit.T @ unit)
+    values = values / max(float(values.sum() / min(rows.shape)), 1e-12)
+    scale = np.where(values > 1e-6, (np.maximum(values, 0) + FLOOR) ** -flat, 0)
+    return replace(centre, turn=(weights @ (axes * scale) @ axes.T).astype(np.float32))

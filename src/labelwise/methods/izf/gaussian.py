@@ -38,7 +38,7 @@ class Choice(NamedTuple):
     own: float = 0.0  # the share of what a trained label's images say against its vector that it keeps
     # label vectors are raised to it, with their sign; what is solved takes them as they are, here and below
     vector_power: float = 1.0
-    flat: float = 0.125  # how much less directions weigh that many label vectors share, see `centring.Flattening`
+    flat: float = 0.125  # how much less directions weigh that many label vectors share, see `flattening.flatten`
 
 
 SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)

@@ -12,12 +12,11 @@ from labelwise.core.arrays import Array
 from labelwise.core.balance import BalanceCurve
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.izf.flattening import CaptionRelevance, Flattening
+from labelwise.methods.izf.flattening import CaptionRelevance, flatten
 from labelwise.methods.izf.flow import Flow
 from labelwise.methods.izf.gaussian import Choice
 from labelwise.methods.izf.generated import GeneratedSoftmax, GeneratingModel
 from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents, trained_places
-from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
@@ -82,8 +81,9 @@ class FlowModel(GeneratingModel):
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
-        self.centre_vectors = (Flattening if solved else Centring)(self.vector_size, settings.vector_power or 1.0)
+        self.vector_power = settings.vector_power or 1.0
         self.solution: Choice | None = None
+        # a curve for each time that labels were held out, penalties in units of ``seen_spread``; see ``fitting.zero_shot``
         self.held_out: tuple[BalanceCurve, ...] = ()
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
@@ -96,9 +96,7 @@ class FlowModel(GeneratingModel):
 
     def fit_vectors(self, labels: Labels, choice: Choice, relevance: CaptionRelevance | None) -> None:
         """Fit how label vectors are prepared: to these labels, with the settings of a choice and the relevance of captions."""
-        assert isinstance(self.centre_vectors, Flattening)
-        self.centre_vectors.power, self.centre_vectors.flat = choice.vector_power, choice.flat
-        self.centre_vectors.fit(self.tensor(self.source.of(labels)), relevance)
+        self.centre_vectors = flatten(self.source.of(labels), choice.vector_power, choice.flat, relevance)
 
     def caption_relevance(self, data: TrainData) -> CaptionRelevance | None:
         """Return how well images (features) predict their captions; None without captions, or where labels have other vectors."""
@@ -108,8 +106,7 @@ class FlowModel(GeneratingModel):
         first = self.source.sentence_vectors(labels.texts[:1])
         if first.shape[1] != self.vector_size or not np.allclose(first, self.source.of(labels)[:1], atol=1e-4):
             return None
-        sentences = torch.from_numpy(self.source.sentence_vectors(texts))
-        return CaptionRelevance.of(data.train.images, sentences.to(data.train.images.device))
+        return CaptionRelevance.of(array(data.train.images), self.source.sentence_vectors(texts))
 
     def latents(self, features: Tensor, jitter: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Return latents ``[n, d]`` and log|det| ``[n]``; ``jitter`` is added between the linear map and the flow."""

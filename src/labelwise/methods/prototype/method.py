@@ -5,15 +5,16 @@ The same S compares two images.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear, normalize, one_hot, pad
 
+from labelwise.core.arrays import softmax
 from labelwise.core.platt import fit_temperature
-from labelwise.images.describe.labels import Labels
 from labelwise.methods.prototype.head import PairScore, PrototypeHead
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
 from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel, array
@@ -66,13 +67,6 @@ class PrototypeModel(StartedModel):
         else:
             self.register_buffer("prototypes", start)
 
-    def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``."""
-        rows = self.trained_rows(labels)
-        prototypes = self.prototypes[rows]
-        learned = self._embeddings(prototypes, prototypes.new_zeros(len(prototypes)), self._dense_rows()[rows])
-        return torch.cat([learned, self.base[rows]], 1) if self.started else learned
-
     def export_head(self) -> PrototypeHead:
         """Return what scores features as this model does, without torch."""
         with torch.no_grad():
@@ -113,17 +107,15 @@ class PrototypeModel(StartedModel):
             return learned
         return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
 
-    @torch.no_grad()
     def weigh(self, split: TensorSplit) -> None:
         """Set the share of what is learned in scores to that by which labels of images are most probable."""
-        embeddings, targets = self.encode_all(split.images), split.targets.to(self.device)
-        labels, losses = self.encode_labels(self.spec.labels), {}
+        embeddings, targets, losses = array(self.encode_all(split.images)), array(split.targets), {}
+        whole = self.export_head()
+        rows = whole.embed_labels(whole.labels)
         for share in SHARES:
-            self.share.fill_(share)
-            scores = self.score(embeddings, labels).float()
-            losses[share] = float(
-                cross_entropy(scores / fit_temperature(scores.detach().cpu(), targets.cpu()), targets)
-            )
+            scores = replace(whole, share=share).score(embeddings, rows)
+            chances = softmax(scores / fit_temperature(scores, targets))
+            losses[share] = -float(np.log(chances[np.arange(len(targets)), targets]).mean())
         self.share.fill_(min(losses, key=losses.__getitem__))
 
     def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
@@ -143,12 +135,6 @@ class PrototypeModel(StartedModel):
         means = segment_mean(embeddings, targets, len(self.prototypes))
         here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
         self.prototypes.lerp_(means, here)
-
-    def _embeddings(self, prototypes: Tensor, levels: Tensor, dense_rows: Tensor) -> Tensor:
-        if self.head == "dol":
-            return dense_rows
-        alike = torch.cat([self.compare.first(prototypes), levels[:, None]], 1)
-        return alike if self.head == "sim" else torch.cat([alike, dense_rows.to(alike)], 1)
 
     def _dense_rows(self) -> Tensor:
         """Return the dense layer as weights and then a bias ``[k, d + 1]``."""

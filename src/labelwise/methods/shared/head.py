@@ -1,14 +1,14 @@
 """What heads of several methods share: features brought to embeddings, and labels that are rows of a linear layer."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import LENGTH, linear_scores, root_features, unit_rows
-from labelwise.core.calibration import Penalty
+from labelwise.core.head import HeadDefaults
 from labelwise.core.head_files import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.statistics import EmbeddingStatistics, solve_label_embeddings, whiten
@@ -49,21 +49,27 @@ class Centre:
         """Return centred rows of unit length ``[n, c]``."""
         if self.directions is not None:
             return unit_rows((unit_rows(rows) - self.mean) @ self.directions @ self.directions.T)
-        if self.power != 1.0:  # the root has no slope at zero, where rectified features often are
-            rows = unit_rows(np.sign(rows) * ((abs(rows) + 1e-6) ** self.power - 1e-6**self.power))
-        centred = unit_rows(rows - self.mean)
+        centred = unit_rows(self.even(rows) - self.mean)
         return centred if self.turn is None else unit_rows(centred @ self.turn)
+
+    @classmethod
+    def of(cls, rows: Array, power: float = 1.0) -> Self:
+        """Return the centre of these rows ``[n, c]``."""
+        centre = cls(mean=np.zeros(rows.shape[1], np.float32), power=power)
+        return replace(centre, mean=centre.even(rows.astype(np.float64)).mean(0).astype(np.float32))
+
+    def even(self, rows: Array) -> Array:
+        """Return rows to the power, with their sign, of unit length; as they are where it is 1."""
+        if self.power == 1.0:
+            return rows  # the root has no slope at zero, where rectified features often are
+        return unit_rows(np.sign(rows) * ((abs(rows) + 1e-6) ** self.power - 1e-6**self.power))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedHead(ABC):
+class TrainedHead(HeadDefaults, ABC):
     """A head with what is kept of training embeddings: it learns labels from examples, and whitens."""
 
     kind: ClassVar[str]
-    fitted_together: ClassVar[bool] = False
-    allows_new_labels: ClassVar[bool] = False
-    penalty: ClassVar[Penalty] = "offset"
-    reads: ClassVar[tuple[str, ...]] = ()
 
     labels: Labels  # those it was trained on
     width: int  # the size of features
@@ -72,15 +78,6 @@ class TrainedHead(ABC):
     # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
     unit_within: Array = shaped("d", "d")
     projection: Projection | None = None  # None: the encoder was trained, and its features are what follows takes
-
-    @property
-    @abstractmethod
-    def exclusive(self) -> bool:
-        """Whether scores of one image compete (softmax)."""
-
-    @abstractmethod
-    def embed(self, features: Array) -> Array:
-        """Return image embeddings ``[n, d]``."""
 
     @abstractmethod
     def embed_labels(self, labels: Labels) -> Array:

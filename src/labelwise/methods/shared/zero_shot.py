@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.balance import balance_curve
-from labelwise.core.head import Array
+from labelwise.core.head import Array, Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.head import TrainedHead
+from labelwise.methods.shared.head import Centre, TrainedHead
 from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel, array
-from labelwise.methods.shared.zero_shot_head import BilinearHead
-from labelwise.support.errors import UsageError
+from labelwise.methods.shared.zero_shot_head import BilinearHead, ZeroShotHead, label_vectors
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
@@ -42,7 +41,7 @@ class ZeroShotModel(LinearModel):
         self.vector_size = source.of(spec.labels).shape[1]
         self.head = nn.Linear(d, len(spec.labels)) if not self.encoder.untrained else None
         self.centre_codes = Centring(d, power)
-        self.centre_vectors = Centring(self.vector_size)
+        self.centre_vectors, self.vector_power = Centre(mean=np.zeros(self.vector_size, np.float32)), 1.0
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, d]``, centred and of unit length."""
@@ -50,16 +49,17 @@ class ZeroShotModel(LinearModel):
 
     def vectors(self, labels: Labels) -> Tensor:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
-        vectors = self.tensor(self.source.of(labels)).to(self.centre_vectors.mean.dtype)
-        if vectors.shape[1] != self.vector_size:
-            raise UsageError(
-                f"Labels of this model are described by vectors of {self.vector_size} numbers; given {vectors.shape[1]}."
-            )
-        return self.centre_vectors(vectors)  # type: ignore[no-any-return]
+        return self.tensor(label_vectors(self.source, self.centre_vectors, labels))
+
+    def restore(self, head: Head) -> None:
+        """Take over from a head what the state does not hold."""
+        super().restore(head)
+        assert isinstance(head, ZeroShotHead)
+        self.centre_vectors = head.centre_vectors
 
     def head_parts(self) -> dict[str, Any]:
         """Return what the heads of all such models have."""
-        centres = {"centre_features": self.centre_codes.centre(), "centre_vectors": self.centre_vectors.centre()}
+        centres = {"centre_features": self.centre_codes.centre(), "centre_vectors": self.centre_vectors}
         return {**super().head_parts(), **centres, "source": self.source}
 
 
@@ -125,7 +125,7 @@ class ZeroShotMethod(ImageMethod):
             model.encoder.fit_normalisation(data.train.images)
             yield encoder_stage(self, model.encoder, model.head, data)
         model.centre_codes.fit(model.encode_all(data.train.images, by=model.encoder))
-        model.centre_vectors.fit(model.tensor(model.source.of(data.labels)))
+        model.centre_vectors = Centre.of(model.source.of(data.labels), model.vector_power)
 
 
 def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data: TrainData) -> Stage:

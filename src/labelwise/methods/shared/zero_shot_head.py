@@ -24,11 +24,6 @@ class ZeroShotHead(TrainedHead):
     centre_vectors: Centre
     source: LabelSource
 
-    @property
-    def exclusive(self) -> bool:
-        """Scores of one image do not compete."""
-        return False
-
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with the vectors that are read, so that sentences are encoded once."""
         vectors: Any = self.source.of(labels)
@@ -44,12 +39,7 @@ class ZeroShotHead(TrainedHead):
 
     def vectors(self, labels: Labels) -> Array:
         """Return what describes these labels ``[k, a]``, centred and of unit length."""
-        vectors, size = self.source.of(labels), len(self.centre_vectors.mean)
-        if vectors.shape[1] != size:
-            raise UsageError(
-                f"Labels of this model are described by vectors of {size} numbers; given {vectors.shape[1]}."
-            )
-        return self.centre_vectors(vectors)
+        return label_vectors(self.source, self.centre_vectors, labels)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``: one matrix product."""
@@ -67,3 +57,11 @@ class BilinearHead(ZeroShotHead):
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, d + 1]``."""
         return np.pad(self.vectors(labels) @ self.weights.T, ((0, 0), (0, 1)))
+
+
+def label_vectors(source: LabelSource, centre: Centre, labels: Labels) -> Array:
+    """Return what describes these labels ``[k, a]``, centred and of unit length."""
+    vectors, size = source.of(labels), len(centre.mean)
+    if vectors.shape[1] != size:
+        raise UsageError(f"Labels of this model are described by vectors of {size} numbers; given {vectors.shape[1]}.")
+    return centre(vectors)
