@@ -7,12 +7,17 @@ import torch
 from torch import Tensor
 
 from labelwise.core.classifier import Classifier, KnownState
+from labelwise.encoders.efficientnet import VARIANTS
+from labelwise.encoders.encoder import Precomputed
+from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.methods import METHODS
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError, listing
 from labelwise.support.settings import from_plain
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.adapters import without_downloads
+from labelwise.train.networks.encoder import Encoder
+from labelwise.train.networks.torch_encoder import TorchEncoder
 
 Tensors = Mapping[str, Tensor]
 
@@ -61,8 +66,16 @@ def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> Labe
 
 
 def on_device(classifier: Classifier, device: str | torch.device) -> Classifier:
-    """Return the classifier with the encoder of its model, on a device."""
-    return replace(classifier, encoder=model_of(classifier, device).export_encoder())
+    """Return the classifier whose encoder runs in torch on a device: that of its model, or one with published weights."""
+    shared = classifier.encoder
+    if isinstance(shared, Precomputed):
+        return classifier
+    if not isinstance(shared, OnnxEncoder) or shared.reference is None:
+        return replace(classifier, encoder=model_of(classifier, device).export_encoder())
+    if shared.name not in VARIANTS:
+        raise UnsupportedError(f"{shared.name} is an ONNX file, which runs on the CPU. Leave out the device.")
+    network = Encoder(backbone=shared.name, frozen=True).build(shared.shape, shared.reference)
+    return replace(classifier, encoder=TorchEncoder(network.to(device)))
 
 
 def _compare(own: Tensors, state: Tensors) -> None:
