@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from labelwise.fitting.pretraining import Pretrain
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Indicator, Softmax
@@ -34,6 +33,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.pretraining import Pretrain
 from labelwise.train.rng import BatchRng
 
 DEVICE = torch.device("cuda", 0)

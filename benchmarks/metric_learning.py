@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.shared.linear import Encoder, ImageMethod, LinearModel
+from labelwise.methods.shared.image_method import ImageMethod
+from labelwise.methods.shared.linear import Encoder, LinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData

@@ -16,13 +16,13 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, normalize
 
-from labelwise.fitting.patches import find_patches
 from labelwise.images.images import Array
 from labelwise.images.sources.packs import pack
 from labelwise.methods import Encoder
 from labelwise.methods.zero_label.clusters import cluster_starts, discriminant, neighbour_means
 from labelwise.methods.zero_label.looks import looks
 from labelwise.methods.zero_label.method import ZeroLabel
+from labelwise.train.networks.patches import find_patches
 from labelwise.train.tensors import linear_scores
 
 K, RESTARTS, DIRECTIONS, SIDE = 10, 5, 128, 32

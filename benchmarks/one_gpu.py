@@ -17,7 +17,6 @@ from pathlib import Path
 
 import torch
 
-from labelwise.fitting.pretraining import Pretrain
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -29,6 +28,7 @@ from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.pretraining import Pretrain
 
 BATCH, SIDE, NAMES = 64, 32, ("a", "b", "c", "d", "e")
 

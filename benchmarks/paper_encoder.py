@@ -23,11 +23,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.data import load
-from labelwise.fitting.pretraining import Pretrain, pretrain
 from labelwise.images.dataset import Split
 from labelwise.methods import Encoder
 from labelwise.train.method import Run
 from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.pretraining import Pretrain, pretrain
 
 SAMPLE = 20_480  # pictures of the three short epochs that tell how fast it is
 SURE = 0.9  # share of the time left that is planned: others may come to use the same GPU

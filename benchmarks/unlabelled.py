@@ -22,12 +22,12 @@ from labelwise.core.classifier import Classifier
 from labelwise.data import Dataset, degraded, finches, load
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.ordinal import evaluate_ordinal
-from labelwise.fitting.patches import Patches, find_patches
-from labelwise.fitting.pretraining import write_encoder
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.methods.zero_label.rename import name_clusters, named_head, uncertain_clusters
 from labelwise.train.augment import Augment
 from labelwise.train.model import as_float
+from labelwise.train.networks.patches import Patches, find_patches
+from labelwise.train.pretraining import write_encoder
 from labelwise_papers.analyses.named import evaluate_named
 
 CHANGES = {"usual": Patches(), "parts": Patches(augment=Augment(size=40, flip=True))}  # parts: nothing is resized

@@ -22,14 +22,14 @@ from labelwise.data import Dataset, Split, finches
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.fitting.fit import fit
-from labelwise.fitting.patches import find_patches
-from labelwise.fitting.pretraining import write_encoder
 from labelwise.images.images import Array
 from labelwise.images.overview import contact_sheet
 from labelwise.images.sets.finches import finches_unseen
 from labelwise.methods import Clarel, Encoder, Indicator, ZeroLabel
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.train.method import Run
+from labelwise.train.networks.patches import find_patches
+from labelwise.train.pretraining import write_encoder
 
 EXAMPLES = 5
 SPECIES, PHOTOS, SIDE = 8, 20, 192  # of the folder of images: its labels, images of each, and their side in pixels

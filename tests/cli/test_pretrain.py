@@ -11,9 +11,9 @@ from PIL import Image
 
 from labelwise.data import load
 from labelwise.fitting.choice import with_stored_encoder
-from labelwise.fitting.pretraining import read_encoder
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_tensors
+from labelwise.train.pretraining import read_encoder
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.pixels_of import px

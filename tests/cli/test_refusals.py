@@ -265,7 +265,7 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
     file, folder = tmp_path / "e.safetensors", tmp_path / "e.safetensors.run"
     words = ["pretrain", pictures, *QUICK[:4], "--set", "encoder.width=4", "--set", "epochs=1", "--out", file]
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.fitting.pretraining.write_tensors", no_space)
+        patch.setattr("labelwise.train.pretraining.write_tensors", no_space)
         code, _, err = run(*words)
     assert code == 1
     assert f"kept in {folder}; mend this and continue with the same command and --resume" in one_line(err)

@@ -16,7 +16,6 @@ from labelwise.cli.name import _rows
 from labelwise.core.store import load
 from labelwise.encoders.onnx import open_onnx
 from labelwise.encoders.weights import read_weights as read_published
-from labelwise.fitting.pretraining import read_encoder
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.split.grouping import moments
@@ -24,6 +23,7 @@ from labelwise.support.errors import LabelwiseError
 from labelwise.support.regular import open_regular, read_regular, read_text, regular_path
 from labelwise.tasks.gallery import load_gallery
 from labelwise.train.networks.weights import read_weights
+from labelwise.train.pretraining import read_encoder
 from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.recipe import read_recipe
 from tests.conftest import blobs

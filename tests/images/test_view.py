@@ -16,12 +16,12 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
+from labelwise.core.export import export
 from labelwise.core.store import load, save
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder as EncoderProtocol
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.encoding import encode_with
-from labelwise.fitting.export import export
 from labelwise.fitting.fit import fit
 from labelwise.fitting.rebuild import method_of
 from labelwise.images.as_images import as_images

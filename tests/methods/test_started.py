@@ -13,7 +13,8 @@ from labelwise.methods import Indicator, Prototype, Softmax
 from labelwise.methods.discriminant.copies import copy_groups
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.whitening import closed_form_rows
-from labelwise.methods.shared.linear import StartedMethod, StartedModel
+from labelwise.methods.shared.image_method import StartedMethod
+from labelwise.methods.shared.linear import StartedModel
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run

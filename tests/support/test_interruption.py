@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelwise.fitting.pretraining import fresh_encoder, write_encoder
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
@@ -26,6 +25,7 @@ from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.networks.encoder import Encoder
+from labelwise.train.pretraining import fresh_encoder, write_encoder
 from labelwise.train.stages import Stage
 from tests.forks import Fork, shell
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from labelwise.fitting.patches import Patches
-from labelwise.fitting.pretraining import Pretrain
 from labelwise.methods import METHODS
 from labelwise.support.settings import describe, explain, help_of, setting
+from labelwise.train.networks.patches import Patches
+from labelwise.train.pretraining import Pretrain
 
 KINDS: dict[str, Any] = {**METHODS, "pretrain": Pretrain, "patches": Patches}
 

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from labelwise.fitting.pretraining import Pretrain
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax
 from labelwise.train.adversarial import Adversarial
@@ -20,6 +19,7 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.pretraining import Pretrain
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.supcon import Supcon
 

@@ -15,7 +15,6 @@ import torch._dynamo  # the first optimiser imports it; before processes are for
 from torch import Tensor, nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from labelwise.fitting.pretraining import Pretrain
 from labelwise.fitting.training import training_data
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset
@@ -43,6 +42,7 @@ from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.pretraining import Pretrain
 from labelwise.train.stages import Stage
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.devise import Devise

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.fitting.pretraining import Pretrain, pretrain
+from labelwise.train.pretraining import Pretrain, pretrain
 from tests.conftest import blobs, quick
 from tests.pixels_of import px
 
@@ -88,7 +88,7 @@ def test_a_run_is_exact_where_it_says_so(wanted: bool, monkeypatch: pytest.Monke
         raise SeenError
 
     monkeypatch.setattr("labelwise.fitting.training._fit", note)
-    monkeypatch.setattr("labelwise.fitting.pretraining.train", note)
+    monkeypatch.setattr("labelwise.train.pretraining.train", note)
     before, run = torch.get_num_threads(), lw.Run(exact=wanted, device="cpu")
     torch.set_num_threads(2)
     try:

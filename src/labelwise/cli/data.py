@@ -140,8 +140,8 @@ def _read(data: str, size: int | None) -> "lw.data.Dataset":
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
     from labelwise.fitting.encoding import encode_dataset, encode_with
-    from labelwise.fitting.pretraining import read_encoder
     from labelwise.train.networks.encoder import Encoder
+    from labelwise.train.pretraining import read_encoder
 
     if Path(encoder).is_dir():
         classifier = open_model(Path(encoder))

@@ -23,10 +23,10 @@ from labelwise.support.writable import check_writable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from labelwise.fitting.patches import Patches
-    from labelwise.fitting.pretraining import Pretrain
     from labelwise.train.networks.encoder import Encoder
     from labelwise.train.networks.image_encoder import ImageEncoder
+    from labelwise.train.networks.patches import Patches
+    from labelwise.train.pretraining import Pretrain
 
 DATA_HELP = "A folder of images, a table, a pack, or the name of a set."
 PATCHES = "patches"  # the kind that is found and not trained
@@ -44,9 +44,9 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Train an image encoder on images without labels."""
     from labelwise.evaluation.unlabelled import probe_neighbours
-    from labelwise.fitting.patches import Patches
-    from labelwise.fitting.pretraining import write_encoder
     from labelwise.support.processes import is_main_process, is_restarted
+    from labelwise.train.networks.patches import Patches
+    from labelwise.train.pretraining import write_encoder
 
     words = list(set_ or [])
     engine, accumulate = of_the_run(words)
@@ -90,8 +90,8 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
 
 def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
-    from labelwise.fitting.patches import Patches
-    from labelwise.fitting.pretraining import Pretrain
+    from labelwise.train.networks.patches import Patches
+    from labelwise.train.pretraining import Pretrain
 
     pairs = pairs_of(words)
     wanted = pairs.pop("kind", kind or USUAL)
@@ -117,7 +117,6 @@ def _check(file: Path, resume: Path | None) -> None:
 
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the images to train on, and the data set they come from where it has splits and labels."""
-    from labelwise.fitting.patches import Patches
     from labelwise.images.decode.listing import list_images
     from labelwise.images.images import Images, check_read
     from labelwise.images.sources.folders import plain_folder
@@ -125,6 +124,7 @@ def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["T
     from labelwise.images.survey import readable
     from labelwise.images.view import WHOLE
     from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
+    from labelwise.train.networks.patches import Patches
     from labelwise.train.pixels import readable_pixels
 
     folder, strict = plain_folder(Path(data)), shared().strict
@@ -148,10 +148,10 @@ def _train(
     images: "Tensor", method: "Pretrain | Patches", run: "lw.Run"
 ) -> tuple["ImageEncoder", "Encoder", dict[str, Any]]:
     """Return the encoder that was trained or found, its settings, and what there is to tell."""
-    from labelwise.fitting.patches import Patches, find_patches
-    from labelwise.fitting.pretraining import pretrain as train
     from labelwise.support.processes import is_main_process
     from labelwise.train.networks.encoder import Encoder
+    from labelwise.train.networks.patches import Patches, find_patches
+    from labelwise.train.pretraining import pretrain as train
 
     if isinstance(method, Patches):
         started = time.perf_counter()
@@ -180,7 +180,7 @@ def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _tell_use(file: Path) -> None:
     from labelwise.fitting.choice import STATED
-    from labelwise.fitting.pretraining import read_encoder
+    from labelwise.train.pretraining import read_encoder
 
     stored = read_encoder(file)
     known = [f"--set encoder.{key}={getattr(stored, key)}" for key in STATED if getattr(stored, key) is not None]

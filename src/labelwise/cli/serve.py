@@ -70,7 +70,7 @@ def export(
     onnx: Annotated[Path, Option("--out", help="The .onnx file to write.")],
 ) -> None:
     """Export encoder and scores as one verified ONNX file."""
-    from labelwise.fitting.export import export as write
+    from labelwise.core.export import export as write
 
     exported = write(open_model(model), onnx, overwrite=shared().overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"

@@ -24,8 +24,8 @@ def settings(
 def _defaults(name: str) -> Any:
     """Return the default settings of a method, or of a kind of pretraining."""
     if name in PRETRAINING:
-        from labelwise.fitting.patches import Patches
-        from labelwise.fitting.pretraining import Pretrain
+        from labelwise.train.networks.patches import Patches
+        from labelwise.train.pretraining import Pretrain
 
         return Patches() if name == "patches" else Pretrain(kind=name)  # type: ignore[arg-type]
     from labelwise.methods.registry import method_class

@@ -195,7 +195,7 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     path = Path(pairs.get("encoder.weights", ""))
     if path.suffix.lower() != ".safetensors" or not path.is_file():
         return dict(pairs)
-    from labelwise.fitting.pretraining import read_encoder  # needs torch
+    from labelwise.train.pretraining import read_encoder  # needs torch
 
     try:
         stored = read_encoder(path)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from labelwise.methods.prototype.method import Prototype as Prototype
     from labelwise.methods.registry import METHODS as METHODS
     from labelwise.methods.registry import method_class as method_class
+    from labelwise.methods.shared.image_method import ImageMethod as ImageMethod
     from labelwise.methods.shared.linear import Encoder as Encoder
-    from labelwise.methods.shared.linear import ImageMethod as ImageMethod
     from labelwise.methods.softmax import Softmax as Softmax
     from labelwise.methods.zero_label.method import ZeroLabel as ZeroLabel
     from labelwise.train.method import Method as Method

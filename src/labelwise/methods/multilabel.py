@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from labelwise.images.targets import several_true
-from labelwise.methods.shared.linear import HeadModel, ImageMethod, LinearModel
+from labelwise.methods.shared.image_method import ImageMethod
+from labelwise.methods.shared.linear import HeadModel, LinearModel
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec

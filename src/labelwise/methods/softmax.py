@@ -7,7 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from labelwise.methods.shared.linear import LinearModel, SoftmaxModel, StartedMethod
+from labelwise.methods.shared.image_method import StartedMethod
+from labelwise.methods.shared.linear import LinearModel, SoftmaxModel
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.core.arrays import LENGTH
-from labelwise.methods.shared.linear import Encoder, ImageMethod, SoftmaxModel
+from labelwise.methods.shared.image_method import ImageMethod
+from labelwise.methods.shared.linear import Encoder, SoftmaxModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, ShuffledBatches

@@ -20,8 +20,9 @@ from labelwise.methods.clarel.head import ClarelHead
 from labelwise.methods.clarel.retrieval import distances, retrieval_loss
 from labelwise.methods.clarel.sentences import ImageTexts, SentenceReader, TextReader, VectorReader
 from labelwise.methods.shared.centring import Centring
+from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.label_source import LabelSource
-from labelwise.methods.shared.linear import EncoderModel, ImageMethod, array, projection_of
+from labelwise.methods.shared.linear import EncoderModel, array, projection_of
 from labelwise.methods.shared.zero_shot import encoder_stage
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting

@@ -21,7 +21,8 @@ from torch.nn.functional import leaky_relu, relu, softplus
 from labelwise.images.describe.labels import Labels
 from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
-from labelwise.methods.shared.linear import Encoder, StartedMethod, StartedModel
+from labelwise.methods.shared.image_method import StartedMethod
+from labelwise.methods.shared.linear import Encoder, StartedModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch

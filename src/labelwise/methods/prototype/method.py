@@ -17,7 +17,8 @@ from labelwise.core.arrays import softmax
 from labelwise.core.platt import fit_temperature
 from labelwise.methods.prototype.head import PairScore, PrototypeHead
 from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
-from labelwise.methods.shared.linear import Encoder, ImageMethod, StartedMethod, StartedModel, array
+from labelwise.methods.shared.image_method import ImageMethod, StartedMethod
+from labelwise.methods.shared.linear import Encoder, StartedModel, array
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from labelwise.fitting.fit import fit
-from labelwise.fitting.pretraining import ContrastModel, fresh_encoder, pretrain, read_encoder, write_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax
@@ -17,10 +16,11 @@ from labelwise.support.errors import DataError, StoreError, UnsupportedError, Us
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
+from labelwise.train.pretraining import ContrastModel, fresh_encoder, pretrain, read_encoder, write_encoder
 from tests.changed import bind_model
 from tests.conftest import blobs
-from tests.fitting.test_contrast import CPU, SMALL, built, data_of, small
 from tests.pixels_of import px
+from tests.train.test_contrast import CPU, SMALL, built, data_of, small
 
 
 def weights(tmp_path: Path, kind: str = "simclr") -> tuple[Path, Tensor]:

@@ -17,12 +17,12 @@ from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.encoder_files import as_onnx
 from labelwise.core.scores import Scores
+from labelwise.core.tracing import Graph, Traced
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Precomputed
 from labelwise.encoders.graph import IR_VERSION, OPSET
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.runtime import open_session
-from labelwise.fitting.tracing import Graph, Traced
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.support.writable import write_atomically
 

@@ -8,13 +8,12 @@ from typer.testing import CliRunner
 import labelwise as lw
 from labelwise.cli.verbs import app
 from labelwise.data import finches
-from labelwise.fitting.patches import Patches, find_patches
-from labelwise.fitting.pretraining import read_encoder, write_encoder
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.model import as_float
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.networks.patches import EMBEDDING_SIZE, PatchNet
+from labelwise.train.networks.patches import EMBEDDING_SIZE, Patches, PatchNet, find_patches
+from labelwise.train.pretraining import read_encoder, write_encoder
 from tests.pixels_of import px
 
 SMALL = Patches(width=60)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.fitting.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.support.errors import Interrupted, UsageError
@@ -21,6 +20,7 @@ from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.train.rng import BatchRng
 from tests.epochs import batches_of
 from tests.pixels_of import px

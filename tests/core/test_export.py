@@ -17,8 +17,8 @@ from PIL import Image
 import labelwise as lw
 from labelwise.api import teach
 from labelwise.core.classifier import Classifier
+from labelwise.core.export import OUTPUTS, TOLERANCE, export, outputs_of
 from labelwise.core.store import load, save
-from labelwise.fitting.export import OUTPUTS, TOLERANCE, export, outputs_of
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Softmax
@@ -131,7 +131,7 @@ def test_what_cannot_be_written_or_differs_leaves_no_file(tmp_path: Path, monkey
         patch.setattr(type(classifier.head), "embed", lambda _, features: features[:2])
         with pytest.raises(UnsupportedError, match="cannot choose among them"):
             export(classifier, tmp_path / "model.onnx")
-    monkeypatch.setattr("labelwise.fitting.export.TOLERANCE", -1.0)
+    monkeypatch.setattr("labelwise.core.export.TOLERANCE", -1.0)
     with pytest.raises(LabelwiseError, match="differs from the classifier"):
         export(classifier, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +144,7 @@ def test_export_and_report_need_no_torch(tmp_path: Path) -> None:
     program = """
 import sys; sys.modules["torch"] = None
 import numpy as np, labelwise as lw
-from labelwise.fitting.export import export
+from labelwise.core.export import export
 classifier = lw.load("m.lw")
 export(classifier, "m.onnx")
 lw.report("m.lw", (np.load("images.npy"), np.load("targets.npy")), out="m.html", split="all")
