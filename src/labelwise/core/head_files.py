@@ -24,6 +24,7 @@ HEADS = {
     "bilinear": "labelwise.methods.shared.zero_shot_head:BilinearHead",
     "prototype": "labelwise.methods.prototype.head:PrototypeHead",
     "clarel": "labelwise.methods.clarel.head:ClarelHead",
+    "words_and_images": "labelwise.methods.words.joined:WordsAndImagesHead",
     "words": "labelwise.methods.words.head:WordsHead",
     "izf": "labelwise.methods.izf.head:IzfHead",
     "izf_softmax": "labelwise.methods.izf.head:IzfSoftmaxHead",

@@ -35,7 +35,7 @@ class Entry:
     card: Card
     about: str  # what it was trained on and is good for
     megabytes: float  # of its file
-    ms: float  # milliseconds of one image on one quiet core
+    ms: float  # processor milliseconds of one image on one core, with decoding
     accuracy: float  # mean over the sets of docs/encoders.md, closed form, 5 examples a label, in percent
     sha256: str  # of the published file
     sources: tuple[Source, ...]  # in the order in which they are tried

@@ -19,7 +19,9 @@ from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
+from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.words.head import WordsHead
+from labelwise.methods.words.joined import WordsAndImagesFit
 from labelwise.methods.words.vocabulary import (
     TEMPLATE,
     UNKNOWN_BELOW,
@@ -79,10 +81,7 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     began, options, run = time.monotonic(), options or WordsOptions(), run or Run()
     encoder, vocabulary = _words_of(options)
     labels = _described(data.labels, options.templates)
-    read = [vocabulary.read(list(texts)) for texts in labels.texts or ()]
-    rows = np.stack([each.mean(0) for each, _ in read]).astype(np.float32)
-    near = np.array([alike.mean() for _, alike in read])
-    head = WordsHead(labels=labels, rows=rows, vocabulary=vocabulary)
+    head, near = _head_of(labels, vocabulary)
     if run.tell is not None:
         for line in told(labels, near, vocabulary):
             run.tell(line)
@@ -101,9 +100,34 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     return _familiar(bound, head.embed(features.values))
 
 
+def with_words(
+    fitted: DiscriminantFit, features: Array, targets: Array, encoder: str, templates: Sequence[str] = (TEMPLATE,)
+) -> WordsAndImagesFit:
+    """Return the closed form of training images, and what the names of its labels say, joined."""
+    if encoder not in ("auto", DEFAULT):
+        raise UsageError(
+            f"Names are words of {DEFAULT} alone, and the encoder is {encoder}. Give --encoder {DEFAULT}, or leave words=true out."
+        )
+    _, vocabulary = _words_of(WordsOptions())
+    labels = _described(fitted.head.labels, templates)
+    head, near = _head_of(labels, vocabulary)
+    return WordsAndImagesFit.of(fitted, head, features, targets, 1 / _temperature(float(near.mean())))
+
+
+def _head_of(labels: Labels, vocabulary: Vocabulary) -> tuple[WordsHead, Array]:
+    """Return the head of labels with sentences, and how near each is to a word ``[k]``."""
+    read = [vocabulary.read(list(texts)) for texts in labels.texts or ()]
+    rows = np.stack([each.mean(0) for each, _ in read]).astype(np.float32)
+    return WordsHead(labels=labels, rows=rows, vocabulary=vocabulary), np.array([alike.mean() for _, alike in read])
+
+
+def _temperature(near: float) -> float:
+    return float(np.exp(COLD + STEEP * (NEAR - near)))
+
+
 def calibrated(classifier: Classifier, near: float) -> Classifier:
     """Return the classifier with the calibration of words that are this near to those of the vocabulary on average."""
-    temperature = float(np.exp(COLD + STEEP * (NEAR - near)))
+    temperature = _temperature(near)
     k, calibration = len(classifier.labels), classifier.calibration
     scale, offset = np.full(k, 1 / temperature, np.float32), np.full(k, ODDS / temperature + RARE, np.float32)
     return replace(classifier, calibration=replace(calibration, scale=scale, offset=offset, unseen=np.ones(k, bool)))

@@ -15,6 +15,7 @@ from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features
+from labelwise.fitting.by_words import with_words
 from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, train_on_all, validation
 from labelwise.fitting.estimate import estimate_on_validation, merit
@@ -62,7 +63,8 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
         if name in features:
             features[name] = features[name][np.isin(split.targets, seen)]
     train, val = parts["train"], parts["val"]
-    fitted, wish = solve(features["train"], train, labels, method)
+    solved, wish = solve(features["train"], train, labels, method)
+    fitted = with_words(solved, features["train"], train.targets, method.encoder.backbone) if method.words else solved
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(features["train"])

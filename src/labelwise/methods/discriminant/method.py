@@ -36,6 +36,9 @@ class Discriminant(Method):
     sentences: str = setting("words", "What embeds a sentence: words, glove or minilm.")
     prior: str = setting("data", "How frequent labels are: data, equal, or a table of label and share.")
     costs: str | None = setting(None, "A table of label and cost: how many times worse it is to miss one.")
+    words: bool = setting(
+        False, "Add what names of labels say to what images show; the default encoder, and the extra text."
+    )
     tune: Tune | None = setting(
         None, "Train the pretrained encoder further first; kept only if validation accuracy improves."
     )

@@ -1,0 +1,177 @@
+"""Words and images together: what a name says is added to what images show, each by how well it tells training images apart.
+
+The score of a label is a s + c t, with s what images say (the closed form, each training image left out) and t what its name says (no
+image was asked). Both weights are those under which training images are likeliest, so that there is nothing to tune and no image is
+held out. They are drawn towards 1 and the usual weight of words, which counts as one image.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from labelwise.core.calibration import Penalty
+from labelwise.core.head_files import shaped
+from labelwise.core.leave_one_out import LeaveOneOut
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.discriminant.fit import DiscriminantFit
+from labelwise.methods.discriminant.head import DiscriminantHead
+from labelwise.methods.words.head import WordsHead
+
+Array = npt.NDArray[Any]
+ONE_EXAMPLE = 1.5  # weight of images where none can be left out; between 1 and 2 on seven sets, see docs/words.md
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordsAndImagesHead:
+    """The closed form, and the words of its labels."""
+
+    kind: ClassVar[str] = "words_and_images"
+    reads: ClassVar[tuple[str, ...]] = ()
+    fitted_together: ClassVar[bool] = False
+    allows_new_labels: ClassVar[bool] = False
+    penalty: ClassVar[Penalty] = "offset"
+
+    images: DiscriminantHead
+    words: WordsHead
+    shares: Array = shaped(2)  # a and c
+    size: float  # mean sum of features, which embeddings have lost
+
+    @property
+    def exclusive(self) -> bool:
+        """Scores of one image do not compete."""
+        return False
+
+    @property
+    def labels(self) -> Labels:
+        """The labels that it was fitted to."""
+        return self.images.labels
+
+    @property
+    def width(self) -> int:
+        """The size d of the features it takes."""
+        return self.images.width
+
+    @property
+    def whitens(self) -> bool:
+        """Whether images showed how they vary inside a label."""
+        return self.images.whitens
+
+    def embed(self, features: Array) -> Array:
+        """Return image embeddings ``[n, d]``, those of the closed form."""
+        return self.images.embed(features)
+
+    @property
+    def reads_descriptions(self) -> bool:
+        """Any label has a name."""
+        return True
+
+    def describe(self, labels: Labels) -> Labels:
+        """Return the labels with the sentences that stand for them."""
+        return self.words.describe(labels)
+
+    def embed_labels(self, labels: Labels) -> Array:
+        """Return label embeddings: of the closed form, 0 of a label without images, then of words."""
+        trained = self.images.embed_labels(self.images.labels)
+        places = {name: row for row, name in enumerate(self.images.labels.names)}
+        shown = [trained[places[name]] if name in places else np.zeros_like(trained[0]) for name in labels.names]
+        return np.concatenate([np.stack(shown), self.words.embed_labels(labels)], 1)
+
+    def label_from_both(self, embeddings: Array, description: Labels) -> Array:
+        """Return the label embedding ``[e]`` of examples ``[n, d]`` and the description of one label."""
+        (shown,) = self.images.labels_from_examples(embeddings, np.zeros(len(embeddings), np.int64))
+        return np.concatenate([shown, self.words.embed_labels(description)[0]])
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``."""
+        images, words = self._divided(label_embeddings)
+        a, c = self.shares
+        return np.asarray(a * self.images.score(embeddings, images) + c * self.said(embeddings, words))
+
+    def said(self, embeddings: Array, words: Array) -> Array:
+        """Return what words say of every pair ``[n, k]``, from embeddings of images and of words."""
+        return self.words.score(spread(embeddings, self.size, rooted=self.images.rooted), words)
+
+    def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
+        return self.images.outlier_score(embeddings, self._divided(label_embeddings)[0])
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Return label embeddings of example images: as if an average word stood for each."""
+        images = self.images.labels_from_examples(embeddings, groups)
+        return np.concatenate([images, np.zeros((len(images), self.width + 1), images.dtype)], 1)
+
+    def example_distances(self, embeddings: Array) -> Array:
+        """Return the outlier score of each example of a label ``[n, d]`` under what the others say of it ``[n]``."""
+        return self.images.example_distances(embeddings)
+
+    def whitened(self, embeddings: Array) -> Array:
+        """Return embeddings in which images of one label differ alike in every direction."""
+        return self.images.whitened(embeddings)
+
+    def _divided(self, label_embeddings: Array) -> tuple[Array, Array]:
+        end = label_embeddings.shape[1] - self.width - 1
+        return label_embeddings[:, :end], label_embeddings[:, end:]
+
+
+def spread(embeddings: Array, size: float, *, rooted: bool) -> Array:
+    """Return features of the usual size ``[n, d]`` from embeddings of unit length."""
+    features = np.sign(embeddings) * embeddings**2 if rooted else embeddings
+    return np.asarray(features * (size / np.maximum(abs(features).sum(1, keepdims=True), 1e-12)), embeddings.dtype)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordsAndImagesFit:
+    """A fitted head, and what its training images are said to be when they are left out."""
+
+    head: WordsAndImagesHead
+    fitted: DiscriminantFit
+    said: Array  # what words say of the training images [n, k]
+
+    @classmethod
+    def of(cls, fitted: DiscriminantFit, words: WordsHead, features: Array, targets: Array, usual: float) -> Self:
+        """Return the fit of a closed form and of words.
+
+        Args:
+            fitted: the closed form.
+            words: of the same labels.
+            features: of training images ``[n, d]``.
+            targets: the label of each ``[n]``.
+            usual: the weight of words by how near they are to those that the encoder knows.
+        """
+        size = float(np.abs(features).sum(1).mean())
+        head = WordsAndImagesHead(images=fitted.head, words=words, shares=np.ones(2, np.float32), size=size)
+        said = head.said(head.embed(features), words.rows)
+        left = fitted.leave_one_out(grouped=False)
+        rows = left.rows[left.usable]
+        shares = choose_shares(left.scores[left.usable], said[rows], targets[rows], usual)
+        if len(rows) < 2:
+            shares = np.array([ONE_EXAMPLE, choose_shares(0 * said, said, targets, usual)[1]])
+        return cls(head=replace(head, shares=shares.astype(np.float32)), fitted=fitted, said=said)
+
+    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
+        """Return what is said of training images, each left out; words never saw one."""
+        left = self.fitted.leave_one_out(grouped=grouped)
+        (a, c), said = self.head.shares, self.said[left.rows]
+        own = said[np.arange(len(left.rows)), self.fitted.sample.targets[left.rows]]
+        return replace(left, scores=a * left.scores + c * said, own_scores=a * left.own_scores + c * own)
+
+    def pair_cosines(self, pairs: Array) -> Array | None:
+        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, as if neither had been seen."""
+        return self.fitted.pair_cosines(pairs)
+
+
+def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Array:
+    """Return the weights ``[2]`` of what images show and names say ``[n, k]`` under which labels are likeliest."""
+    start, here = np.log([1.0, usual]), np.arange(len(targets))
+
+    def loss(logs: Array) -> float:
+        a, c = np.exp(logs)
+        scores = a * shown.astype(np.float64) + c * said.astype(np.float64)
+        most = scores.max(1, keepdims=True, initial=-np.inf)
+        likely = scores[here, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
+        return float(0.5 * ((logs - start) ** 2).sum() - likely.sum())
+
+    return np.asarray(np.exp(minimize(loss, start, method="Nelder-Mead").x)) if len(targets) else np.exp(start)

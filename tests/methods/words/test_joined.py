@@ -1,0 +1,136 @@
+"""Words and images joined: weights follow what tells training images apart; nothing is held out; labels are taught and saved."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import labelwise as lw
+from labelwise.core.arrays import softmax
+from labelwise.core.head_files import pack, unpack
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.words.head import WordsHead
+from labelwise.methods.words.joined import ONE_EXAMPLE, WordsAndImagesFit, choose_shares, spread
+from labelwise.methods.words.vocabulary import Vocabulary
+from labelwise.support.errors import UsageError
+from tests.methods.words.samples import Reader, colours, pictures, read_colours
+
+NAMES = ("red", "green", "blue", "yellow")
+WIDTH = 12
+
+
+def sample(examples: int, noise: float, seed: int = 0) -> tuple[Any, Any]:
+    """Features of four labels, the first four of which are the labels themselves."""
+    rng, targets = np.random.default_rng(seed), np.repeat(np.arange(4), examples)
+    features = np.abs(rng.normal(size=(len(targets), WIDTH))) * noise
+    features[np.arange(len(targets)), targets] += 1
+    return features.astype(np.float32), targets
+
+
+def words(monkeypatch: pytest.MonkeyPatch, strength: float) -> WordsHead:
+    read_colours(monkeypatch)
+    rows = np.zeros((4, WIDTH + 1), np.float32)
+    rows[np.arange(4), np.arange(4)] = strength
+    vectors = Reader().encode(NAMES)
+    known = Vocabulary(names=NAMES, vectors=vectors, rows=rows - rows.mean(0), scale="plain")
+    texts = tuple((name,) for name in NAMES)
+    return WordsHead(
+        labels=Labels(names=NAMES, texts=texts), rows=known.read(list(NAMES))[0].astype(np.float32), vocabulary=known
+    )
+
+
+def joined(monkeypatch: pytest.MonkeyPatch, examples: int, strength: float, noise: float = 1.0) -> WordsAndImagesFit:
+    features, targets = sample(examples, noise)
+    fitted = fit_discriminant(features, targets, Labels(names=NAMES))
+    return WordsAndImagesFit.of(fitted, words(monkeypatch, strength), features, targets, 1.0)
+
+
+def accuracy(head: Any, noise: float) -> float:
+    features, targets = sample(100, noise, seed=9)
+    scores = head.score(head.embed(features), head.embed_labels(Labels(names=NAMES)))
+    return float((scores.argmax(1) == targets).mean())
+
+
+def test_both_are_better_than_images_alone_where_names_say_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = joined(monkeypatch, 3, 8.0)
+    assert accuracy(fit.head, 1.0) > accuracy(fit.head.images, 1.0) + 0.05
+    assert fit.head.shares[1] > 0.2
+
+
+def test_words_that_mislead_lose_their_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = joined(monkeypatch, 20, 8.0).head, joined(monkeypatch, 20, -8.0).head
+    assert bad.shares[1] < 0.5 * good.shares[1]
+    assert accuracy(bad, 1.0) > accuracy(bad.images, 1.0) - 0.03
+
+
+def test_the_weights_are_the_likeliest(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    shown, said, targets = rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), rng.integers(0, 4, 50)
+    shown[np.arange(50), targets] += 2
+    said[np.arange(50), targets] += 1
+
+    def loss(a: float, c: float) -> float:
+        likely = softmax(a * shown + c * said)[np.arange(50), targets]
+        return float(-np.log(likely).sum() + 0.5 * (np.log(a) ** 2 + np.log(c / 0.5) ** 2))
+
+    a, c = choose_shares(shown, said, targets, 0.5)
+    assert all(loss(a, c) <= loss(a * i, c * j) + 1e-6 for i in (0.9, 1, 1.1) for j in (0.9, 1, 1.1))
+
+
+def test_one_example_a_label_has_a_usual_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = joined(monkeypatch, 1, 8.0)
+    assert fit.head.shares[0] == ONE_EXAMPLE
+    assert not fit.leave_one_out().usable.any()
+
+
+def test_left_out_scores_are_those_of_a_fit_without_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = joined(monkeypatch, 5, 8.0)
+    left, (a, c) = fit.leave_one_out(), fit.head.shares
+    alone = fit.fitted.leave_one_out()
+    features, _ = sample(5, 1.0)
+    said = fit.head.words.score(spread(fit.head.embed(features), fit.head.size, rooted=True), fit.head.words.rows)
+    assert np.allclose(left.scores, a * alone.scores + c * said, atol=1e-4)
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_features_of_the_usual_size_come_back(rooted: bool) -> None:
+    features = sample(2, 1.0)[0] if rooted else sample(2, 1.0)[0] - 0.5
+    features = features / abs(features).sum(1, keepdims=True) * 7
+    embedding = np.sign(features) * np.sqrt(abs(features)) if rooted else features
+    embedding = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
+    assert np.allclose(spread(embedding, 7.0, rooted=rooted), features, atol=1e-4)
+
+
+def test_it_is_saved_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = joined(monkeypatch, 3, 8.0).head
+    again: Any = unpack(pack(head))
+    features, _ = sample(2, 1.0, seed=3)
+    labels = Labels(names=NAMES)
+    assert np.array_equal(
+        again.score(again.embed(features), again.embed_labels(labels)),
+        head.score(head.embed(features), head.embed_labels(labels)),
+    )
+
+
+def test_a_label_is_taught_by_words_by_images_and_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = joined(monkeypatch, 5, 8.0).head
+    features, targets = sample(4, 0.3, seed=4)
+    shown = head.embed(features[targets == 3])
+    by_words = head.embed_labels(Labels(names=("new",), texts=(("something yellow",),)))[0]
+    by_images = head.labels_from_examples(shown, np.zeros(len(shown), np.int64))[0]
+    by_both = head.label_from_both(shown, Labels(names=("new",), texts=(("something yellow",),)))
+    known = head.embed_labels(Labels(names=NAMES))
+    for row in (by_words, by_images, by_both):
+        scores = head.score(head.embed(features), np.concatenate([known[:3], row[None]]))
+        assert np.mean((scores.argmax(1) == 3)[targets == 3]) > 0.7
+        assert np.array_equal(scores[:, :3], head.score(head.embed(features), known[:3]))
+
+
+def test_another_encoder_has_no_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_colours(monkeypatch)
+    colours(tmp_path)
+    images, targets = pictures()
+    with pytest.raises(UsageError, match="words of efficientnet_lite0 alone"):
+        lw.fit((images, [NAMES[i] for i in targets]), "discriminant", encoder=str(tmp_path / "tiny.onnx"), words=True)
