@@ -24,8 +24,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from labelwise.fitting.encoding import encode_dataset
 from labelwise.fitting.fit import fit
+from labelwise.fitting.torch_encoding import encode_dataset
 from labelwise.images.dataset import Dataset
 from labelwise.images.sources.packs import pack
 from labelwise.methods import Encoder, Indicator, Softmax

@@ -40,7 +40,8 @@ from threadpoolctl import threadpool_limits
 
 import labelwise as lw
 from labelwise.core.metrics import accuracy, expected_calibration_error
-from labelwise.fitting.encoding import encode_dataset, write_features
+from labelwise.fitting.encoding import write_features
+from labelwise.fitting.torch_encoding import encode_dataset
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder
 from labelwise.train.networks.encoder import PRETRAINED

@@ -13,8 +13,9 @@ from torch import Tensor
 from labelwise.api import explain, teach
 from labelwise.core.arrays import LENGTH
 from labelwise.core.store import load, save
-from labelwise.fitting.encoding import encode_dataset, write_features
+from labelwise.fitting.encoding import write_features
 from labelwise.fitting.fit import fit
+from labelwise.fitting.torch_encoding import encode_dataset
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels

@@ -83,3 +83,13 @@ def test_training_says_what_to_install(photos: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "labelwise[train]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_data_are_checked_grouped_and_encoded(photos: Path, model: Path, tmp_path: Path) -> None:
+    shell(photos.parent, "data", "check", photos)
+    shell(photos.parent, "data", "encode", photos, "--out", tmp_path / "a.npz")
+    shell(photos.parent, "data", "encode", photos, "--encoder", model, "--out", tmp_path / "b.npz")
+    for name in "ab":
+        assert np.load(tmp_path / f"{name}.npz")["features"].shape == (24, 1280)
+    shell(photos.parent, "group", photos, "--out", tmp_path / "groups", "--count", 3)
+    assert len([each for each in (tmp_path / "groups").iterdir() if each.is_dir()]) == 3

@@ -139,11 +139,13 @@ def _read(data: str, size: int | None) -> "lw.data.Dataset":
 
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
-    from labelwise.fitting.encoding import encode_dataset, encode_with
-    from labelwise.train.networks.encoder import Encoder
-    from labelwise.train.pretraining import read_encoder
+    from labelwise.encoders.efficientnet import VARIANTS
+    from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
+    from labelwise.fitting.encoding import encode_by, encode_with
 
-    if Path(encoder).is_dir():
+    name = DEFAULT if encoder == "auto" else encoder
+    fixed = is_fixed(name)
+    if Path(encoder).is_dir() and not fixed:
         classifier = open_model(Path(encoder))
         shape = classifier.shape
         if size is not None and (len(shape) != 3 or size != shape[1]):
@@ -151,10 +153,25 @@ def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset
                 f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
             )
         return encode_with(open_data_for(classifier, data), classifier)
+    if (not fixed and name not in VARIANTS) or shared().device not in ("auto", "cpu"):
+        return _by_torch(data, encoder, size)
+    dataset = open_data(data, open_encoder(name).shape[1], size=size)
+    if dataset.features and encoder == "auto":
+        return dataset  # features stay, unless an encoder is named
+    pixels = None if fixed or dataset.features else dataset.shape
+    return encode_by(dataset, open_encoder(name, pixels))
+
+
+def _by_torch(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
+    """Return the data as features, by weights that ``pretrain`` wrote, or by a backbone."""
+    from labelwise.fitting.torch_encoding import encode_dataset
+    from labelwise.train.networks.encoder import Encoder
+    from labelwise.train.pretraining import read_encoder
+
     written = Path(encoder).suffix.lower() == ".safetensors"
     settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
     dataset = open_data(data, settings.side() or 224, size=size)
-    asked = not dataset.features or encoder != "auto"  # features stay as they are, unless an encoder is named
+    asked = not dataset.features or encoder != "auto"
     return encode_dataset(dataset, settings, shared().device) if asked else dataset
 
 

@@ -2,36 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from labelwise.core.classifier import Classifier
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import Array, FeatureRows, Images
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.writable import check_writable, write_by
-from labelwise.train.distribution import choose_device
-from labelwise.train.networks.encoder import Encoder, side_for
-from labelwise.train.networks.torch_encoder import encode_images
 
 
-def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
-    """Return the same data with the features ``[n, d]`` of each image in place of its pixels, float32 on the CPU.
-
-    The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
-    """
-    if dataset.features:
-        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give images.')
-    if encoder.code_size is not None:
-        raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
-    side = side_for(encoder)
-    network = replace(encoder, frozen=True).build(dataset.shape or (3, side, side)).to(choose_device(device))
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return _encoded(dataset, lambda images: encode_images(network, images))
+def encode_by(dataset: Dataset, encoder: Encoder) -> Dataset:
+    """Return the same data with the features ``[n, d]`` that an encoder makes of each image in place of its pixels."""
+    return with_features(dataset, partial(encode, encoder))
 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
@@ -44,11 +33,13 @@ def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
     return replace(dataset, splits=splits)
 
 
-def _encoded(dataset: Dataset, encode: Callable[[Images], Features]) -> Dataset:
+def with_features(dataset: Dataset, make: Callable[[Images], Features]) -> Dataset:
     """Return the data with features in place of images; those that cannot be read are left out."""
+    if dataset.features:
+        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give images.')
     splits, skipped = {}, dataset.skipped
     for name, split in dataset.splits.items():
-        features = encode(split.images)
+        features = make(split.images)
         skipped += features.skipped
         rows = FeatureRows(features.values, features.digests)
         splits[name] = replace(split.select(features.rows), images=rows)
