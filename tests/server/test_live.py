@@ -171,7 +171,7 @@ def test_names_are_compared_in_one_way_also_with_what_others_just_taught(opened:
     """The second process has not read the change of the first one."""
     one, other = opened(), opened()
     teach(one, "owl")
-    with pytest.raises(HTTPError, match='already a label "Owl"'):
+    with pytest.raises(HTTPError, match='already a label "owl"'):
         teach(other, "Owl")
     assert names(one)[-1] == names(other)[-1] == "owl"
 

@@ -253,6 +253,8 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/teach?label=%20", 400, "is empty"),
         ("/teach?label=%E3%85%A4", 400, "is empty"),
         ("/teach?label=a%00b", 400, "control character"),
+        ("/teach?label=%FF%FE", 400, "UTF-8"),
+        ("/teach?label=%ED%A0%80", 400, "UTF-8"),
         (f"/teach?label={'a' * 201}", 400, "longer than 200"),
         ("/teach?label=blob%201", 409, "already"),
     ],
@@ -290,7 +292,13 @@ def test_a_label_is_found_in_any_spelling(tmp_path: Path) -> None:
         assert client.post("/teach", params={"label": "Caf\u00e9"}, files=form(images_of(5))).status_code == 409
         asked = client.post("/ask", params={"label": "Cafe\u0301"}, content=png(images_of(5)[0]), headers=PNG)
         assert asked.json()["label"] == "Caf\u00e9"
-        assert client.post("/forget", params={"label": "Cafe\u0301"}).status_code == 200
+        shouted = {"label": "CAFE\u0301"}
+        again = client.post("/teach", params=shouted, files=form(images_of(5)))
+        assert (again.status_code, "already a label \"Caf\u00e9\"" in again.json()["error"]) == (409, True)
+        asked = client.post("/ask", params=shouted, content=png(images_of(5)[0]), headers=PNG)
+        assert asked.json()["label"] == "Caf\u00e9"
+        assert client.post("/correct", params=shouted, files=form(images_of(5))).json()["label"] == "Caf\u00e9"
+        assert client.post("/forget", params=shouted).json()["label"] == "Caf\u00e9"
 
 
 def test_the_last_label_stays(tmp_path: Path) -> None:

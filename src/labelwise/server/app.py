@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -111,7 +111,10 @@ def direct(app: ASGIApp, routes: list[Route]) -> ASGIApp:
 
 def options_of(route: Route, query: bytes) -> BaseModel:
     """Return the options of a request, or refuse unknown ones and wrong values."""
-    pairs = QueryParams(query).multi_items() if query else []
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise HTTPError(400, "Options are words in UTF-8, and these are not. Percent-encode them.") from None
     values = dict(pairs)
     if len(values) < len(pairs):
         raise HTTPError(400, "An option is given more than once.")

@@ -35,6 +35,6 @@ class HTTPError(Exception):
 def known_label(classifier: Classifier, label: str) -> str:
     """Return the name of a label as the classifier spells it; refuse one that is not there, with the known ones."""
     try:
-        return classifier.labels.names[classifier.labels.index(label)]
+        return classifier.labels.meant(label)
     except UsageError as error:
         raise HTTPError(404, str(error)) from None

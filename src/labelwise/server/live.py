@@ -118,14 +118,14 @@ class LiveClassifier:
     ) -> Committed:
         """Add a label by a task, given the current classifier; from images these are ``examples`` many."""
         before = self.snapshot
-        if before.classifier.labels.find(label):
-            raise _taken(label)
+        if known := before.classifier.labels.find(label):
+            raise _taken(known)
         taught = task(before.classifier)
         record = teach_record(before.classifier, taught, source, examples)
 
         def step(state: State) -> Record:
-            if find_name(label, state.names(self.base)):
-                raise _taken(label)
+            if known := find_name(label, state.names(self.base)):
+                raise _taken(known)
             return _allowed(state, record)
 
         return self._change(before, step, taught)
