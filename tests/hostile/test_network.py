@@ -17,6 +17,7 @@ COMMANDS = (
     ("classify", "b.lw", "photos", "--out", "answers.parquet", "--workers", "2"),
     ("teach", "b.lw", "fourth", "photos/1/1.png", "--out", "taught.lw"),
     ("serve", "b.lw"),
+    ("export", "b.lw", "--out", "b.onnx"),
     ("fit", "photos", "--out", "s.lw", "--method", "softmax", "--encoder", "none", "--size", "16", "--set", "epochs=1"),
     ("export", "s.lw", "--out", "s.onnx"),
 )
@@ -25,7 +26,7 @@ COMMANDS = (
 @pytest.mark.skipif(not can_trace(), reason="no strace, or no namespaces of networks")
 @pytest.mark.skipif(not is_installed(), reason="the default encoder is not installed")
 def test_no_command_connects_or_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow: six commands start, two of them import torch."""
+    """Slow: seven commands start, two of them import torch."""
     folder, home, cache, scratch = (tmp_path / name for name in ("work", "home", "cache", "scratch"))
     write_photos(folder / "photos")
     home.mkdir()
