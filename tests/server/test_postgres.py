@@ -24,7 +24,7 @@ from sqlalchemy import event, text
 from starlette.testclient import TestClient
 
 from labelwise.core.store import load
-from labelwise.server import live, store
+from labelwise.server import follower, store
 from labelwise.server.databases import postgres_engine
 from labelwise.server.live import LiveClassifier, bake, folder_of
 from labelwise.server.settings import Service
@@ -136,7 +136,7 @@ def test_a_server_that_is_away_is_told_and_waited_for(
                 assert client.get("/health").status_code == 200
                 assert client.get("/ready").json()["changes"] == "away"
                 assert "labelwise_store_away_seconds 0.0\n" not in client.get("/metrics").text
-            time.sleep(live.PERIOD + 0.1)
+            time.sleep(follower.PERIOD + 0.1)
             began = time.monotonic()
             classified = one.post("/classify", content=png(images_of(0)[0]), headers=PNG)
             assert (classified.status_code, classified.json()["change"]) == (200, 1)
@@ -162,7 +162,7 @@ def test_a_server_that_hangs_keeps_nobody_waiting(
             began = time.monotonic()
             answer = one.get("/labels")
             assert (answer.json()["change"], "labelwise-stale" in answer.headers) == (1, True)
-            assert time.monotonic() - began < live.WAIT + 1
+            assert time.monotonic() - began < follower.WAIT + 1
             assert one.post("/forget?label=a").status_code == 503
         finally:
             server.freeze(False)

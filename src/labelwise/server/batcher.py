@@ -23,9 +23,7 @@ from labelwise.server.live import Snapshot
 from labelwise.server.settings import Service
 
 Answer = tuple[Scores, int]  # and the number of the change that they belong to
-SLOW = (
-    0.1  # seconds of processor time to decode from which on a request is slow: a PNG of 4 megapixels, a JPEG of 10 MB
-)
+SLOW = 0.1  # seconds to decode from which on a request is slow: a PNG of 4 megapixels, a JPEG of 10 MB
 
 
 @dataclass(eq=False)

@@ -20,19 +20,15 @@ FILES = "files"  # of a connection, in its record
 WRITE = "labelwise_write"  # the option of a connection that writes: seconds for which it waits for other writers
 BUSY = 2.0  # seconds that SQLite waits at a time before it reports a lock
 CONNECT = 3  # seconds within which a server must accept a connection
-LIMIT = (
-    10  # seconds after which a server ends a statement, a wait for a lock, and a transaction of a client that is gone
-)
+LIMIT = 10  # seconds after which a server ends a statement, a wait for a lock, a transaction of a client that is gone
 
 
 def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
     """Return connections to a file, which is created with rights for its owner alone."""
     if not read_only:
         create_private_folder(file.parent)
-        with suppress(FileExistsError):
-            os.close(
-                os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            )  # SQLite's other files get the same rights
+        with suppress(FileExistsError):  # SQLite's other files get the same rights
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             sync_folder(file.parent)
 
     def connect() -> sqlite3.Connection:
@@ -143,9 +139,8 @@ def shown(address: str) -> str:
     try:
         parts = conninfo_to_dict(address)
     except ProgrammingError as error:
-        reason = re.sub(
-            r'"[^"]{2,}"', '"..."', " ".join(str(error).split())
-        )  # libpq quotes parts, a password among them
+        # libpq quotes parts, a password among them
+        reason = re.sub(r'"[^"]{2,}"', '"..."', " ".join(str(error).split()))
         raise UsageError(f"--state is no address of PostgreSQL: {reason}.") from None
     host = str(parts.get("host", "localhost"))
     return f"postgresql://{host if '/' not in host else quote(host, safe='')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"

@@ -13,8 +13,9 @@ from labelwise.server import store
 from labelwise.server.batcher import Batcher
 from labelwise.server.capabilities import CHANGES, capabilities, card, check_takes_images
 from labelwise.server.errors import LATER, HTTPError
+from labelwise.server.follower import Follower
 from labelwise.server.gallery import open_examples, open_gallery
-from labelwise.server.live import Follower, LiveClassifier, Seen, Snapshot
+from labelwise.server.live import LiveClassifier, Seen, Snapshot
 from labelwise.server.metrics import Metrics
 from labelwise.server.settings import Service
 

@@ -43,10 +43,7 @@ OPEN = ("/", "/health", "/ready")  # these ask for no token
 STATE = ("/health", "/ready", "/metrics")  # answered however busy the service is
 MOST_DIGITS = 20  # of a length
 FOLDERS = ("/static/", "/gallery/", "/examples/")
-DRAIN, LINGER = (
-    32_000_000,
-    5.0,
-)  # bytes and seconds of a body that are read and dropped, so that an early answer arrives
+DRAIN, LINGER = 32_000_000, 5.0  # bytes and seconds of a body that is read and dropped, so that an early answer arrives
 
 
 class Buckets:
@@ -220,13 +217,8 @@ class Guard:
         folder = f"/{path.split('/')[1]}/*" if path.startswith(FOLDERS) else "other"
         self.metrics.request(path if path in self.routes else folder, status, seconds)
         path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
-        about = {
-            "method": method,
-            "path": path,
-            "status": status,
-            "ms": round(seconds * 1000, 2),
-            "client": _client(scope),
-        }
+        about = {"method": method, "path": path, "status": status}
+        about |= {"ms": round(seconds * 1000, 2), "client": _client(scope)}
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
 
 

@@ -34,9 +34,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
-MOMENT = (
-    0.5  # seconds for which it goes on accepting connections, and as long again reads requests; each answer is the last
-)
+MOMENT = 0.5  # seconds for which it goes on accepting connections, and as long again reads requests
 ORPHANED = 3.0  # seconds that requests get to end when the first process is gone
 BACKLOG = 1024  # connections that wait to be accepted
 LARGEST_HEAD = 2**16  # bytes of a request before its body
@@ -48,7 +46,7 @@ PAUSES = (
     5.0,
     10.0,
     30.0,
-)  # seconds until a worker that ended is started again, each time after it ended soon
+)  # seconds until a worker that ended is started again, longer where it ended soon
 SOON = 30.0  # seconds
 
 
@@ -211,12 +209,8 @@ class Supervisor:
             worker.failures = worker.failures + 1 if now - worker.started < SOON else 0
             pause = PAUSES[min(worker.failures, len(PAUSES) - 1)]
             worker.due = now + pause
-            LOG.error(
-                "worker %s ended (exit code %s); it starts again in %g s",
-                worker.process.pid,
-                worker.process.exitcode,
-                pause,
-            )
+            words = "worker %s ended (exit code %s); it starts again in %g s"
+            LOG.error(words, worker.process.pid, worker.process.exitcode, pause)
         if worker.due is not None and now >= worker.due:
             worker.process, worker.started, worker.due = self._start(row), now, None
 

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 from safetensors import SafetensorError
@@ -33,20 +34,24 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    exc,
     insert,
     inspect,
     select,
     update,
 )
-from sqlalchemy import exc as database_errors
 
 from labelwise.server.databases import WRITE, is_in_place, lock_creation, postgres_engine, shown, sqlite_engine
 from labelwise.server.settings import is_address
 from labelwise.support.errors import StoreError
 
+T = TypeVar("T")
 Arrays = Mapping[str, npt.NDArray[Any]]
 LOG = logging.getLogger("labelwise.server")
 FORMAT, FILE = 1, "changes.sqlite"
+AWAY = (
+    exc.OperationalError, exc.InterfaceError, exc.DisconnectionError, exc.InvalidRequestError, exc.TimeoutError, OSError,
+)  # fmt: skip
 PATIENCE = 10.0  # seconds for which a change is tried
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two tries; the last one repeats
 TABLES = MetaData()
@@ -121,7 +126,7 @@ class Store:
             self.name = str(self.file)
             self._engine = sqlite_engine(self.file, read_only=read_only)
         try:
-            self._create_patiently()
+            _patiently(self._create, time.monotonic() + PATIENCE)
         except BaseException:
             self.close()
             raise
@@ -144,25 +149,26 @@ class Store:
         """
         end = time.monotonic() + (PATIENCE if patience is None else patience)
         nonce, committing = secrets.token_hex(8), False
-        for pause in _pauses():
-            try:
-                with self._transaction(end - time.monotonic()) as connection:
-                    news = self._news(connection, self._head(connection), known)
-                    for one in news.records:
-                        if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
-                            return news, one
-                    committing, record = False, step(news)
-                    news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
-                    if time.monotonic() > end:
-                        raise UnavailableError(f"{self.name} did not answer in time")
-                    committing = True
-                return news, news.records[-1]
-            except UnavailableError as error:
-                if time.monotonic() + pause > end:
-                    LOG.warning("a change could not be written: %s", error)
-                    raise UnavailableError(_not_written(committing)) from error
-                time.sleep(pause)
-        raise AssertionError("there is always another pause")
+
+        def write() -> tuple[News, Record]:
+            nonlocal committing
+            with self._transaction(end - time.monotonic()) as connection:
+                news = self._news(connection, self._head(connection), known)
+                for one in news.records:
+                    if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
+                        return news, one
+                committing, record = False, step(news)
+                news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
+                if time.monotonic() > end:
+                    raise UnavailableError(f"{self.name} did not answer in time")
+                committing = True
+            return news, news.records[-1]
+
+        try:
+            return _patiently(write, end)
+        except UnavailableError as error:
+            LOG.warning("a change could not be written: %s", error)
+            raise UnavailableError(_not_written(committing)) from error
 
     def close(self) -> None:
         """Close all connections."""
@@ -173,19 +179,6 @@ class Store:
         return StoreError(
             f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to begin a new history."
         )
-
-    def _create_patiently(self) -> None:
-        """Create the tables, as soon as the database can be used."""
-        end = time.monotonic() + PATIENCE
-        for pause in _pauses():
-            try:
-                self._create()
-            except UnavailableError:
-                if time.monotonic() + pause > end:
-                    raise
-                time.sleep(pause)
-            else:
-                return
 
     def _create(self) -> None:
         """Create the tables where there are none; check that they belong to the model."""
@@ -296,16 +289,9 @@ class Store:
         """Raise what a database reports as ``UnavailableError`` or ``StoreError``."""
         try:
             yield
-        except (
-            database_errors.OperationalError,
-            database_errors.InterfaceError,
-            database_errors.DisconnectionError,
-            database_errors.InvalidRequestError,
-            database_errors.TimeoutError,
-            OSError,
-        ) as error:
+        except AWAY as error:
             raise UnavailableError(f"{self.name} cannot be used now: {_words(error)}.") from error
-        except database_errors.SQLAlchemyError as error:
+        except exc.SQLAlchemyError as error:
             raise self.damage(_words(error)) from error
 
 
@@ -321,10 +307,16 @@ def _unpacked(arrays: bytes) -> Arrays:
     return read_arrays(arrays) if arrays else {}
 
 
-def _pauses() -> Iterator[float]:
-    yield from PAUSES
-    while True:
-        yield PAUSES[-1]
+def _patiently(task: Callable[[], T], end: float) -> T:
+    """Return the result of a task, which is tried again until this time where the database cannot be used."""
+    for pause in chain(PAUSES, repeat(PAUSES[-1])):
+        try:
+            return task()
+        except UnavailableError:
+            if time.monotonic() + pause > end:
+                raise
+            time.sleep(pause)
+    raise AssertionError("there is always another pause")
 
 
 def _not_written(committing: bool) -> str:
