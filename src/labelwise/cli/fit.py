@@ -30,6 +30,7 @@ ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
 HOLD_OUT_HELP = "A share of the images to test on, such as 0.2."
+MINUTES_HELP = "With --tune: how long to train at most; default 10."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
@@ -45,6 +46,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None,
     costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
     tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
+    minutes: Annotated[float | None, Option(min=0, help=MINUTES_HELP)] = None,
     size: Size = None,
     hold_out: Annotated[float | None, Option(help=HOLD_OUT_HELP)] = None,
     resume: Resume = False,
@@ -61,6 +63,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     resume = resume or is_restarted()
     folder = out_folder.with_name(out_folder.name + ".run")
     words += ["tune={}"] if tune else []
+    words += [] if minutes is None else [f"tune.minutes={minutes}"]
     words += [f"{key}={value}" for key, value in (("prior", prior), ("costs", costs)) if value is not None]
     if names is not None and _by_words(method, words):
         _fit_words(data, out_folder, names, words)

@@ -19,7 +19,7 @@ def before_tuning(frozen: Classifier, tune: Tune) -> Iterator[str]:
     """Yield what there is to say against tuning the encoder of a classifier, a line each, before it begins."""
     about, each = frozen.origin.summary, _pictures_each(frozen)
     if about["training"]["device"] == "cpu":
-        yield f"Tuning on a CPU does not pay: it takes about {_cost(frozen, tune)} here, seconds on a GPU (docs/tune.md)."
+        yield f"Tuning on a CPU does not pay: the first tries take about {_cost(frozen, tune)} here, seconds on a GPU (docs/tune.md)."
     if each < FEWEST:
         yield f"Tuning seldom helps with {each:.0f} images of a label; {FEWEST} and more are wanted."
     accuracy = about.get("leave_one_out", {}).get("accuracy", 0.0)
@@ -54,7 +54,7 @@ def _result(about: dict[str, Any]) -> str:
     )
     if about["rate"] is None:
         return f"tuning did not pay, and the encoder stays as it came: {figures}"
-    return f"encoder tuned (learning rate {about['rate']:g}): {figures}"
+    return f"encoder tuned (learning rate {about['rate']:g}, {best['steps']} steps): {figures}"
 
 
 def _pictures_each(classifier: Classifier) -> float:

@@ -61,7 +61,7 @@ def data() -> Dataset:
 
 def method(weights: str, **settings: object) -> Discriminant:
     encoder = Encoder(backbone="convnet", width=8, weights=weights, frozen=True)
-    tune = Tune(**{"rates": (3e-3,), "steps": 150, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
+    tune = Tune(**{"rates": (3e-3,), "steps": 150, "minutes": 0.0, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
     return Discriminant(encoder=encoder, tune=tune)
 
 
@@ -85,7 +85,7 @@ def test_what_pays_is_kept_saved_and_answers_alike(weights: str, data: Dataset, 
     again = load(tmp_path / "tuned.lw")
     assert again.origin.method == MethodRecord.of(method(weights))
     np.testing.assert_allclose(again.scores(test.images).raw, tuned.scores(test.images).raw, atol=1e-3, rtol=1e-4)
-    assert "encoder tuned (learning rate 0.003)" in next(tuning_lines(again))
+    assert "encoder tuned (learning rate 0.003, 150 steps)" in next(tuning_lines(again))
 
 
 def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: str, data: Dataset) -> None:
@@ -222,3 +222,19 @@ def test_the_shell_asks_for_it(weights: str, data: Dataset) -> None:
     assert decide(data, replace(options, settings={})).method != decision.method
     with pytest.raises(UsageError, match='No setting "tune'):
         decide(data, replace(options, method="softmax"))
+
+
+def test_tries_take_twice_the_steps_as_long_as_validation_images_gain(weights: str, data: Dataset) -> None:
+    part = training_data(data, 0)
+    model, _ = train(method(weights, rates=(1e-4, 3e-3), steps=10, minutes=5.0), part, CPU)
+    assert isinstance(model, DiscriminantModel)
+    tries = model.trials
+    assert [trial.steps for trial in tries[:4]] == [0, 10, 10, 20]
+    assert [trial.steps for trial in tries[3:]] == [20 * 2**place for place in range(len(tries) - 3)]
+    assert len({trial.rate for trial in tries[3:]}) == 1
+    *longer, last = [trial.likelihood for trial in tries[2:]]
+    assert longer == sorted(longer), "each but the last was better than the one before"
+    assert last <= longer[-1]
+    short, _ = train(method(weights, rates=(1e-4, 3e-3), steps=10), part, CPU)
+    assert isinstance(short, DiscriminantModel)
+    assert len(short.trials) == 3, "without time no longer ones"

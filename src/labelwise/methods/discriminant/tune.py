@@ -13,7 +13,8 @@ class Tune:
     rates: tuple[float, ...] = setting(
         (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
     )
-    steps: int = setting(300, "Steps of each try, at least one pass; 1000 for hard labels and many images.")
+    steps: int = setting(300, "Steps of the first tries, at least one pass; longer ones take twice as many, and so on.")
+    minutes: float = setting(10.0, "Minutes that all tries may take; 0: no longer ones.")
     batch: int = setting(64, "Images of a step, over all processes.")
     weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
     smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")
@@ -21,7 +22,7 @@ class Tune:
 
     def __post_init__(self) -> None:
         check_range(self, "at least 1", "steps", "batch")
-        check_range(self, "0 or more", "weight_decay")
+        check_range(self, "0 or more", "weight_decay", "minutes")
         check_range(self, "from 0 to below 1", "smoothing")
         if not self.rates or min(self.rates) <= 0:
             raise UsageError(f'Setting "tune.rates" must be numbers above 0, at least one; given {list(self.rates)}.')
@@ -34,3 +35,4 @@ class Trial:
     rate: float | None  # it was trained with; None: it is as it came
     likelihood: float  # mean log-likelihood of their labels
     accuracy: float
+    steps: int = 0  # it was trained for

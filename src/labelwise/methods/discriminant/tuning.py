@@ -1,6 +1,11 @@
-"""Tune a pretrained encoder with a linear layer of its own; kept only if validation images gain by it."""
+"""Tune a pretrained encoder with a linear layer of its own; kept only if validation images gain by it.
+
+Each learning rate is tried. The best one is tried again with twice the steps, from the pretrained weights, as long as validation images gain and
+time is left.
+"""
 
 import math
+import time
 from collections.abc import Callable, Generator
 
 import torch
@@ -50,7 +55,7 @@ class TuningLayer(nn.Module):
 def tuning_stages(
     model: EncoderModel, data: TrainData, tune: Tune, solve: Callable[[], tuple[float, float]]
 ) -> Generator[Stage, None, tuple[Trial, ...]]:
-    """Yield a stage for each learning rate, and return the trials, the encoder as it came first; the model is left as the best was.
+    """Yield a stage for each try, and return the trials, the encoder as it came first; the model is left as the best was.
 
     ``solve`` solves what follows the encoder, which is frozen otherwise, and returns likelihood and accuracy of validation images.
     """
@@ -58,27 +63,41 @@ def tuning_stages(
     targets = data.train.targets.to(features.device)
     start = best = state_copy(model)
     trials: list[Trial] = []
-    for rate in (None, *tune.rates):
+    plan: list[tuple[float | None, int]] = [(None, 0), *((rate, tune.steps) for rate in tune.rates)]
+    began = time.monotonic()
+    while plan:
+        (rate, steps), begin = plan.pop(0), time.monotonic()
         if rate is not None:
             model.load_state_dict(start)
             layer = TuningLayer(features, targets, len(data.labels))
             model.add_module("tuning", layer)
             model.encoder.tune(True)
-            yield _stage(model, layer, data, tune, rate)
+            yield _stage(model, layer, data, tune, (rate, steps))
             model.encoder.tune(False)
             del model.tuning
         likelihood, accuracy = (of_main_process(value, model.device) for value in solve())
         if all(likelihood > other.likelihood for other in trials):
             best = state_copy(model)
-        trials.append(Trial(rate=rate, likelihood=likelihood, accuracy=accuracy))
+        trials.append(Trial(rate=rate, likelihood=likelihood, accuracy=accuracy, steps=steps))
+        now = time.monotonic()
+        needed = of_main_process(now - began + 2 * (now - begin), model.device)
+        if not plan and needed <= 60 * tune.minutes:
+            plan = _longer(trials)
     model.load_state_dict(best)
     model.encoder.tune(False)
     solve()
     return tuple(trials)
 
 
-def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, rate: float) -> Stage:
-    """Return the stage that trains the encoder together with the head."""
+def _longer(trials: list[Trial]) -> list[tuple[float | None, int]]:
+    """Return the rate of the best trial with twice its steps; nothing where it is not among the longest."""
+    best = max(trials, key=lambda trial: trial.likelihood)
+    return [(best.rate, 2 * best.steps)] if best.rate and best.steps == trials[-1].steps else []
+
+
+def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, what: tuple[float, int]) -> Stage:
+    """Return the stage that trains the encoder together with the head, with a learning rate and for so many steps."""
+    rate, steps = what
 
     def loss(batch: Batch) -> dict[str, Tensor]:
         scores: Tensor = layer(model.encoder(batch.images))
@@ -87,11 +106,11 @@ def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune,
     augment = Augment(scale=CROP, flip=tune.flip)
     batches = ShuffledBatches(split=data.train, size=tune.batch, augment=augment)
     return Stage(
-        name=f"tune {rate:g}",
+        name=f"tune {rate:g}" if steps == tune.steps else f"tune {rate:g} for {steps} steps",
         loss=loss,
         parameters=tuple(p for p in model.parameters() if p.requires_grad),
         batches=batches,
-        epochs=math.ceil(tune.steps / len(batches)),
+        epochs=math.ceil(steps / len(batches)),
         optimizer=Optimizer(name="adamw", lr=rate, weight_decay=tune.weight_decay),
         schedule=Schedule(name="onecycle", warmup=WARMUP),
     )
