@@ -291,13 +291,13 @@ def take_rows(array: Array, rows: Array) -> Array:
     return array[rows]
 
 
-def skipped_lines(skipped: Sequence[Skipped], named: int = 3, most: int = 10) -> list[str]:
-    """Return a line for each reason, with some of its files, and one that counts all where not each file is named."""
+def skipped_lines(skipped: Sequence[Skipped]) -> list[str]:
+    """Return a line for each of ten reasons, with three of its files, and one that counts all where there are more reasons."""
     reasons: dict[str, list[str]] = {}
     for one in skipped:
         reasons.setdefault(one.reason, []).append(one.file)
-    lines = [f"{listing(files, named)}: {reason}" for reason, files in list(reasons.items())[:most]]
-    return lines if len(reasons) <= most else [*lines, f"{len(skipped)} files in all."]
+    lines = [f"{listing(files, 3)}: {reason}" for reason, files in list(reasons.items())[:10]]
+    return lines if len(reasons) <= 10 else [*lines, f"{len(skipped)} files in all."]
 
 
 def skipped_rows(names: Sequence[str], faults: Mapping[int, str]) -> tuple[Skipped, ...]:

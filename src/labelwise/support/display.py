@@ -11,7 +11,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 BREAKS = re.compile(f"[\t\n]|{UNSAFE.pattern}")
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 QUOTED = re.compile(r"'+[=+\-@\t\r]")
-LONGEST = 60  # letters of a name in a picture or in the name of a file
+LONGEST = 60  # letters of a name in an image or in the name of a file
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -51,7 +51,7 @@ def as_json(document: Any, indent: int | None = None, *, ascii_only: bool = Fals
 
 
 def caption(name: str) -> str:
-    """Return a name as matplotlib writes it into a picture: not as a formula between dollars, and not longer than a line."""
+    """Return a name as matplotlib writes it into an image: not as a formula between dollars, and not longer than a line."""
     short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
     return visible(short).replace("$", r"\$")
 

@@ -46,15 +46,13 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     return _read_safetensors(path, "pt")
 
 
-def write_arrays(
-    path: Path, arrays: Mapping[str, "NDArray[Any]"], about: Mapping[str, Any], *, keep: Path | None = None
-) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, "NDArray[Any]"], about: Mapping[str, Any]) -> None:
     """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
     import numpy as np
     from safetensors.numpy import save
 
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
+    _write_safetensors(path, save(plain, metadata=_metadata(about)))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, Any]]:
@@ -66,7 +64,7 @@ def _metadata(about: Mapping[str, Any]) -> dict[str, str]:
     return {"about": json.dumps({"checksum": BLANK, **about})}
 
 
-def _write_safetensors(path: Path, whole: bytes, keep: Path | None) -> None:
+def _write_safetensors(path: Path, whole: bytes, keep: Path | None = None) -> None:
     """Write the content of a safetensors file with its checksum."""
     content = memoryview(whole)
     head, rest = content[: PLACE.start], content[PLACE.stop :]

@@ -112,9 +112,9 @@ def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
     return replace(data, name="finches/unseen", splits=splits)
 
 
-def finches_marks(*, seed: int = 0, per_species: int = 100) -> Dataset:
+def finches_marks(*, per_species: int = 100) -> Dataset:
     """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
-    whole = finches(seed=seed, per_species=per_species)
+    whole = finches(per_species=per_species)
     marks = np.array([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
     splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
     return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits, drawn=True)
