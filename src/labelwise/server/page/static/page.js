@@ -26,10 +26,10 @@ async function readLabels() {
   about();
 }
 
-/** Read the labels after a change made here, and ask about the image again. */
+/** Read the labels after a change made here. The image is asked about again beside that: the next change need not wait for it. */
 async function refresh() {
   await readLabels();
-  await ask.again();
+  ask.again();
 }
 
 /** Read the labels if an answer was given under others than those shown. */
