@@ -52,18 +52,6 @@ def pytest_unconfigure() -> None:
     once.end()
 
 
-# Tests that still speak to interfaces of the second edition, by id without parameters; each is to be converted, and its line deleted.
-TO_CONVERT = Path(__file__).parent / "to_convert.txt"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that are listed as not converted yet."""
-    listed = set(TO_CONVERT.read_text().split()) if TO_CONVERT.exists() else set()
-    for item in items:
-        if item.nodeid.partition("[")[0] in listed:
-            item.add_marker(pytest.mark.skip(reason="not converted to the third edition yet"))
-
-
 def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) -> Dataset:
     """Easy pictures: each label is a bright square of its own colour, on noise; vectors and sentences name the colour."""
     made = torch.Generator().manual_seed(seed)

@@ -3,8 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -195,39 +193,33 @@ def test_a_process_takes_as_many_threads_as_it_was_given(
     assert len(used) == count
 
 
-SLOW = """
-import sys, time
-import numpy as np
-from labelwise.encoders.encode import encode
-from labelwise.images.images import ArrayImages
+class Interrupted:
+    """An encoder that is interrupted at its n-th image, as by Ctrl-C, and takes its time from then on; 0: never."""
 
-class Slow:
     id, name, shape, fit, width, runtime = "slow", "slow", (3, 8, 8), "crop", 1, "none"
-    def __call__(self, images):
-        time.sleep(0.02)
-        print("one", flush=True)
+
+    def __init__(self, at: int = 0) -> None:
+        self.at, self.images, self.lock = at, 0, threading.Lock()
+
+    def __call__(self, images: Any) -> Any:
+        with self.lock:
+            self.images += len(images)
+            late = 0 < self.at <= self.images
+            if self.images == self.at:
+                os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.02 * late)
         return images.reshape(len(images), -1)[:, :1].astype(np.float32)
 
-images = np.random.default_rng(0).integers(0, 256, (400, 3, 8, 8), np.uint8)
-print(len(encode(Slow(), ArrayImages(images), workers=2, progress=False)))
-"""
 
-
-def test_what_was_encoded_before_an_interruption_is_kept(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    for _ in range(60):
-        process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=30)
-    assert process.returncode != 0
-    done = 60 + rest.count("one")
-    assert done < 390
-    again = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=60)
-    assert again.stdout.splitlines()[-1] == "400"
-    assert again.stdout.count("one") <= 400 - 50
+def test_what_was_encoded_before_an_interruption_is_kept() -> None:
+    images = ArrayImages(pixels(200))
+    first: Any = Interrupted(at=60)
+    again: Any = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        encode(first, images, workers=2, progress=False)
+    assert 60 <= first.images < 150
+    assert len(encode(again, images, workers=2, progress=False)) == 200
+    assert again.images <= 200 - 50
 
 
 def test_images_whose_features_are_known_are_not_read_again(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ def test_a_worker_that_cannot_serve_is_started_again_and_the_others_stay(
     model = saved(tmp_path)
     started.append(Running(model, "--workers", "2"))
     (weights,) = model.glob("weights.safetensors")
+    end = time.monotonic() + 60
+    while started[0].said().count("on http://") < 2 and time.monotonic() < end:  # both have read the weights
+        time.sleep(0.1)
     with client(started[0]) as one:
         assert patiently(one, "/health")["status"] == "ok"
         weights.rename(tmp_path / "away")  # the next one cannot start

@@ -16,11 +16,10 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
-from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.method import Run
 from labelwise.train.tensors import root_features
-from tests.changed import model_of
 
 CPU = Run(device="cpu")
 D = 24
@@ -133,10 +132,11 @@ def test_features_with_negative_numbers_have_no_root() -> None:
         labels=Labels(names=tuple("abcd")),
         splits={"train": Split(images=images - 2, targets=targets)},
     )
-    model = model_of(fit(data, Discriminant(), CPU))
-    assert isinstance(model, DiscriminantModel)
-    assert not model.export_head().rooted
-    torch.testing.assert_close(model.encode_images(2 * images - 4), torch.nn.functional.normalize(images - 2, dim=1))
+    classifier = fit(data, Discriminant(), CPU)
+    assert isinstance(classifier.head, DiscriminantHead)
+    assert not classifier.head.rooted
+    wanted = torch.nn.functional.normalize(images - 2, dim=1).numpy()
+    np.testing.assert_allclose(classifier.scores(2 * images - 4).embeddings, wanted, atol=1e-6)
 
 
 def test_roots_do_not_depend_on_scale_and_have_a_slope() -> None:
@@ -216,7 +216,7 @@ def test_both_together_need_descriptions_of_trained_labels() -> None:
 
 def test_what_it_cannot_do_is_said() -> None:
     with pytest.raises(UsageError, match="leave out encoder"):
-        fit(data_of(4, 5), Discriminant(encoder=Encoder(frozen=True, code_size=3)), CPU)
+        Discriminant(encoder=Encoder(frozen=True, code_size=3))
     with pytest.raises(DataError, match="at least two labels"):
         fit(data_of(1, 5), Discriminant(), CPU)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.shared.label_source import LabelSource, Source
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, UsageError
 from labelwise.support.settings import setting
 from labelwise.train.method import Method
 from labelwise.train.networks.encoder import Encoder
@@ -42,6 +42,13 @@ class Discriminant(Method):
     tune: Tune | None = setting(
         None, "Train the pretrained encoder further first; kept only if validation accuracy improves."
     )
+
+    def __post_init__(self) -> None:
+        if self.encoder.code_size is not None:
+            raise UsageError(
+                "Method discriminant takes features as they are, from the data or a frozen encoder: leave out encoder.code_size. "
+                "To train an encoder choose another method, such as indicator."
+            )
 
     @property
     def holds_out(self) -> bool:

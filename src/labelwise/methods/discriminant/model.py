@@ -32,10 +32,10 @@ class DiscriminantModel(RowModel):
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource) -> None:
         super().__init__(spec, encoder)
         self.source = source
-        if not self.encoder.untrained or encoder.code_size is not None:
+        if not self.encoder.untrained:
             raise UsageError(
-                "Method discriminant takes features as they are, from the data or a frozen encoder: leave out encoder.code_size, and "
-                "set encoder.frozen=true with weights. To train an encoder choose another method, such as indicator."
+                "Method discriminant takes features as they are, from the data or a frozen encoder: set encoder.frozen=true with "
+                "weights. To train an encoder choose another method, such as indicator."
             )
 
     def export_head(self) -> DiscriminantHead:
