@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from pathlib import Path
 
 from tests.forks import Fork, shell
@@ -9,6 +10,8 @@ from tests.forks import Fork, shell
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import serve
+
+SERVING = "on http://"  # what each worker says once it has loaded the model and opened the store
 
 
 class Running(serve.Running):
@@ -22,6 +25,13 @@ class Running(serve.Running):
 
     def said(self) -> str:
         return self.process.said()
+
+    def waits_for(self, text: str, times: int, seconds: float = 60) -> bool:
+        """Return whether the log says something so many times before that time is over."""
+        end = time.monotonic() + seconds
+        while (count := self.said().count(text)) < times and time.monotonic() < end:
+            time.sleep(0.05)
+        return count >= times
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None:

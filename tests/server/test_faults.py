@@ -23,7 +23,7 @@ from labelwise.server.batcher import Batcher
 from labelwise.server.live import LiveClassifier, folder_of
 from labelwise.server.store import FILE
 from tests.server.asking import PNG, form, images_of, png, saved, serving
-from tests.server.services import Running
+from tests.server.services import SERVING, Running
 from tests.server.test_processes import patiently, workers_of
 
 IMAGE = png(images_of(0)[0])
@@ -238,8 +238,8 @@ def test_an_open_reader_does_not_slow_changes(model: Path) -> None:
 def test_workers_stay_while_the_store_is_locked(model: Path, started: list[Running]) -> None:
     """A worker that dies meanwhile comes back, and answers what can be answered."""
     started.append(Running(model, "--workers", "2"))
+    assert started[0].waits_for(SERVING, 2)
     with asked(started[0]) as one:
-        patiently(one, "/health")
         assert teach(one, "a").status_code == 200
         with closing(sqlite3.connect(folder_of(model) / FILE, isolation_level=None)) as locking:
             locking.execute("BEGIN EXCLUSIVE")
@@ -251,7 +251,7 @@ def test_workers_stay_while_the_store_is_locked(model: Path, started: list[Runni
             refusal = patiently(one, "/health") and teach(one, "b")
             assert refusal.status_code == 503
             assert second in workers_of(started[0])
-            time.sleep(4)  # the new one has opened the store by now, though it is locked
+            assert started[0].waits_for(SERVING, 3), "the new one opens the store, though it is locked"
             assert len(workers_of(started[0])) == 2
             assert "ended" not in started[0].said().partition("exit code -9")[2]
             locking.execute("ROLLBACK")
@@ -264,15 +264,15 @@ def test_a_service_without_a_store_it_can_open_does_not_end(
 ) -> None:
     """The lock of another program keeps even readers out; each worker waits and tries again, and the service goes on."""
     started.append(Running(model, "--workers", "2"))
+    assert started[0].waits_for(SERVING, 2)
     with asked(started[0]) as one:
-        patiently(one, "/health")
         assert teach(one, "a").status_code == 200
     folder = folder_of(model)
     away = folder.with_name("away")
     folder.rename(away)  # as where rights were taken
     for worker in workers_of(started[0]):
         os.kill(worker, signal.SIGKILL)
-    time.sleep(15)
+    assert started[0].waits_for(SERVING, 4), started[0].said()
     assert started[0].process.poll() is None
     shutil.rmtree(folder, ignore_errors=True)
     away.rename(folder)

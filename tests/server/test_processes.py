@@ -19,7 +19,7 @@ import pytest
 
 from labelwise.data import finches
 from tests.server.asking import PNG, form, images_of, png, saved
-from tests.server.services import Running
+from tests.server.services import SERVING, Running
 
 import serve as benchmark  # isort: skip - found by tests.server.services
 
@@ -125,17 +125,14 @@ def test_a_worker_that_cannot_serve_is_started_again_and_the_others_stay(
     model = saved(tmp_path)
     started.append(Running(model, "--workers", "2"))
     (weights,) = model.glob("weights.safetensors")
-    end = time.monotonic() + 60
-    while started[0].said().count("on http://") < 2 and time.monotonic() < end:  # both have read the weights
-        time.sleep(0.1)
+    assert started[0].waits_for(SERVING, 2), "both have read the weights"
     with client(started[0]) as one:
         assert patiently(one, "/health")["status"] == "ok"
         weights.rename(tmp_path / "away")  # the next one cannot start
         first, second = workers_of(started[0])
         os.kill(first, signal.SIGKILL)
         end = time.monotonic() + 60
-        while started[0].said().count("it starts again in") < 2 and time.monotonic() < end:
-            time.sleep(0.1)
+        assert started[0].waits_for("it starts again in", 2)
         assert started[0].process.poll() is None
         for _ in range(5):
             assert one.post("/classify", content=IMAGE, headers=PNG).status_code == 200

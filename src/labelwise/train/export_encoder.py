@@ -63,8 +63,10 @@ def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
 
 
 def export_torch_encoder(encoder: TorchEncoder) -> OnnxEncoder:
-    """Return an encoder of torch as one that ONNX Runtime runs."""
-    return export_encoder(encoder.network)
+    """Return an encoder of torch as one that ONNX Runtime runs; written once, until its weights change."""
+    if encoder.exported is None or encoder.exported[0] != encoder.id:
+        encoder.exported = encoder.id, export_encoder(encoder.network)
+    return encoder.exported[1]
 
 
 def check_packages() -> None:

@@ -22,6 +22,7 @@ from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Array, Encoder, Precomputed
 from labelwise.encoders.encoder import Features as Rows
 from labelwise.encoders.features import Features
+from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.registry import open_encoder
 from labelwise.images.images import Images
 from labelwise.support.cache import digest
@@ -95,6 +96,7 @@ class TorchEncoder:
         self.window = image_encoder.view.window(*self.shape[1:]) if len(self.shape) == 3 else (slice(None), slice(None))
         self.width = image_encoder.width
         self.batch = CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
+        self.exported: tuple[str, OnnxEncoder] | None = None  # with the id that it had then
         self._half = _Replayed(image_encoder.backbone) if self.device.type == "cuda" else None
 
     @cached_property
