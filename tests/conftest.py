@@ -2,6 +2,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +17,16 @@ import torch
 from hypothesis import settings
 from safetensors.torch import save_file
 
+from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
+from labelwise.support.cache import digest
+from labelwise.train import export_encoder
 from labelwise.train.augment import Augment
 from labelwise.train.method import Run
+from labelwise.train.networks.torch_encoder import TorchEncoder
 from labelwise.train.optimizers import Optimizer
 from labelwise_papers.baselines.cgan import Cgan
 from tests import once
@@ -114,6 +119,20 @@ def quick(name: str, epochs: int = 30) -> Method:
     return (
         replace(made, head="mean") if isinstance(made, Prototype) else made
     )  # sim alone teaches blobs at .85, the limit
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _onnx_written_once() -> Iterator[None]:
+    """Write the same encoder as an ONNX file once per run: it takes a second of processor time, and hundreds of tests save."""
+    write = export_encoder.export_torch_encoder
+
+    def written(encoder: TorchEncoder) -> OnnxEncoder:
+        key = digest(encoder.id.encode(), repr(encoder.network).encode()).hex()
+        return once.remember(f"onnx-{key}", lambda: write(encoder))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_encoder, "export_torch_encoder", written)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,18 @@ def folder() -> Path:
     return Path(os.environ[FOLDER])
 
 
+def remember(name: str, make: Callable[[], R]) -> R:
+    """Return what ``make`` returns, from a pickle where another worker has called it under this name."""
+    path = folder() / f"{name.replace('/', '_')}.pickle"
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            result = make()
+            path.write_bytes(pickle.dumps(result))
+            return result
+        return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
+
+
 def once(make: Callable[P, R]) -> Callable[P, R]:
     """Return a function that keeps what it makes of the same arguments as a pickle for all workers."""
 
@@ -41,13 +53,6 @@ def once(make: Callable[P, R]) -> Callable[P, R]:
     @wraps(make)
     def kept(*words: P.args, **named: P.kwargs) -> R:
         name = "-".join([make.__module__, make.__qualname__, *map(str, words), *map(str, named.items())])
-        path = folder() / f"{name.replace('/', '_')}.pickle"
-        with path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                result = make(*words, **named)
-                path.write_bytes(pickle.dumps(result))
-                return result
-            return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
+        return remember(name, lambda: make(*words, **named))
 
     return kept  # type: ignore[return-value]

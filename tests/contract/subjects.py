@@ -6,7 +6,6 @@ from pathlib import Path
 
 from labelwise.core.checks import Subject
 from labelwise.core.classifier import Classifier, KnownState
-from labelwise.core.encoder_files import as_onnx
 from labelwise.core.metrics import confusion_matrix
 from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
@@ -16,7 +15,6 @@ from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.rename import name_clusters
 from labelwise.train.method import Method, Run
-from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.conftest import blobs, colour_weights, quick
 from tests.once import once
 from tests.pixels_of import px
@@ -66,12 +64,4 @@ def subject_of(name: str) -> Subject:
 
 @once
 def trained(name: str) -> Classifier:
-    """Train a method; the ONNX file of its encoder comes with it, since writing one takes longer than training."""
-    return with_onnx(subject_of(name).train())
-
-
-def with_onnx(classifier: Classifier) -> Classifier:
-    """Return the classifier, whose encoder has been written as an ONNX file: to save it, or to pickle it, is quick from now on."""
-    if isinstance(classifier.encoder, TorchEncoder):
-        as_onnx(classifier.encoder)
-    return classifier
+    return subject_of(name).train()

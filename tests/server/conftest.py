@@ -24,7 +24,7 @@ from labelwise.fitting.fit import fit
 from labelwise.train.method import Run
 from tests.changed import changed
 from tests.conftest import blobs, quick, squares
-from tests.contract.subjects import trained, with_onnx
+from tests.contract.subjects import trained
 from tests.once import once
 from tests.pixels_of import px
 
@@ -42,7 +42,7 @@ def model_of(name: str) -> Classifier:
         model, split = trained("discriminant"), blobs().split("train")
         known = KnownExamples.of(model.labels.names, model.scores(px(split)).embeddings, split.targets)
         return changed(model, examples=known)
-    return with_onnx(fit(squares(), quick("indicator"), Run(device="cpu"))) if name == "several" else trained(name)
+    return fit(squares(), quick("indicator"), Run(device="cpu")) if name == "several" else trained(name)
 
 
 @dataclass

@@ -140,10 +140,10 @@ DAMAGE = {
 def test_a_damaged_store_is_answered_with_503_or_marked_stale(
     what: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
     with serving(model) as client:
         for name in "abc":
             teach(client, name)
+        monkeypatch.setattr(module, "PATIENCE", 0.2)
         with closing(sqlite3.connect(folder_of(model) / FILE)) as other:
             other.execute(DAMAGE[what])
             other.execute("UPDATE history SET number = 4") if what in ("altered", "cut", "undo of nothing") else None
@@ -165,9 +165,9 @@ def test_a_damaged_store_is_answered_with_503_or_marked_stale(
 def test_bytes_of_the_database_that_are_overwritten_are_answered_with_503(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
     with serving(model) as client:
         teach(client, "a")
+        monkeypatch.setattr(module, "PATIENCE", 0.2)
         file = folder_of(model) / FILE
         with closing(sqlite3.connect(file)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -184,7 +184,6 @@ def test_no_change_is_acknowledged_into_a_file_that_was_removed(
     which: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is removed while the change is written."""
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
     insert = module.Store._insert
     folder = folder_of(model)
 
@@ -200,6 +199,7 @@ def test_no_change_is_acknowledged_into_a_file_that_was_removed(
     acknowledged = set[str]()
     with serving(model) as client:
         assert teach(client, "a").status_code == 200
+        monkeypatch.setattr(module, "PATIENCE", 0.3)
         with monkeypatch.context() as patch:
             patch.setattr(module.Store, "_insert", removing)
             acknowledged |= {"b"} if teach(client, "b").status_code == 200 else set()
