@@ -46,13 +46,13 @@ lowest: .venv/ready
 	$(BIN)/python -m venv --clear .venv-lowest
 	$(BIN)/python -c 'import glob, sysconfig; print(sysconfig.get_path("purelib"), file=open(glob.glob(".venv-lowest/lib/*/site-packages")[0] + "/others.pth", "w"))'
 	$(BIN)/python tools/lowest.py > .venv-lowest/lowest.txt
-	.venv-lowest/bin/python -m pip install --quiet --requirement .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip install --quiet --no-compile --requirement .venv-lowest/lowest.txt
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist worksteal $(QUICK)
 
 # An install as most people have it, without torch: the everyday commands work there.
 plain: .venv/ready
 	$(PYTHON) -m venv --clear .venv-plain
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet . pytest
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile . pytest
 	.venv-plain/bin/python -c 'import importlib.util, sys; sys.exit("torch is installed" if importlib.util.find_spec("torch") else 0)'
 	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/without_torch $(CURDIR)/tests/without_torch/test_everyday.py
 

@@ -2,7 +2,6 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,19 +16,16 @@ import torch
 from hypothesis import settings
 from safetensors.torch import save_file
 
-from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
-from labelwise.support.cache import digest
 from labelwise.train import export_encoder
 from labelwise.train.augment import Augment
 from labelwise.train.method import Run
-from labelwise.train.networks.torch_encoder import TorchEncoder
 from labelwise.train.optimizers import Optimizer
 from labelwise_papers.baselines.cgan import Cgan
-from tests import once
+from tests import once, quick_onnx
 
 pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
@@ -45,8 +41,9 @@ CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Files of tests lie in memory where there is room: services and checkpoints wait for the disk thousands of times."""
+    config.addinivalue_line("markers", "torch_export: saves encoders as the product does, by torch.export")
     memory = Path("/dev/shm")
     if "TMPDIR" not in os.environ and memory.is_dir() and shutil.disk_usage(memory).free > 4 * 2**30:
         os.environ["TMPDIR"] = tempfile.tempdir = str(memory)
@@ -121,18 +118,11 @@ def quick(name: str, epochs: int = 30) -> Method:
     )  # sim alone teaches blobs at .85, the limit
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _onnx_written_once() -> Iterator[None]:
-    """Write the same encoder as an ONNX file once per run: it takes a second of processor time, and hundreds of tests save."""
-    write = export_encoder.export_torch_encoder
-
-    def written(encoder: TorchEncoder) -> OnnxEncoder:
-        key = digest(encoder.id.encode(), repr(encoder.network).encode()).hex()
-        return once.remember(f"onnx-{key}", lambda: write(encoder))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_encoder, "export_torch_encoder", written)
-        yield
+@pytest.fixture(autouse=True)
+def _quick_onnx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save trained encoders quickly, but in tests that are marked ``torch_export``."""
+    if request.node.get_closest_marker("torch_export") is None:
+        monkeypatch.setattr(export_encoder, "export_torch_encoder", quick_onnx.written)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 from tests.pixels_of import px
 
+pytestmark = pytest.mark.torch_export
+
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("method", METHODS)
@@ -29,7 +31,3 @@ def test_method_keeps_contract_where_several_labels_are_true(method: str) -> Non
     )
     assert subject.train().calibration.multilabel
     check_all(subject)
-
-
-def test_check_all_runs_every_check() -> None:
-    check_all(subject_of("softmax"))

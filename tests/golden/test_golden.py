@@ -12,6 +12,8 @@ from tests.golden.cases import CASES, answer
 from tests.golden.fits import FITS, FOLDERS, OTHERS
 from tests.golden.outside import HERE
 
+pytestmark = pytest.mark.torch_export
+
 MOST = 25  # differences that are told
 EXTRAS = {"route": "fastapi", "verb/export": "onnxruntime", "api/data": "pyarrow", "verb/data-check": "pyarrow"}
 

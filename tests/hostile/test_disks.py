@@ -39,18 +39,18 @@ def can_mount() -> bool:
 @pytest.mark.skipif(not can_mount(), reason="no namespaces of mounts")
 @pytest.mark.skipif(not is_installed(), reason="the default encoder is not installed")
 def test_verbs_end_in_words_on_disks_that_take_nothing(tmp_path: Path) -> None:
-    """Slow: nine verbs on five disks each; ``python -m tests.hostile.disks`` tries the others."""
+    """Slow: nine verbs on three disks each; ``python -m tests.hostile.disks`` tries the others."""
     write_photos(tmp_path / "photos")
     environment = {**os.environ, "LABELWISE_CACHE": str(tmp_path / "cache")}
     fit = [sys.executable, "-m", "labelwise", "fit", "photos", "--out", "b.lw", "--size", "32"]
     subprocess.run(fit, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    command = ["unshare", "-rm", sys.executable, "-m", "tests.hostile.disks", str(tmp_path), *QUICK, "--all"]
+    command = ["unshare", "-rm", sys.executable, "-m", "tests.hostile.disks", str(tmp_path), *QUICK, "--all", "--quick"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     ended = done.stdout.splitlines()
     assert [line for line in ended if not line.startswith("  [")] == []
-    assert len(ended) == 5 * len(QUICK)
-    assert sum("No space left on device" in line for line in ended) > 2 * len(QUICK)
+    assert len(ended) == 3 * len(QUICK)
+    assert sum("No space left on device" in line for line in ended) > len(QUICK)
     assert sum("Read-only file system" in line for line in ended) == len(QUICK)
 
 
