@@ -2,13 +2,16 @@
 
 import os
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
+from labelwise.core.classifier import Classifier, MethodRecord, Origin, TrainingState, bind
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.known_examples import KnownExamples
 from labelwise.encoders.efficientnet import VARIANTS
@@ -23,10 +26,11 @@ from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import skipped_lines
+from labelwise.images.images import Images, skipped_lines
 from labelwise.images.survey import readable
 from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.method import Discriminant
+from labelwise.support.processes import current_group
 from labelwise.support.rows import draw_rows
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
@@ -37,23 +41,35 @@ MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is 
 
 
 def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
-    """Return whether a method is solved here: discriminant on features, by one process, and not on a GPU."""
+    """Return whether a method is solved without torch: discriminant on features, by one process, and not on a GPU."""
     if not isinstance(method, Discriminant) or method.tune is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return False
     if data.features or method.encoder.by_onnx:
         return True
-    gpu = run.device == "cuda" or (run.device == "auto" and GPU.exists())
+    gpu = run.device == "cuda" or (run.device == "auto" and GPU.exists() and find_spec("torch") is not None)
     settings = method.encoder
     as_published = all(each is None for each in (settings.width, settings.code_size, settings.weights))
     return settings.backbone in ("auto", *VARIANTS) and settings.frozen and as_published and not gpu
 
 
-def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier:
-    """Return the classifier of all training images, calibrated on these, each left out; or on validation images where that says nothing."""
+@dataclass(frozen=True, eq=False)
+class FrozenNetwork:
+    """An encoder of torch that is not trained: on a GPU, in several processes, or of weights that are no ONNX file."""
+
+    encoder: Encoder
+    encode: Callable[[Images], Features]
+    state: TrainingState
+
+
+def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: FrozenNetwork | None = None) -> Classifier:
+    """Return the classifier of all training images, calibrated on these, each left out; or on validation images where that says nothing.
+
+    ``network`` makes the features; None: ONNX Runtime does, or they are given.
+    """
     shape = shape_for(method, data)
-    encoder = _encoder(method, shape)
+    encoder = _encoder(method, shape) if network is None else network.encoder
     data = train_on_all(readable(data, ("train", "val"), shape).below_home(), method)
-    data, features = _encoded(data, encoder, run)
+    data, features = _encoded(data, partial(encode, encoder) if network is None else network.encode, run)
     began = time.monotonic()
     data = replace(data, labels=method.describe(data.labels))
     seen, labels, unseen = labels_to_train(data)
@@ -76,12 +92,18 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run) -> Classifier
         examples=KnownExamples.of(labels.names, embeddings, train.targets),
     )
     about: dict[str, Any] = {"data": data.name, "images": len(train), "skipped": len(data.skipped)}
-    about |= {"seconds": round(time.monotonic() - began, 1), "device": "cpu", "processes": 1, "seed": run.seed}
+    about |= {
+        "seconds": round(time.monotonic() - began, 1),
+        "device": _device(encoder),
+        "processes": current_group().world,
+        "seed": run.seed,
+    }
     scores = bound.scores_of(head.embed(features["val"])) if len(val) else None
     if scores is not None:
         about |= {"validation_images": len(val), **merit(scores, val)}
     runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
-    origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime})
+    state = None if network is None else network.state
+    origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime}, training=state)
     bound = replace(bound, origin=origin.with_images(train.images).with_images(val.images))
     done = calibrate_by_leave_one_out(bound, fitted, train, embeddings, wish)
     if done is not bound or scores is None or len(val) < 2:
@@ -104,14 +126,20 @@ def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
     return Precomputed(shape[0]) if len(shape) == 1 else method.encoder.open(method.view, shape)
 
 
-def _encoded(data: Dataset, encoder: Encoder, run: Run) -> tuple[Dataset, dict[str, Any]]:
+def _device(encoder: Encoder) -> str:
+    """Return the kind of device that makes features."""
+    device = getattr(encoder, "device", None)  # of an encoder of torch
+    return "cpu" if device is None else str(device.type)
+
+
+def _encoded(data: Dataset, encoded: Callable[[Images], Features], run: Run) -> tuple[Dataset, dict[str, Any]]:
     """Return data without images that cannot be read, which are told, and the features of each split that is trained on."""
     splits: dict[str, Split] = dict(data.splits)
     features: dict[str, Any] = {}
     before = len(data.skipped)
     for name in ("train", "val"):
         if name in splits:
-            known: Features = encode(encoder, splits[name].images)
+            known = encoded(splits[name].images)
             splits[name], features[name] = splits[name].select(known.rows), known.values
             data = replace(data, skipped=(*data.skipped, *known.skipped))
     if run.tell is not None:

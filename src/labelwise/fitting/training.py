@@ -2,15 +2,17 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
+from labelwise.fitting.choice import shape_for
+from labelwise.fitting.closed_form import FrozenNetwork, fit_closed_form
 from labelwise.fitting.division import labels_to_train, of_labels, set_aside, train_on_all, validation
 from labelwise.fitting.estimate import estimate_on_validation, merit
-from labelwise.fitting.left_out import calibrate_by_leave_one_out
 from labelwise.fitting.reading import read_for
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.steps import Trained, origin_of, remembering, train_on
@@ -20,8 +22,6 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import require
 from labelwise.images.split.make import VAL_SHARE, val_share
 from labelwise.methods.discriminant.method import Discriminant
-from labelwise.methods.discriminant.model import DiscriminantModel
-from labelwise.methods.discriminant.tune import Tune
 from labelwise.methods.registry import METHODS
 from labelwise.methods.shared.linear import StartedModel
 from labelwise.support.errors import DataError, UsageError, listing
@@ -31,6 +31,8 @@ from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
 from labelwise.train.method import Method, Run
+from labelwise.train.model import Spec
+from labelwise.train.networks.torch_encoder import encode_images
 
 FEWEST = 3  # images of a label of which one trains, one validates and one tests
 ENOUGH = 10  # of each label, from which on training is worth the while
@@ -41,9 +43,11 @@ def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
     """Return a classifier, as ``fit.fit`` does, of data that were checked."""
     check_enough(data, method)
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
+        if isinstance(method, Discriminant) and method.tune is None:
+            return fit_closed_form(data, method, run, _frozen_network(data, method, device))
         data = read_for(method, data, run, device).below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
-            return _fit_tuned(data, method, method.tune, run)
+            return _fit_tuned(data, method, run, device)
         return _fit(train_on_all(data, method), method, run)
 
 
@@ -89,10 +93,6 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     if len(part.val):
         about |= {"validation_images": len(part.val), **merit(scores, part.val)}
     bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
-    if isinstance(model, DiscriminantModel) and not method.holds_out:
-        done = calibrate_by_leave_one_out(bound, model.take_fit(), part.train, trained.embeddings(part.train.images))
-        if done is not bound or len(part.val) < 2:
-            return done
     done = estimate_on_validation(calibrate(scores.of(bound), targets), scores, part.val)
     if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
         done = fit_verifier(scores.of(done), targets)
@@ -105,13 +105,21 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     return replace(done, head=again.head, label_embeddings=again.head.embed_labels(part.labels), origin=origin)
 
 
-def _fit_tuned(data: Dataset, method: Discriminant, tune: Tune, run: Run) -> Classifier:
+def _frozen_network(data: Dataset, method: Discriminant, device: torch.device) -> FrozenNetwork:
+    """Return the encoder of a method that is not trained further."""
+    model = method.build(Spec(shape=shape_for(method, data), labels=data.labels, view=method.view)).to(device)
+    return FrozenNetwork(model.export_encoder(), partial(encode_images, model.encoder), training_state(model))
+
+
+def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.device) -> Classifier:
     """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
     if data.features:
         raise UsageError(
             f'Tuning trains an encoder of images, and "{data.name}" holds features. Leave out --tune (tune).'
         )
-    frozen = _fit(data, replace(method, tune=None), replace(run, folder=None, resume=False))
+    plain, tune = replace(method, tune=None), method.tune
+    assert tune is not None
+    frozen = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
     if run.tell is not None:
         for line in before_tuning(frozen, tune):
             run.tell(line)

@@ -79,7 +79,7 @@ class Discriminant(Method):
             return labels  # images are enough
 
     def stages(self, model: "LabelModel", data: "TrainData") -> "Iterator[Stage]":
-        """Solve in closed form; yield nothing, or the stages that tune the encoder before."""
+        """Solve in closed form; yield nothing, or the stages that tune the encoder before. Without tuning ``fitting.closed_form`` solves."""
         from labelwise.methods.discriminant.model import DiscriminantModel
         from labelwise.methods.discriminant.tuning import tuning_stages
 

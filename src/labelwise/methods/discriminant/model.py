@@ -11,23 +11,22 @@ from torch.nn.functional import normalize
 from labelwise.core.arrays import softmax
 from labelwise.core.head import Head
 from labelwise.core.platt import fit_temperature
-from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant
+from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.methods.discriminant.tune import Trial
 from labelwise.methods.shared.label_source import LabelSource
-from labelwise.methods.shared.linear import Encoder, RowModel, array
+from labelwise.methods.shared.linear import Encoder, EncoderModel, array
 from labelwise.support.errors import UsageError
 from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
-from labelwise.train.tensors import root_features
+from labelwise.train.tensors import linear_scores, root_features
 
 
-class DiscriminantModel(RowModel):
+class DiscriminantModel(EncoderModel):
     """An encoder of features, and the head that was solved on them."""
 
     solved: DiscriminantHead | None = None  # None: not solved yet
     trials: tuple[Trial, ...] = ()  # of encoders, where this one was to be tuned
-    last_fit: DiscriminantFit | None = None  # until it is asked for what it says of training images
 
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource) -> None:
         super().__init__(spec, encoder)
@@ -49,18 +48,11 @@ class DiscriminantModel(RowModel):
         assert isinstance(head, DiscriminantHead)
         self.solved = head
 
-    def take_fit(self) -> DiscriminantFit:
-        """Return the last fit, and forget it."""
-        fitted, self.last_fit = self.last_fit, None
-        assert fitted is not None
-        return fitted
-
     @torch.no_grad()
     def solve(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
         """Take over the closed form of training images and their targets ``[n]``."""
         features = array(self.head_features(images))
-        self.last_fit = fit_discriminant(features, array(targets), self.spec.labels, groups, self.source)
-        self.solved = self.last_fit.head
+        self.solved = fit_discriminant(features, array(targets), self.spec.labels, groups, self.source).head
 
     def solve_on(self, data: TrainData) -> tuple[float, float]:
         """Solve for training images, and how sure scores are for validation images: their mean log-likelihood and accuracy."""
@@ -72,6 +64,16 @@ class DiscriminantModel(RowModel):
         self.solved = replace(head, rows=head.rows * np.float32(factor), whitening=whitening)
         shares = softmax(factor * scores)[np.arange(len(targets)), targets]
         return float(np.log(shares).mean()), float((scores.argmax(1) == targets).mean())
+
+    def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Return the score of every pair ``[n, k]``, as the head does."""
+        head = self.export_head()
+        scores = linear_scores(image_embeddings, label_embeddings[:, : head.width + 1])
+        if head.kernel is None:
+            return scores
+        centres = torch.from_numpy(head.kernel.centres).to(scores)
+        likeness = ((image_embeddings @ centres.T - 1) / head.kernel.width).exp()
+        return scores + likeness @ label_embeddings[:, head.width + 1 :].T
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return embeddings ``[n, d]`` of unit length."""

@@ -64,18 +64,21 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
     encoder, group = shared_encoder(image_encoder), current_group()
     if group.world == 1:
         return encode(encoder, images)
-    own = np.arange(len(images))[group.own(len(images))]
+    own = np.arange(group.rank, len(images), group.world)  # as pixels are shared out
     part = encode(encoder, images.select(own), progress=group.rank == 0)
     table = torch.zeros(len(images), encoder.width, device=image_encoder.mean.device)
     table[torch.from_numpy(own[part.rows])] = torch.from_numpy(part.values).to(table.device)
     rows = np.concatenate(all_gather(own[part.rows]))
+    order, place = rows.argsort(), {name: row for row, name in enumerate(images.ids)}
+    ids, digests = ([one for each in all_gather(list(mine)) for one in each] for mine in (part.ids, part.digests))
+    skipped = [one for each in all_gather(part.skipped) for one in each]
     return Features(
-        values=sum_over_processes(table).cpu().numpy()[rows],
-        rows=rows,
-        ids=[name for names in all_gather(list(part.ids)) for name in names],
-        digests=[key for keys in all_gather(list(part.digests)) for key in keys],
+        values=sum_over_processes(table).cpu().numpy()[rows[order]],
+        rows=rows[order],
+        ids=[ids[i] for i in order],
+        digests=[digests[i] for i in order],
         encoder_id=encoder.id,
-        skipped=tuple(one for skipped in all_gather(part.skipped) for one in skipped),
+        skipped=tuple(sorted(skipped, key=lambda one: place[one.file])),
     )
 
 
