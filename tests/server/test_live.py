@@ -22,7 +22,7 @@ from labelwise.server.errors import HTTPError
 from labelwise.server.live import Committed, LiveClassifier, bake, folder_of
 from labelwise.server.running import serve
 from labelwise.server.settings import Service
-from labelwise.server.store import News, Position, Record
+from labelwise.server.store import News, Position, Record, UnavailableError
 from labelwise.support.errors import StoreError
 from labelwise.support.writable import sole_writer
 from tests.conftest import blobs
@@ -492,3 +492,26 @@ def test_corrections_of_one_label_at_once_are_all_learned(opened: Open) -> None:
     for thread in threads:
         thread.join()
     assert {known_examples(live)["new"][0] for live in (*lives, opened())} == {9.0}
+
+
+@pytest.mark.parametrize(
+    "error", [UnavailableError("/where/it/lies cannot be used now"), StoreError("/where/it/lies is damaged")]
+)
+def test_a_correction_that_others_overtake_while_the_store_goes_away_is_refused_with_503(
+    error: StoreError, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = opened(), opened()
+    teach(one, "new", 1)
+    other.read()
+    correct(one, "new", 2)
+
+    def fail(_: Position) -> News:
+        raise error
+
+    monkeypatch.setattr(other.store, "read", fail)
+    with pytest.raises(HTTPError) as refused:
+        correct(other, "new", 3)
+    assert refused.value.status == 503
+    assert "where" not in refused.value.text
+    monkeypatch.undo()
+    assert known_examples(other)["new"][0] == 7

@@ -6,8 +6,8 @@ answer is made of what was committed: whatever happens afterwards, a committed c
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +141,8 @@ class LiveClassifier:
             try:
                 return self._change(before, step, taught)
             except _OutdatedError:
-                self.read()
+                with _refusals():
+                    self.read()
         raise HTTPError(409, f'"{label}" is being changed by others. Ask again in a moment.')
 
     def forget(self, label: str) -> Committed:
@@ -163,18 +164,10 @@ class LiveClassifier:
             state = State() if news.whole else before.state
             return state.after(one for one in news.records if number is None or one.number <= number)
 
-        try:
+        with _refusals():
             if self._misfit is not None:
                 raise self._misfit
             news, own = self.store.change(before.position, lambda news: step(after(news)))
-        except UnavailableError as error:
-            raise HTTPError(503, str(error), LATER) from error
-        except StoreError as error:
-            LOG.error("a change was refused: %s", error)
-            text = (
-                "The store of changes is damaged or belongs to another model; nothing was changed. The log says more."
-            )
-            raise HTTPError(503, text, LATER) from error
         labels = len(after(news, own.number).names(self.base))
         committed = Committed(own.number, labels, own.label, str(own.about.get("undone", "")))
         try:
@@ -198,6 +191,19 @@ class LiveClassifier:
                 classifier = follow(self.base, before.classifier, before.state, state)
             self.snapshot = Snapshot(classifier, state, news.position)
             return True
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Refuse a change with 503 where the store cannot be used; where it lies is not said."""
+    try:
+        yield
+    except StoreError as error:
+        LOG.error("a change was refused: %s", error)
+        text = "The store of changes is damaged or belongs to another model; nothing was changed. The log says more."
+        if isinstance(error, UnavailableError):
+            text = f"The store of changes does not answer; {error.outcome}."
+        raise HTTPError(503, text, LATER) from error
 
 
 class _OutdatedError(Exception):

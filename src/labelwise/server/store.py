@@ -9,7 +9,6 @@ A change is one transaction, on disk before ``change`` returns. What is locked o
 
 import hashlib
 import json
-import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +46,6 @@ from labelwise.support.errors import StoreError
 
 T = TypeVar("T")
 Arrays = Mapping[str, npt.NDArray[Any]]
-LOG = logging.getLogger("labelwise.server")
 FORMAT, FILE = 1, "changes.sqlite"
 AWAY = (
     exc.OperationalError, exc.InterfaceError, exc.DisconnectionError, exc.InvalidRequestError, exc.TimeoutError, OSError,
@@ -76,7 +74,9 @@ CHANGES = Table(
 
 
 class UnavailableError(StoreError):
-    """The database cannot be used now, and may be later."""
+    """The database cannot be used now, and may be later; ``outcome`` says what became of a change."""
+
+    outcome = "nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,9 @@ class Store:
         try:
             return _patiently(write, end)
         except UnavailableError as error:
-            LOG.warning("a change could not be written: %s", error)
-            raise UnavailableError(_not_written(committing)) from error
+            if committing:
+                error.outcome = "it may be there all the same: look at /labels before you repeat it"
+            raise
 
     def close(self) -> None:
         """Close all connections."""
@@ -317,13 +318,6 @@ def _patiently(task: Callable[[], T], end: float) -> T:
                 raise
             time.sleep(pause)
     raise AssertionError("there is always another pause")
-
-
-def _not_written(committing: bool) -> str:
-    known = (
-        "it may be there all the same: look at /labels before you repeat it" if committing else "nothing was changed"
-    )
-    return f"The store of changes does not answer; {known}."
 
 
 def _words(error: BaseException) -> str:
