@@ -3,11 +3,11 @@
     python tools/soak.py [--minutes 30] [--workers 2] [--seed 0] [--faults kill_all,locked_store] [--model FOLDER] [--json FILE]
 
 Clients classify, teach, correct, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
-process is killed, processes are stopped for seconds, the disk is full, read-only or slow, the clock jumps, another program locks the store, an older
+process is killed, processes are stopped for seconds, the disk is full, slow or fails, the clock jumps, another program locks the store, an older
 copy is restored into the file that the service has open, a bit of a copy of the state is flipped.
 Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A
 change whose answer was lost may be there or not, but never both. The figures so far are written every minute.
-Without the rights of root the state has no disk of its own: it is made full by a limit on the size of files, and is never read-only or slow.
+Without the rights of root the state has no disk of its own: it is made full by a limit on the size of files, and is never slow and never fails.
 Without a C compiler the clock does not jump. The figures say which faults were not possible.
 """
 
@@ -145,8 +145,8 @@ class Soak(Clients):
                 with contextlib.suppress(ProcessLookupError):
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard[pid], hard[pid]))
 
-    async def read_only_disk(self) -> None:
-        """Let the disk of the state become read-only as after an error; then kill all, and mount it anew."""
+    async def failed_disk(self) -> None:
+        """Let the disk of the state fail; then kill all, and mount it anew."""
         self.disk.fail()
         await asyncio.sleep(self.drawn.uniform(1, 4))
         await self.start_again(self.tree(), self.disk.mend)
@@ -211,7 +211,7 @@ class Soak(Clients):
         faults: list[Callable[[], Awaitable[None]]] = [
             self.kill_worker, self.kill_worker, self.kill_all, self.kill_first, self.stop, self.full_disk, self.flip_bit,
             self.locked_store, self.restore_in_place,
-            *([self.read_only_disk, self.slow_disk] if self.disk.mounted else []), *([self.clock_jump] if self.clock.built else []),
+            *([self.failed_disk, self.slow_disk] if self.disk.mounted else []), *([self.clock_jump] if self.clock.built else []),
         ]  # fmt: skip
         faults = [fault for fault in faults if not self.only or getattr(fault, "__name__", "") in self.only]
         while not self.ended:
@@ -264,7 +264,7 @@ class Soak(Clients):
     def summary(self) -> dict[str, object]:
         """Return all figures as one document."""
         figures, impossible = self.figures, list[str]()
-        impossible += [] if self.disk.mounted else ["read_only_disk", "slow_disk"]
+        impossible += [] if self.disk.mounted else ["failed_disk", "slow_disk"]
         impossible += [] if self.clock.built else ["clock_jump"]
         return super().summary() | {
             "not possible here": impossible,

@@ -1,12 +1,13 @@
-"""What a soak does to the machine under a service: a small disk that is full, read-only or slow, and a clock that jumps.
+"""What a soak does to the machine under a service: a small disk that is full, slow or fails, and a clock that jumps.
 
-The disk is a file with an ext4 system of its own, mounted by loop, which asks for the rights of root. A disk that an error made
-read-only stays so until it is mounted anew, and a frozen one keeps all writers waiting. The clock is that of a library that is loaded before libc
+The disk is a file with an ext4 system of its own, mounted by loop, which asks for the rights of root. A disk that
+failed stays so until it is mounted anew, and a frozen one keeps all writers waiting. The clock is that of a library that is loaded before libc
 (``LD_PRELOAD``) and adds seconds to the time of day; it needs a C compiler. The machine's own clock is left alone.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import struct
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 DISK = 256  # megabytes
+SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _CLOCK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -97,8 +99,16 @@ class Disk:
             ballast.unlink()
 
     def fail(self) -> None:
-        """Let the disk be read-only as after an error, whoever has files open for writing."""
-        subprocess.run(["mount", "-o", "remount,abort", str(self.home)], check=True, capture_output=True)
+        """Let the disk fail once all that was synced is on it: from then on it can neither be written nor read.
+
+        To abort the file system (``mount -o remount,abort``) would be no fair fault: for some milliseconds the kernel reports syncs as done
+        that it never does. Plain SQLite lost acknowledged commits in 5 of 14 tries then.
+        """
+        folder = os.open(self.home, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, SHUTDOWN, struct.pack("I", 0))
+        finally:
+            os.close(folder)
 
     def mend(self) -> None:
         """Mount a disk that failed anew; nobody may use it."""
