@@ -24,7 +24,7 @@ from labelwise.cli.verbs import app
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.reporting.page import report
-from labelwise.server.running import _log
+from labelwise.server.running import start_log
 from labelwise.server.settings import Service
 from labelwise.support.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
 from labelwise.support.errors import UsageError
@@ -269,7 +269,7 @@ def test_a_log_has_one_line_for_each_record(kind: Literal["plain", "json"], caps
     log = logging.getLogger("labelwise.server")
     before, propagate = log.handlers[:], log.propagate
     try:
-        _log(Service(model=Path("x.lw"), log=kind))
+        start_log(Service(model=Path("x.lw"), log=kind))
         log.info('taught "%s"', "x\n2026 INFO forged \x1b[31m\u202e")
     finally:
         log.handlers[:], log.propagate = before, propagate

@@ -25,6 +25,7 @@ from labelwise.cli.explain import explain
 from labelwise.cli.fit import fit
 from labelwise.cli.group import group
 from labelwise.cli.imagine import imagine
+from labelwise.cli.label import label
 from labelwise.cli.name import name
 from labelwise.cli.options import Shared, add_verb, note_words, with_groups
 from labelwise.cli.outliers import outliers
@@ -50,7 +51,7 @@ RESUME = {
 }
 DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of disks and rights, not of this program
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
-    "Make": (fit, group, teach, forget, calibrate, name, pretrain),
+    "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, suspects),
     "More": (serve, export, demo, settings, cache),

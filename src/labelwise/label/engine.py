@@ -9,8 +9,9 @@ from labelwise.label.spread import Spread
 from labelwise.support.blas import on_one_thread
 
 FOLDS = 4  # parts of the answers that are left out in turn to decide about spreading
+LEAST_ACTIONS = 8
 FIRST, GROWTH = 20, 1.6  # answers from which on that is decided, and how many times more until the next time
-SHARP = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # that are tried, by the likelihood of answers that were left out
+SHARP = (0.05, 0.1, 0.2, 0.4, 0.8)  # that are tried, by the likelihood of answers that were left out
 LEAST = 1e-6  # probability of what is certainly wrong, in likelihoods
 
 
@@ -21,15 +22,25 @@ class Engine:
         self.space, self.spread = space, Spread(space)
         self.whitened = Whitened(space)
         self.pays, self.sharpness = True, SHARPNESS  # whether spreading does, and how sharp probabilities are
-        self._known = Answered(np.empty(0, np.int64), np.empty(0, np.int64), 0)
+        self._mass = 1 + np.bincount(
+            space.neighbours.ravel(), space.kernel.ravel(), len(space)
+        )  # how many images one is like
+        nobody = np.empty(0, np.int64)
+        self._known = Answered(nobody, nobody, 0, nobody)
         self._decided = 0  # answers as of which it was decided
+
+    @property
+    def decided(self) -> bool:
+        """Whether answers have said how sharp probabilities are."""
+        return self._decided > 0
 
     @on_one_thread
     def update(self, ledger: Ledger) -> Floats:
         """Return how probable each label is of each image ``[n, k]``, answered ones and checks as if nobody had answered the latter."""
         answered = ledger.answered()
         self._follow(answered)
-        if len(answered.rows) >= max(FIRST, GROWTH * self._decided):
+        actions = len(np.unique(answered.batches))
+        if actions >= LEAST_ACTIONS and len(answered.rows) >= max(FIRST, GROWTH * self._decided):
             self._decide(answered)
         if not len(answered.rows):
             labels = max(1, answered.labels)
@@ -59,9 +70,14 @@ class Engine:
         self._known = answered
 
     def _decide(self, answered: Answered) -> None:
-        """Decide by answers that are left out in turn whether spreading pays, and how sharp probabilities are."""
+        """Decide by answers that are left out in turn whether spreading pays, and how sharp probabilities are.
+
+        An answer counts for the images that it is like: those that were asked about are no fair sample of all.
+        """
         self._decided = len(answered.rows)
-        folds = np.arange(len(answered.rows)) % FOLDS
+        folds = (
+            np.unique(answered.batches, return_inverse=True)[1] % FOLDS
+        )  # images of one sheet are alike, and left out together
         found = {
             pays: [self._left_out(answered, folds == fold, pays=pays) for fold in range(FOLDS)]
             for pays in (True, False)
@@ -71,14 +87,15 @@ class Engine:
         )
         if not len(targets[True]):
             return
-        right = {pays: float((scores[pays].argmax(1) == targets[pays]).mean()) for pays in found}
+        weights = np.concatenate([self._mass[one[2]] for one in found[True]])
+        right = {pays: float(np.average(scores[pays].argmax(1) == targets[pays], weights=weights)) for pays in found}
         self.pays = right[True] + 1 / len(targets[True]) >= right[False]
         logs, known = np.asarray(scores[self.pays], np.float32), targets[self.pays]
-        self.sharpness = max(SHARP, key=lambda sharp: _likelihood(logs * (sharp / self.sharpness), known))
+        self.sharpness = max(SHARP, key=lambda sharp: _likelihood(logs * (sharp / self.sharpness), known, weights))
         self.whitened.answers = 0  # the covariance is computed again
 
-    def _left_out(self, answered: Answered, left: np.ndarray, *, pays: bool) -> tuple[Floats, Ints]:
-        """Return the log probabilities of answers that are left out, by the others, and their labels; only labels that others have."""
+    def _left_out(self, answered: Answered, left: np.ndarray, *, pays: bool) -> tuple[Floats, Ints, Ints]:
+        """Return the log probabilities of answers that are left out, by the others, their labels and rows; only labels that others have."""
         rest = answered.select(~left)
         out = answered.select(left & np.isin(answered.targets, rest.targets))
         gone = answered.select(left)
@@ -91,7 +108,7 @@ class Engine:
         whitened = Whitened(self.space)  # a covariance that the answers that are left out had no part in
         whitened.update(soft, len(rest.rows), spread=pays)
         chances = guess(whitened, soft, rest, self.sharpness, spread=pays)
-        return np.log(np.maximum(chances[out.rows], 1e-30)), out.targets
+        return np.log(np.maximum(chances[out.rows], 1e-30)), out.targets, out.rows
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
@@ -99,8 +116,8 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     return both[:, 0], both[:, 1]
 
 
-def _likelihood(scores: Floats, targets: Ints) -> float:
+def _likelihood(scores: Floats, targets: Ints, weights: Floats) -> float:
     """Return the mean log likelihood of labels under scores, labels that nothing speaks for counted as ``LEAST``."""
     power = np.exp(scores - scores.max(1, keepdims=True))
     chances = power[np.arange(len(targets)), targets] / power.sum(1)
-    return float(np.log(np.maximum(chances, LEAST)).mean())
+    return float(np.average(np.log(np.maximum(chances, LEAST)), weights=weights))

@@ -25,10 +25,11 @@ class Answered:
     rows: Ints
     targets: Ints
     labels: int  # how many labels there are
+    batches: Ints  # the number of the action that each came with
 
     def select(self, mask: np.ndarray) -> "Answered":
         """Return some of the answers."""
-        return Answered(self.rows[mask], self.targets[mask], self.labels)
+        return Answered(self.rows[mask], self.targets[mask], self.labels, self.batches[mask])
 
 
 class Whitened:

@@ -20,6 +20,7 @@ class Ledger:
     size: int  # how many images
     names: list[str] = field(default_factory=list)
     targets: Ints = field(init=False)  # the label of each image, NO_LABEL or UNKNOWN [n]
+    batches: Ints = field(init=False)  # the number of the action that labelled each image [n]
     checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and what was said of each
     skipped: set[int] = field(default_factory=set)
     excluded: dict[int, set[int]] = field(default_factory=dict)  # labels that an image does not show
@@ -33,6 +34,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.targets = np.full(self.size, NO_LABEL, np.int64)
+        self.batches = np.zeros(self.size, np.int64)
 
     def label(self, name: str) -> int:
         """Return the place of a label, matched without regard to case; a new name becomes a label."""
@@ -88,7 +90,7 @@ class Ledger:
         known = self.targets >= 0
         known[list(self.checks)] = False
         rows = np.flatnonzero(known)
-        return Answered(rows, self.targets[rows], len(self.names))
+        return Answered(rows, self.targets[rows], len(self.names), self.batches[rows])
 
     def open_rows(self) -> np.ndarray:
         """Return which images may be asked about ``[n]``."""
@@ -97,11 +99,9 @@ class Ledger:
         return np.asarray(free)
 
     def purity(self) -> float:
-        """Return the share of images that fitted on sheets so far; at first as if 9 of 10 had."""
-        fit, all_ = 9.0, 10.0
-        for good, size in self.sheets[-20:]:
-            fit, all_ = fit + good, all_ + size
-        return fit / all_
+        """Return the mean share of images that fitted on the last sheets; at first as if on two sheets 9 of 10 had."""
+        recent = [good / size for good, size in self.sheets[-10:]]
+        return (2 * 0.9 + sum(recent)) / (2 + len(recent))
 
     def trust(self) -> float:
         """Return how often guesses about images that were asked about were right of late; 0 at first."""
@@ -110,6 +110,7 @@ class Ledger:
 
     def _name(self, rows: list[int], label: int, action: Action) -> None:
         joined = {other for row in rows for other in self._class(row)}
+        self.batches[list(joined)] = self.batches.max() + 1
         for row in joined:
             self.targets[row] = label
             self.skipped.discard(row)

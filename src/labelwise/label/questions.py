@@ -17,6 +17,7 @@ from labelwise.label.space import Floats, Ints, Space
 SHEET = 24  # images on a sheet at most
 SMALL = 4  # on a sheet at least
 COVERED = 0.5  # mean coverage up to which sheets come first
+GOOD = 0.75  # share of fitting images above which sheets come first
 PURE = 0.5  # share of fitting images below which there are no more sheets
 SECONDS = {"sheet": 6.0, "what": 3.0, "keys": 2.0, "yes": 1.2}  # per question; "keys": a label is one of nine keys
 KEYS = 9
@@ -63,7 +64,7 @@ def unsureness(chances: Floats, trust: float) -> Floats:
 
 def sheet_of(space: Space, seed: int, free: np.ndarray, chances: Floats, ledger: Ledger) -> tuple[int, ...]:
     """Return an image and those most like it that may be asked about and have the same guess, typical ones first."""
-    size = SHEET if ledger.purity() > 0.8 else SHEET // 2 if ledger.purity() > 0.65 else SHEET // 4
+    size = SHEET if ledger.purity() > 0.75 else SHEET // 2 if ledger.purity() > 0.6 else SHEET // 4
     rows = space.neighbours[seed][free[space.neighbours[seed]]]
     if chances.shape[1] > 1 and len(ledger.answered().rows):
         rows = rows[chances[rows].argmax(1) == chances[seed].argmax()]
@@ -95,7 +96,7 @@ def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], 
     if sheets and ledger.purity() >= PURE:
         rows = sheet_of(space, seed, free, chances, ledger)
         value = ledger.purity() * _together(space, rows, unsure, covered) / SECONDS["sheet"]
-        first = covered.mean() < COVERED or value > worth[seed] / what_seconds(ledger)
+        first = (covered.mean() < COVERED and ledger.purity() > GOOD) or value > worth[seed] / what_seconds(ledger)
         if len(rows) >= SMALL and first:
             return Question(form="sheet", rows=rows, suggestions=suggestions(ledger, chances[list(rows)].mean(0)))
     return single(ledger, chances, seed, space)

@@ -45,6 +45,7 @@ class Session:
         actions: Iterable[Action] = (),
         checks: float = CHECKS,
         seed: int = 0,
+        hidden: Iterable[int] = (),
     ) -> None:
         """Begin a session, or go on with one.
 
@@ -54,12 +55,13 @@ class Session:
             actions: of a session to go on with.
             checks: share of the questions that go to the random stream.
             seed: of the random stream.
+            hidden: images that are never asked about, since nobody can see them.
         """
         if not 0 <= checks < 1:
             raise UsageError(f"The share of checks lies from 0 to below 1; given {checks}.")
         self.space = features if isinstance(features, Space) else make_space(features)
         self.names_at_start, self.checks = tuple(names), checks
-        self.actions = list(actions)
+        self.actions, self.hidden = list(actions), frozenset(hidden)
         self._stream = Draws(seed).permutation(len(self.space)).tolist()
         self._engine = Engine(self.space)
         self._history: list[tuple[int, float]] = []
@@ -87,7 +89,7 @@ class Session:
 
     def question(self, *, sheets: bool = True, busy: Iterable[int] = ()) -> Question | None:
         """Return what to ask next; None where every image has an answer."""
-        others = frozenset(busy)
+        others = self.hidden | frozenset(busy)
         if (row := self._due(others)) is not None:
             return Question(form="check", rows=(row,))
         return choose(self.space, self.ledger, self.chances, others, sheets=sheets)
@@ -118,6 +120,11 @@ class Session:
                 return action
         return None
 
+    def restore(self, actions: Sequence[Action]) -> None:
+        """Go on as if there had been these actions only."""
+        self.actions = list(actions)
+        self.ledger, self._chances = self._read(), None
+
     def labels(self, precision: float = PRECISION) -> list[Labelled]:
         """Return the label of each image: a person's, or a guess where guesses above its probability are right as often as wanted."""
         chances, targets = self.chances, self.ledger.targets
@@ -137,7 +144,7 @@ class Session:
     def threshold(self, precision: float = PRECISION) -> float:
         """Return the probability from which on guesses are right as often as wanted, by their own word and by the checks; above 1 for none."""
         free = self.ledger.targets == NO_LABEL
-        if not self.chances.shape[1] or not free.any() or not len(self.ledger.answered().rows):
+        if not self.chances.shape[1] or not free.any() or not self._engine.decided:
             return 1.1
         tops = -np.sort(-self.chances[free].max(1))
         factor = self._honesty()

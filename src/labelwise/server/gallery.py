@@ -149,8 +149,8 @@ def _stamp_of(file: Path) -> Stamp | None:
 
 
 @lru_cache(maxsize=512)
-def small_image(file: Path, pixels: int, stamp: Stamp | None = None) -> bytes:
-    """Return an image as a small JPEG; refuse another file than the one that had this stamp."""
+def small_image(file: Path, pixels: int, stamp: Stamp | None = None, side: int = SIDE) -> bytes:
+    """Return an image as a small JPEG of a side; refuse another file than the one that had this stamp."""
     try:
         with open_regular(file.absolute(), LARGEST_IN_GALLERY) as stream:
             if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
@@ -158,7 +158,7 @@ def small_image(file: Path, pixels: int, stamp: Stamp | None = None) -> bytes:
             content = stream.read()
     except OSError:
         raise HTTPError(404, "The image is not there any more.") from None
-    (array,) = crew().decode([content], Frame(SIDE, SIDE, 3, pixels), low=True)
+    (array,) = crew().decode([content], Frame(side, side, 3, pixels), low=side <= SIDE)
     if isinstance(array, str):
         raise HTTPError(404, f"The image cannot be read any more: {array}")
     small = io.BytesIO()

@@ -54,7 +54,7 @@ def serve(service: Service) -> None:
     """Serve until a signal says stop."""
     check_takes_images(shape_of(service.model))
     with contextlib.nullcontext() if service.shares else _sole(service), listening(service) as listener:
-        _log(service)
+        start_log(service)
         if service.workers == 1:
             _serve_one(service, listener, Metrics())
             return
@@ -97,7 +97,11 @@ def _announce(service: Service, listener: socket.socket) -> None:
 
 def _serve_one(service: Service, listener: socket.socket, metrics: Metrics, parent: int | None = None) -> None:
     """Serve in this process, until a signal or the end of the parent process (a sentinel)."""
-    guard = build(service, metrics)
+    serve_app(build(service, metrics), service, listener, parent)
+
+
+def serve_app(guard: Guard, service: Service, listener: socket.socket, parent: int | None = None) -> None:
+    """Serve an application in this process, until a signal or the end of the parent process (a sentinel)."""
     config = uvicorn.Config(
         guard,
         http="h11",
@@ -226,7 +230,7 @@ class Supervisor:
 def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
     """Serve in one of several processes, which count in memory that they share."""
     os.setpgrp()  # Ctrl-C is for the first process, which passes it on
-    _log(service)
+    start_log(service)
     parent = multiprocessing.parent_process()
     try:
         _serve_one(service, listener, Metrics(counts, row), parent.sentinel if parent else None)
@@ -255,7 +259,7 @@ class _Plain(logging.Formatter):
         return visible(super().formatMessage(record))
 
 
-def _log(service: Service) -> None:
+def start_log(service: Service) -> None:
     """Send the log to standard error, and in the same form what other packages and Python itself warn of."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines() if service.log == "json" else _Plain("%(asctime)s %(levelname)s %(message)s"))

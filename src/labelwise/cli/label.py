@@ -1,0 +1,69 @@
+"""The verb label: from a folder of photos to labels, on a page, with few answers."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from labelwise.cli.options import shared
+from labelwise.cli.output import note, show
+from labelwise.support.errors import UsageError
+
+EncoderOption = Annotated[str | None, Option("--encoder", help="What makes features; the default one of fit.")]
+
+
+def label(  # noqa: PLR0913 - the options of the verb
+    photos: Annotated[Path | None, Argument(help="A folder of photos; leave out to go on.")] = None,
+    project: Annotated[Path, Option("--out", help="The folder of the project.")] = Path("project"),
+    names: Annotated[Path | None, Option(help="A text file, a label on each line.")] = None,
+    encoder: EncoderOption = None,
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
+    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
+    labels_from: Annotated[Path | None, Option("--import", help="Labels to begin with: what --export wrote.")] = None,
+    form: Annotated[str | None, Option("--export", help="Write the labels in this form, and exit.")] = None,
+) -> None:
+    """Label photos on a page, with few answers.
+
+    Images that look alike are named together, then the question that is worth most is asked. Each answer is on disk before the next
+    question; stop at any time and go on with the same command. Photos are never changed.
+    """
+    try:
+        from labelwise.server.labelling.app import build
+        from labelwise.server.labelling.export import export, read_labels
+        from labelwise.server.labelling.project import add_labels, open_project
+        from labelwise.server.running import listening, serve_app, start_log
+        from labelwise.server.settings import Service
+    except ModuleNotFoundError as error:
+        raise UsageError(f'A page needs {error.name}: pip install "labelwise[serve]".') from None
+    service = Service(model=project, host=host, port=port, token=token)
+    if not service.loopback and token is None:
+        note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")
+    known = read_names(names) if names else []
+    with open_project(project, photos, known, encoder=encoder, seed=shared().seed, tell=note) as opened:
+        if labels_from is not None:
+            note(f"{add_labels(opened, read_labels(labels_from))} labels imported")
+        if form is not None:
+            labels = opened.session.labels()
+            written = export(opened.files, labels, project / "export", form)
+            count = sum(bool(one.label) for one in labels)
+            show({"written": str(written), "images": count}, f"{written}: {count} images")
+            return
+        with listening(service) as listener:
+            start_log(service)
+            bound = listener.getsockname()[1]
+            note(
+                f"Open http://{'127.0.0.1' if service.loopback else host}:{bound} in a browser. Ctrl-C stops; nothing is lost."
+            )
+            serve_app(build(opened, service, project), service, listener)
+
+
+def read_names(file: Path) -> list[str]:
+    """Return the labels of a text file, one on each line."""
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f'The names in "{file}" cannot be read: {error}. Give a text file (UTF-8), a label on each line.'
+        ) from None
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,199 @@
+"""The page of a project: a few routes, behind the same guard as those of a service."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from labelwise.label.actions import Action
+from labelwise.label.ledger import UNKNOWN
+from labelwise.label.questions import Question
+from labelwise.server.bodies import error_response, reply
+from labelwise.server.errors import HTTPError
+from labelwise.server.gallery import small_image
+from labelwise.server.labelling.export import FORMS, export
+from labelwise.server.labelling.project import Project
+from labelwise.server.metrics import Metrics
+from labelwise.server.middleware import Guard
+from labelwise.server.settings import Service
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+
+PAGE = Path(__file__).parent.parent / "page"
+MOST_ACTIONS, MOST_ROWS = 100, 240  # actions of one answer; images of one list
+SIDES = (160, 480)  # of images on a sheet, and alone
+Answer = Callable[[dict[str, Any]], Any]
+
+
+def build(project: Project, service: Service, folder: Path) -> Guard:
+    """Return the application of a project."""
+    does = Routes(project, folder, service.pixels)
+    routes = [
+        Route("/", lambda _: FileResponse(PAGE / "label.html")),
+        Route("/health", lambda _: reply({"status": "up"})),
+        Route("/state", does.get(does.state)),
+        Route("/images", does.get(does.images)),
+        Route("/question", does.post(does.question), methods=["POST"]),
+        Route("/actions", does.post(does.actions), methods=["POST"]),
+        Route("/undo", does.post(does.undo), methods=["POST"]),
+        Route("/export", does.post(does.export), methods=["POST"]),
+        Route("/gallery/{row:int}", does.image),
+        Mount("/static", StaticFiles(directory=PAGE / "static")),
+    ]
+    app = Starlette(
+        routes=routes, exception_handlers=dict.fromkeys((HTTPException, HTTPError, LabelwiseError), _refuse)
+    )
+    known = frozenset(route.path for route in routes if isinstance(route, Route) and "{" not in route.path)
+    return Guard(app, service, Metrics(), known)
+
+
+class Routes:
+    """What each route answers."""
+
+    def __init__(self, project: Project, folder: Path, pixels: int) -> None:
+        self.project, self.folder, self.pixels = project, folder, pixels
+        self._thread = ThreadPoolExecutor(1, "label")  # of all that touches the session
+
+    def get(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that answers with JSON; the options are those of the address."""
+
+        async def handle(request: Request) -> Response:
+            return reply(await self._run(answer, dict(request.query_params)))
+
+        return handle
+
+    def post(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler of a JSON body."""
+
+        async def handle(request: Request) -> Response:
+            return reply(await self._run(answer, _document(await request.body())))
+
+        return handle
+
+    def state(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Return the labels with their counts, and how far the session is."""
+        session = self.project.session
+        with self.project.lock:
+            targets, progress = session.ledger.targets, session.progress()
+            guesses = [one.label for one in session.labels() if one.source == "guess"]
+            labels = [
+                {"name": name, "answered": int((targets == place).sum()), "guessed": guesses.count(name)}
+                for place, name in enumerate(session.names)
+            ]
+            unknown = int((targets == UNKNOWN).sum())
+            return {
+                "labels": labels, "unknown": unknown, "actions": len(session.actions), "exports": list(FORMS),
+                "progress": {**asdict(progress), "words": progress.words},
+            }  # fmt: skip
+
+    def images(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return images of a label, the least probable guesses first, or those of none ("unknown")."""
+        session, kind = self.project.session, options.get("of", "label")
+        with self.project.lock:
+            if kind == "unknown":
+                rows = self._unknown()
+                return {"images": [{"row": row, "source": "person"} for row in rows[:MOST_ROWS]], "count": len(rows)}
+            place = session.ledger.find(str(options.get("label", "")))
+            name = session.names[place]
+            listed = [
+                (one.probability, row, one.source) for row, one in enumerate(session.labels()) if one.label == name
+            ]
+        listed.sort()
+        shown = [{"row": row, "source": source, "probability": round(value, 3)} for value, row, source in listed]
+        return {"images": shown[:MOST_ROWS], "count": len(shown)}
+
+    def question(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the next question of a browser."""
+        question = self.project.question(_text(document, "browser"), sheets=bool(document.get("sheets", True)))
+        return {"question": self._shown(question), "state": self.state({})}
+
+    def actions(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Take in actions, and return the next question."""
+        actions = document.get("actions")
+        if not isinstance(actions, list) or not 1 <= len(actions) <= MOST_ACTIONS:
+            raise HTTPError(400, f"actions is a list of 1 to {MOST_ACTIONS} actions.")
+        if not all(isinstance(one, dict) for one in actions):
+            raise HTTPError(400, "An action is an object.")
+        person = _text(document, "person")
+        self.project.add([Action.read({**one, "person": person}) for one in actions])
+        return self.question(document)
+
+    def undo(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Take back the last action of a person."""
+        undone = self.project.undo(_text(document, "person"))
+        return {"undone": undone.document() if undone else None, **self.question(document)}
+
+    def export(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Write the labels into the folder of the project."""
+        form = _text(document, "format")
+        precision = document.get("precision", 0.95)
+        if isinstance(precision, bool) or not isinstance(precision, int | float) or not 0 < precision <= 1:
+            raise HTTPError(400, "precision lies above 0 and up to 1.")
+        with self.project.lock:
+            labels = self.project.session.labels(float(precision))
+        written = export(self.project.files, labels, self.folder / "export", form)
+        return {"written": str(written), "images": sum(bool(one.label) for one in labels)}
+
+    async def image(self, request: Request) -> Response:
+        """Return an image, small or large."""
+        row = int(request.path_params["row"])
+        if row >= len(self.project.files):
+            raise HTTPError(404, "There is no such image.")
+        side = SIDES["large" in request.query_params]
+        content = await asyncio.to_thread(small_image, Path(self.project.files[row]), self.pixels, None, side)
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+
+    def _unknown(self) -> list[int]:
+        """Return the images of none of the labels, those that look alike one after another."""
+        session = self.project.session
+        rows = np.flatnonzero(session.ledger.targets == UNKNOWN)
+        left, ordered = rows.tolist(), list[int]()
+        while left:
+            near = session.space.directions[left] @ session.space.directions[ordered[-1] if ordered else left[0]]
+            ordered.append(left.pop(int(near.argmax())))
+        return ordered
+
+    def _shown(self, question: Question | None) -> dict[str, Any] | None:
+        if question is None:
+            return None
+        names = [Path(self.project.files[row]).name for row in question.rows]
+        return {**asdict(question), "words": question.words, "files": names}
+
+    async def _run(self, answer: Answer, document: dict[str, Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, answer, document)
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise HTTPError(400, f"The body is no JSON document ({error}).") from None
+    if not isinstance(document, dict):
+        raise HTTPError(400, "The body is a JSON object.")
+    return document
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    value = document.get(name, "")
+    if not isinstance(value, str) or len(value) > 200:
+        raise UsageError(f"{name} is a text of at most 200 characters.")
+    return value
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    """Return the answer to what cannot be done, in words."""
+    if isinstance(error, HTTPError):
+        return error_response(error)
+    if isinstance(error, HTTPException):
+        return error_response(HTTPError(error.status_code, error.detail))
+    return error_response(HTTPError(503 if isinstance(error, StoreError) else 400, str(error)))

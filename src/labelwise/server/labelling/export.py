@@ -1,0 +1,219 @@
+"""Labels as other programs read them: folders, tables, COCO, YOLO, Label Studio. Photos are linked or copied, never moved."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from labelwise.label.session import Labelled
+from labelwise.support.display import to_cell
+from labelwise.support.errors import UsageError, listing
+
+Row = tuple[Path, Labelled]
+TASKS = "labelstudio.json"
+
+
+def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form: str) -> Path:
+    """Write the labelled images in a form, whole or not at all; return where. What was exported so before is replaced.
+
+    Args:
+        files: paths of all images.
+        labels: of each; those without a label are left out.
+        folder: to write into.
+        form: one of ``FORMS``.
+    """
+    if form not in FORMS:
+        raise UsageError(f'Labels are written as {listing(FORMS)}; given "{form}".')
+    rows = [(Path(file), one) for file, one in zip(files, labels, strict=True) if one.label]
+    if not rows:
+        raise UsageError("No image has a label yet.")
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / form
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+    try:
+        FORMS[form](part, rows)
+        part.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return target
+
+
+def _folders(part: Path, rows: Sequence[Row], place: Callable[[Path, Path], None]) -> None:
+    for (file, one), name in zip(rows, _names(rows), strict=True):
+        folder = part / _safe(one.label)
+        folder.mkdir(exist_ok=True)
+        place(file, folder / name)
+
+
+def _table(part: Path, rows: Sequence[Row]) -> None:
+    lines = [(str(file), one.label, f"{one.probability:.4f}", one.source) for file, one in rows]
+    _write_csv(part / "images.csv", ("path", "label", "probability", "source"), lines)
+
+
+def _parquet(part: Path, rows: Sequence[Row]) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UsageError('Parquet needs pyarrow: pip install "labelwise[parquet]".') from None
+    columns = {
+        "path": [str(file) for file, _ in rows],
+        "label": [one.label for _, one in rows],
+        "probability": [one.probability for _, one in rows],
+        "source": [one.source for _, one in rows],
+    }
+    pq.write_table(pa.table(columns), part / "images.parquet")
+
+
+def _imagefolder(part: Path, rows: Sequence[Row]) -> None:
+    names = _names(rows)
+    for (file, _), name in zip(rows, names, strict=True):
+        _link(file, part / name)
+    lines = [(name, one.label) for (_, one), name in zip(rows, names, strict=True)]
+    _write_csv(part / "metadata.csv", ("file_name", "label"), lines)
+
+
+def _coco(part: Path, rows: Sequence[Row]) -> None:
+    labels, names = _labels(rows), _names(rows)
+    (part / "images").mkdir()
+    images, notes = list[dict[str, Any]](), list[dict[str, Any]]()
+    for id, ((file, one), name) in enumerate(zip(rows, names, strict=True), 1):
+        _link(file, part / "images" / name)
+        width, height = _size(file)
+        images.append({"id": id, "file_name": f"images/{name}", "width": width, "height": height})
+        box = {"bbox": [0, 0, width, height], "area": width * height, "iscrowd": 0, "segmentation": []}
+        notes.append({"id": id, "image_id": id, "category_id": labels[one.label], **box, "score": one.probability})
+    categories = [{"id": place, "name": name} for name, place in labels.items()]
+    _write_json(part / "annotations.json", {"images": images, "annotations": notes, "categories": categories})
+
+
+def _yolo(part: Path, rows: Sequence[Row]) -> None:
+    """Write train/LABEL/IMAGE, as ultralytics reads for classification."""
+    (part / "train").mkdir()
+    _folders(part / "train", rows, _link)
+
+
+def _label_studio(part: Path, rows: Sequence[Row]) -> None:
+    tasks = []
+    for file, one in rows:
+        result = [{"from_name": "choice", "to_name": "image", "type": "choices", "value": {"choices": [one.label]}}]
+        answer = {"result": result} if one.source == "person" else {"result": result, "score": one.probability}
+        tasks.append(
+            {"data": {"image": str(file)}, "annotations" if one.source == "person" else "predictions": [answer]}
+        )
+    _write_json(part / TASKS, tasks)
+
+
+FORMS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
+    "folders": lambda part, rows: _folders(part, rows, _link),
+    "copies": lambda part, rows: _folders(part, rows, _copy),
+    "csv": _table,
+    "parquet": _parquet,
+    "imagefolder": _imagefolder,
+    "coco": _coco,
+    "yolo": _yolo,
+    "labelstudio": _label_studio,
+}
+
+
+def read_labels(source: Path) -> dict[str, str]:
+    """Return the label of each path that an export names: folders, a table, metadata.csv, COCO, or Label Studio."""
+    if source.is_dir():
+        for name in ("metadata.csv", "images.csv", "images.parquet", "annotations.json", TASKS):
+            if (source / name).is_file():
+                return read_labels(source / name)
+        root = source / "train" if (source / "train").is_dir() else source
+        return {os.path.realpath(file): file.parent.name for file in sorted(root.glob("*/*")) if file.is_file()}
+    if source.suffix.lower() == ".csv":
+        with source.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        return {
+            _resolved(source, row.get("path") or row.get("file_name") or ""): row.get("label") or "" for row in rows
+        }
+    if source.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        return {_resolved(source, row["path"]): row["label"] for row in pq.read_table(source).to_pylist()}
+    try:
+        document = json.loads(source.read_text("utf-8"))
+        return _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(f'"{source}" holds no labels that can be read ({error}).') from None
+
+
+def _of_tasks(source: Path, tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    answered = [task for task in tasks if task.get("annotations")]
+    return {
+        _resolved(source, task["data"]["image"]): task["annotations"][0]["result"][0]["value"]["choices"][0]
+        for task in answered
+    }
+
+
+def _of_coco(source: Path, document: Mapping[str, Any]) -> dict[str, str]:
+    names = {one["id"]: one["name"] for one in document["categories"]}
+    files = {one["id"]: one["file_name"] for one in document["images"]}
+    return {_resolved(source, files[one["image_id"]]): names[one["category_id"]] for one in document["annotations"]}
+
+
+def _resolved(source: Path, name: str) -> str:
+    return os.path.realpath(source.parent / name)
+
+
+def _labels(rows: Sequence[Row]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(sorted({one.label for _, one in rows}), 1)}
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Return names of files that differ: of two that are called the same, the second gets a number."""
+    taken, names = set[str](), list[str]()
+    for file, _ in rows:
+        name, number = file.name, 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{file.stem}-{number}{file.suffix}"
+        taken.add(name.casefold())
+        names.append(name)
+    return names
+
+
+def _safe(label: str) -> str:
+    """Return the name of a folder for a label."""
+    name = re.sub(r'[/\\:*?"<>|\x00-\x1f]', "_", label).strip(" .")
+    return name or "_"
+
+
+def _link(file: Path, target: Path) -> None:
+    os.symlink(os.path.realpath(file), target)
+
+
+def _copy(file: Path, target: Path) -> None:
+    shutil.copy2(file, target)
+
+
+def _size(file: Path) -> tuple[int, int]:
+    with Image.open(file) as image:
+        return image.size
+
+
+def _write_csv(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([to_cell(cell) for cell in row] for row in rows)
+    file.write_bytes(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def _write_json(file: Path, document: Any) -> None:
+    file.write_text(json.dumps(document, ensure_ascii=False, indent=1), "utf-8", "replace")

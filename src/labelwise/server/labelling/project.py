@@ -1,0 +1,189 @@
+"""A project: a list of images and the actions of a session, in the store that the service has for changes. An action is on disk before it counts.
+
+The first record lists the images; images that are added later get a record of their own, so that the row of an image never changes.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+
+from labelwise.encoders.encode import encode
+from labelwise.encoders.encoder import Encoder
+from labelwise.encoders.registry import DEFAULT, open_encoder
+from labelwise.images.decode.listing import list_images
+from labelwise.images.describe.labels import label_name
+from labelwise.images.images import skipped_lines
+from labelwise.images.stored import FileImages
+from labelwise.label.actions import Action
+from labelwise.label.ledger import NO_LABEL
+from labelwise.label.questions import Question
+from labelwise.label.session import Session
+from labelwise.server.databases import create_private_folder
+from labelwise.server.store import FILE, Position, Record, Store
+from labelwise.support.errors import DataError, StoreError, UsageError
+from labelwise.support.writable import sole_writer
+
+MODEL = "labelwise project"  # in place of the model that a history of changes belongs to
+LIST, ACTIONS = "images", "actions"
+Tell = Callable[[str], None]
+
+
+class Project:
+    """Images, their names and features, and the session about them; one process at a time has it open."""
+
+    def __init__(self, store: Store, position: Position, files: Sequence[str], session: Session) -> None:
+        self.files, self.session = files, session
+        self._store, self._position = store, position
+        self.lock = RLock()  # of the session
+        self._asked: dict[str, tuple[int, ...]] = {}  # images that each browser is asked about
+
+    def question(self, browser: str, *, sheets: bool = True) -> Question | None:
+        """Return what to ask in a browser; no other one is asked about the same images meanwhile, while there are others."""
+        with self.lock:
+            busy = {row for name, rows in self._asked.items() if name != browser for row in rows}
+            question = self.session.question(sheets=sheets, busy=busy) or self.session.question(sheets=sheets)
+            self._asked.pop(browser, None)
+            if question is not None:
+                self._asked[browser] = question.rows
+            while len(self._asked) > 20:  # browsers that were closed
+                self._asked.pop(next(iter(self._asked)))
+            return question
+
+    def add(self, actions: Sequence[Action]) -> None:
+        """Take in actions, all or none; they are on disk when this returns."""
+        with self.lock:
+            begin, done = len(self.session.actions), list[Action]()
+            try:
+                for action in actions:
+                    done.append(self.session.add(action))
+                self._write(done)
+            except BaseException:
+                self._forget(begin)
+                raise
+
+    def undo(self, person: str) -> Action | None:
+        """Take back the last action of a person and what belongs to it; return it, or None where there is none."""
+        with self.lock:
+            begin = len(self.session.actions)
+            try:
+                undone = self.session.undo(person)
+                self._write(self.session.actions[begin:])
+            except BaseException:
+                self._forget(begin)
+                raise
+            return undone
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _write(self, actions: Sequence[Action]) -> None:
+        """Bring actions to disk, all or none."""
+        if actions:
+            record = Record(ACTIONS, {"actions": [one.document() for one in actions]})
+            news, _ = self._store.change(self._position, lambda _: record)
+            self._position = news.position
+
+    def _forget(self, begin: int) -> None:
+        """Return to the actions that are on disk: those before ``begin``, and any that were written since."""
+        written = self.session.actions[:begin]
+        with suppress(StoreError):
+            news = self._store.read(Position())
+            written, self._position = (_actions(news.records), news.position) if news else (written, self._position)
+        self.session.restore(written)
+
+
+@contextmanager
+def open_project(
+    folder: Path,
+    photos: Path | None,
+    names: Sequence[str] = (),
+    *,
+    encoder: str | None = None,
+    seed: int = 0,
+    tell: Tell = print,
+) -> Iterator[Project]:
+    """Open a project, or begin one with the photos in a folder; photos that came since are added.
+
+    Args:
+        folder: of the project.
+        photos: the folder of images; may be left out where the project is there.
+        names: labels to begin with.
+        encoder: its name; None is the default one.
+        seed: of the random stream of questions.
+        tell: takes a line for people.
+    """
+    if photos is None and not (folder / FILE).exists():
+        raise UsageError(f'There is no project in "{folder}". Name a folder of photos to begin one.')
+    found = list_images(photos) if photos is not None else []
+    if photos is not None and len(found) < 2:
+        raise DataError(f'Labelling needs two images and more; found {len(found)} in "{photos}".')
+    create_private_folder(folder)
+    with sole_writer(folder, folder / "label.lock", _busy):
+        store = Store(folder, MODEL)
+        try:
+            yield _read(
+                store,
+                [os.path.realpath(one) for one in found],
+                names,
+                open_encoder(encoder or DEFAULT),
+                seed,
+                tell,
+            )
+        finally:
+            store.close()
+
+
+def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Encoder, seed: int, tell: Tell) -> Project:
+    news = store.read(Position())
+    records, position = (news.records, news.position) if news else ((), Position())
+    files = [file for one in records if one.kind == LIST for file in one.about["files"]]
+    known, first = set(files), [name for one in records if one.kind == LIST for name in one.about["names"]]
+    more = [file for file in found if file not in known]
+    new_names = [label_name(name) for name in names if name.casefold() not in {one.casefold() for one in first}]
+    if more or new_names:
+        news, _ = store.change(position, lambda _: Record(LIST, {"files": more, "names": new_names}))
+        position = news.position
+    files, first = [*files, *more], [*first, *new_names]
+    features, skipped = _features(encoder, files, tell)
+    session = Session(features, first, actions=_actions(records), seed=seed, hidden=skipped)
+    return Project(store, position, files, session)
+
+
+def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.ndarray, list[int]]:
+    """Return the features of all files ``[n, d]``, and which cannot be read: these have the mean of all."""
+    known = encode(encoder, FileImages([Path(file) for file in files]))
+    for line in skipped_lines(known.skipped):
+        tell(f"Skipped {line}")
+    if len(known) < 2:
+        raise DataError("Fewer than two images of the project can be read.")
+    values = np.tile(known.values.mean(0), (len(files), 1))
+    values[known.rows] = known.values
+    return values, sorted(set(range(len(files))) - set(known.rows.tolist()))
+
+
+def _actions(records: Sequence[Record]) -> list[Action]:
+    return [Action.read(document) for one in records if one.kind == ACTIONS for document in one.about["actions"]]
+
+
+def _busy(folder: Path, owner: str) -> StoreError:
+    return StoreError(
+        f"The project in {folder} is open in another process ({owner or 'unknown'}). Use its page, or stop it."
+    )
+
+
+def add_labels(project: Project, labels: Mapping[str, str]) -> int:
+    """Take in labels by the path of each image; return how many. Images that have an answer keep it."""
+    by_label: dict[str, list[int]] = {}
+    for row, file in enumerate(project.files):
+        name = labels.get(file) or labels.get(os.path.realpath(file)) or ""
+        if name and project.session.ledger.targets[row] == NO_LABEL:
+            by_label.setdefault(name, []).append(row)
+    actions = [Action(kind="name", rows=tuple(rows), label=name, form="import") for name, rows in by_label.items()]
+    if actions:
+        project.add(actions)
+    return sum(len(rows) for rows in by_label.values())

@@ -1,0 +1,78 @@
+"""Exports: each form holds every label, and gives them back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from labelwise.images.catalogue import load
+from labelwise.images.split.divide import pool
+from labelwise.label.session import Labelled
+from labelwise.server.labelling.export import FORMS, export, read_labels
+from labelwise.support.errors import UsageError
+from tests.server.labelling.photos import draw_photos, truth
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = draw_photos(tmp_path_factory.mktemp("p") / "some photos", 3)
+    return [str(file) for file in sorted(folder.iterdir())]
+
+
+def labelled(files: list[str]) -> list[Labelled]:
+    return [
+        Labelled(label="" if row == 4 else f"{truth(file)}, ünì", probability=1.0, source="person")
+        for row, file in enumerate(files)
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_can_be_read(form: str, files: list[str], tmp_path: Path) -> None:
+    labels = labelled(files)
+    written = export(files, labels, tmp_path, form)
+    assert written == export(files, labels, tmp_path, form)
+    assert [one.name for one in tmp_path.iterdir()] == [form]
+    read = read_labels(written)
+    wanted = sorted(one.label for one in labels if one.label)
+    assert sorted(read.values()) == wanted
+    if form in ("folders", "csv", "parquet", "yolo", "imagefolder", "coco", "labelstudio"):
+        assert read == {file: one.label for file, one in zip(files, labels, strict=True) if one.label}
+
+
+@pytest.mark.parametrize("form", ["folders", "copies", "csv"])
+def test_what_is_written_can_be_fitted(form: str, files: list[str], tmp_path: Path) -> None:
+    written = export(files, labelled(files), tmp_path, form)
+    data = load(written / "images.csv", root=Path(files[0]).parent) if form == "csv" else load(written)
+    assert len(pool(data)) == 8
+    assert len(data.labels.names) == 3
+
+
+def test_copies_are_files_of_their_own(files: list[str], tmp_path: Path) -> None:
+    written = export(files, labelled(files), tmp_path, "copies")
+    assert not any(file.is_symlink() for file in written.glob("*/*"))
+
+
+def test_a_guess_is_a_prediction_in_label_studio(files: list[str], tmp_path: Path) -> None:
+    labels = [Labelled(label="red", probability=0.9, source="guess")] * len(files)
+    tasks = json.loads((export(files, labels, tmp_path, "labelstudio") / "labelstudio.json").read_text())
+    assert [task["predictions"][0]["score"] for task in tasks] == [0.9] * len(files)
+    assert not any("annotations" in task for task in tasks)
+
+
+def test_labels_that_are_no_names_of_folders_stay_inside(files: list[str], tmp_path: Path) -> None:
+    labels = [Labelled(label="../../out", probability=1.0, source="person")] * len(files)
+    written = export(files, labels, tmp_path / "in", "folders")
+    assert [one.name for one in written.iterdir()] == ["_.._out"]
+
+
+def test_errors_leave_what_was_there(files: list[str], tmp_path: Path) -> None:
+    written = export(files, labelled(files), tmp_path, "copies")
+    before = sorted(written.rglob("*"))
+    with pytest.raises(FileNotFoundError):
+        export([*files[:-1], "/nowhere.png"], labelled(files), tmp_path, "copies")
+    assert sorted(written.rglob("*")) == before
+    assert [one.name for one in tmp_path.iterdir()] == ["copies"]
+    with pytest.raises(UsageError, match="written as"):
+        export(files, labelled(files), tmp_path, "xml")
+    with pytest.raises(UsageError, match="No image"):
+        export(files, [Labelled(label="", probability=0, source="none")] * len(files), tmp_path, "csv")
