@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from labelwise import __version__
 from labelwise.cli.ask import ask
+from labelwise.cli.audit import audit
 from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
@@ -36,7 +37,6 @@ from labelwise.cli.report import report
 from labelwise.cli.retrieve import retrieve
 from labelwise.cli.serve import demo, export, serve
 from labelwise.cli.settings import settings
-from labelwise.cli.suspects import suspects
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
@@ -53,7 +53,7 @@ DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of d
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
     "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
-    "Measure": (evaluate, report, suspects),
+    "Measure": (evaluate, report, audit),
     "More": (serve, export, demo, settings, cache),
 }
 for plugin in plugins():

@@ -1,4 +1,4 @@
-"""Suspects: images whose label looks wrong, and images that are there twice.
+"""Suspects: images whose label looks wrong, images that are there twice, ambiguous ones and odd ones.
 
 Every image is scored by leave-one-out, those of the test split, too: a closed form on features answers it as if it, and its copies, had
 not been among the images. So no image vouches for its own label.
@@ -23,6 +23,7 @@ from labelwise.support.errors import DataError
 from labelwise.train.networks.encoder import PRETRAINED
 
 DOUBTFUL = 0.5  # probability of another label from which on the own one is in doubt
+AMBIGUOUS = 0.35  # probability of another label from which on an image may be either
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Suspect:
     label: str
     suggested: str  # the label that it looks like; of a duplicate its own
     probability: float  # of the suggested label by leave-one-out, or how alike it and its duplicate look
-    reason: str  # "label", "copy" (the same file content) or "lookalike"
+    reason: str  # "label", "copy" (the same file content), "lookalike", "ambiguous" (two labels) or "odd" (unlike all)
     other: str = ""  # the earlier image that it is a duplicate of
     other_label: str = ""  # of that image
     row: int = 0  # its place among all images, those of train first, then val, then test
@@ -41,18 +42,20 @@ class Suspect:
     @property
     def doubtful(self) -> bool:
         """Whether its label, or that of its duplicate, is wrong."""
-        return self.label != (self.other_label if self.other else self.suggested)
+        return self.reason != "ambiguous" and self.label != (self.other_label if self.other else self.suggested)
 
     @property
     def words(self) -> str:
         """Why it is a suspect."""
+        if self.reason in ("ambiguous", "odd"):
+            return f"may be {self.suggested}, too" if self.reason == "ambiguous" else "looks like none of the labels"
         kind = {"copy": "same content as", "lookalike": "looks the same as"}
         labelled = f", which is labelled {self.other_label}" if self.other_label != self.label else ""
         return f"{kind[self.reason]} {self.other}{labelled}" if self.other else f"looks like {self.suggested}"
 
 
 def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
-    """Return images whose label looks wrong, the most doubtful first, and then duplicates; no file is touched.
+    """Return images whose label looks wrong, the most doubtful first, then duplicates, ambiguous and odd images; no file is touched.
 
     Args:
         data: with one label for each image.
@@ -66,7 +69,8 @@ def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
     labelled = np.flatnonzero(whole.labelled)
     features, rows, encoder = _features(whole.select(labelled))
     rows = labelled[rows]
-    return [*_doubtful(data, whole, features, rows, encoder), *_duplicates(data, whole, likeness)]
+    doubtful, others = _judged(data, whole, features, rows, encoder)
+    return [*doubtful, *_duplicates(data, whole, likeness), *others]
 
 
 def _features(split: Split) -> tuple[Array, Array, Encoder]:
@@ -79,8 +83,10 @@ def _features(split: Split) -> tuple[Array, Array, Encoder]:
     return known.values, np.asarray(known.rows), encoder
 
 
-def _doubtful(data: Dataset, whole: Split, features: Array, rows: Array, encoder: Encoder) -> list[Suspect]:
-    """Return the images that look like another label, the most doubtful first."""
+def _judged(
+    data: Dataset, whole: Split, features: Array, rows: Array, encoder: Encoder
+) -> tuple[list[Suspect], list[Suspect]]:
+    """Return the images that look like another label, the most doubtful first; and those that are ambiguous or odd."""
     present, targets = np.unique(whole.targets[rows], return_inverse=True)
     names = tuple(data.labels.names[place] for place in present)
     if len(names) < 2:
@@ -91,22 +97,29 @@ def _doubtful(data: Dataset, whole: Split, features: Array, rows: Array, encoder
     part = Split(images=whole.images.select(rows), targets=targets)
     classifier = calibrate_by_leave_one_out(bind(fitted.head, encoder, labels), fitted, part, embeddings)
     left = fitted.leave_one_out()
-    chances = left_out_scores(classifier, embeddings, left).probabilities[left.usable]
+    scores = left_out_scores(classifier, embeddings, left)
+    chances = scores.probabilities[left.usable].copy()
+    odd, strange = scores.unknown[left.usable], scores.outlier_score[left.usable]
     places = left.rows[left.usable]
     here, own = np.arange(len(places)), targets[places]
+    known = chances[here, own]
     chances[here, own] = 0
     others, best = chances.argmax(1), chances.max(1)
-    return [
-        Suspect(
-            file=whole.files[rows[places[i]]],
-            label=names[own[i]],
-            suggested=names[others[i]],
-            probability=round(float(best[i]), 4),
-            reason="label",
-            row=int(rows[places[i]]),
+
+    def suspect(i: int, reason: str) -> Suspect:
+        row, suggested = int(rows[places[i]]), names[own[i] if reason == "odd" else others[i]]
+        value = round(float(best[i] if reason != "odd" else known[i]), 4)
+        return Suspect(
+            file=whole.files[row], label=names[own[i]], suggested=suggested, probability=value, reason=reason, row=row
         )
-        for i in (-best).argsort(kind="stable").tolist()
-        if best[i] >= DOUBTFUL
+
+    # by what the other label has before the own one: confident learning finds fewer wrong labels (benchmarks/audit.py)
+    doubtful = [suspect(i, "label") for i in (known - best).argsort(kind="stable").tolist() if best[i] >= DOUBTFUL]
+    close = (best >= AMBIGUOUS) & (best < DOUBTFUL) & ~odd
+    alone = odd & (best < DOUBTFUL)
+    return doubtful, [
+        *(suspect(i, "ambiguous") for i in (-best).argsort(kind="stable").tolist() if close[i]),
+        *(suspect(i, "odd") for i in (-strange).argsort(kind="stable").tolist() if alone[i]),
     ]
 
 

@@ -21,6 +21,28 @@ for (const figure of document.querySelectorAll("figure[data-file]")) {
   input.undo = (label) => { input.value = last = label; };
   figure.append(input);
 }
+const figures = [...document.querySelectorAll("figure[data-file]")];
+let place = 0;
+const go = (step) => {
+  place = Math.max(0, Math.min(figures.length - 1, place + step));
+  figures[place].tabIndex = -1;
+  figures[place].focus({ preventScroll: true });
+  figures[place].scrollIntoView({ block: "center" });
+};
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey || !figures.length) return;
+  const figure = figures[place], suggested = figure.dataset.suggested;
+  if (event.key === "j" || event.key === "ArrowRight") go(document.activeElement === figure ? 1 : 0);
+  else if (event.key === "k" || event.key === "ArrowLeft") go(-1);
+  else if (event.key === "a" && suggested) {
+    const input = figure.querySelector("input");
+    input.value = suggested;
+    input.dispatchEvent(new Event("change"));
+    go(1);
+  } else if (event.key === "u" && corrections.length) document.getElementById("undo").click();
+  else return;
+  event.preventDefault();
+});
 document.getElementById("undo").addEventListener("click", () => {
   const one = corrections.pop();
   one.input.undo(one.before);

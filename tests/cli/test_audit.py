@@ -1,4 +1,4 @@
-"""The verb suspects, the pages of images to look at, and fit --corrections."""
+"""The verb audit, the pages of images to look at, and fit --corrections."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.cli.suspects import APPLIED
+from labelwise.cli.audit import APPLIED
 from labelwise.images.corrections import correct, read_corrections
 from labelwise.support.errors import DataError
 
@@ -47,7 +47,7 @@ def photos(clean: Path, tmp_path: Path) -> Path:
 def test_wrong_labels_and_duplicates_are_found_and_no_file_is_touched(run: Any, photos: Path, tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in photos.rglob("*.*")}
     page, table, fixed = (tmp_path / name for name in ("s.html", "s.csv", "fixed.csv"))
-    code, out, _ = run("suspects", photos, "--out", page, "--csv", table, "--apply", fixed)
+    code, out, _ = run("audit", photos, "--out", page, "--csv", table, "--apply", fixed)
     assert code == 0
     assert {file: file.read_bytes() for file in photos.rglob("*.*")} == before
     rows = list(csv.DictReader(table.read_text().splitlines()))
@@ -75,7 +75,7 @@ def test_wrong_labels_and_duplicates_are_found_and_no_file_is_touched(run: Any, 
 
 
 def test_python_finds_the_same(photos: Path, clean: Path, run: Any) -> None:
-    document = json.loads(run("suspects", photos, "--json")[1])
+    document = json.loads(run("audit", photos, "--json")[1])
     found = lw.suspects(photos)
     assert [one["file"] for one in document["suspects"]] == [one.file for one in found]
     assert [Path(one.file).name for one in found if one.doubtful][:2] != []
@@ -112,3 +112,28 @@ def test_corrections_change_labels_and_add_images(
     table.write_text("image,label\n=new.png,unknown\n")
     with pytest.raises(DataError, match=r'Row 2 .*"unknown" is an answer'):
         read_corrections(table)
+
+
+def test_corrections_of_the_page_are_applied_and_nothing_else(run: Any, photos: Path, tmp_path: Path) -> None:
+    table, fixed = tmp_path / "corrections.csv", tmp_path / "fixed.csv"
+    table.write_text(f'"image","label"\r\n"{photos}/train/wren/owl 03.png","owl"\r\n')
+    code, out, _ = run("audit", photos, "--corrections", table, "--apply", fixed, "--json")
+    assert code == 0
+    assert json.loads(out)["changed"] == 1
+    whole = {Path(row["path"]).name: row["label"] for row in csv.DictReader(fixed.read_text().splitlines())}
+    assert whole["owl 03.png"] == "owl"
+    assert whole["tit 12.png"] == "owl", "nobody corrected it"
+    code, _, err = run("audit", photos, "--corrections", table)
+    assert code == 2
+    assert "--apply" in err
+
+
+def test_an_odd_image_and_an_ambiguous_one_are_listed(clean: Path, tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    shutil.copytree(clean, root)
+    stripes = np.zeros((48, 48, 3), np.uint8)
+    stripes[::4] = 255
+    Image.fromarray(stripes).save(root / "train" / "owl" / "odd.png")
+    found = {Path(one.file).name: one for one in lw.suspects(root) if one.reason in ("odd", "label")}
+    assert "odd.png" in found
+    assert not found["odd.png"].doubtful or found["odd.png"].reason == "label"

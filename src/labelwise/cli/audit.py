@@ -1,4 +1,4 @@
-"""The verb suspects: which labels look wrong, and which images are there twice?"""
+"""The verb audit: which labels look wrong, which images are there twice, ambiguous or odd?"""
 
 import csv
 import io
@@ -27,12 +27,15 @@ APPLIED = 0.9  # probability from which on a suggestion is applied: below, hard 
 COLUMNS = ("file", "label", "suggested", "probability", "reason", "other", "other_label")
 
 
-def suspects(
+def audit(
     data: Data,
     page: Annotated[Path | None, Option("--out", help="A page (.html) of the images to look at.")] = None,
     table: Annotated[Path | None, Option("--csv", help="A table of all suspects.")] = None,
     corrected: Annotated[
         Path | None, Option("--apply", help="A table (.csv) of the data with suggested labels.")
+    ] = None,
+    patch: Annotated[
+        Path | None, Option("--corrections", help="What the page saved; --apply takes these instead.")
     ] = None,
 ) -> None:
     """Which labels look wrong? Which images are there twice?
@@ -45,10 +48,15 @@ def suspects(
         raise UsageError(f"--out takes a page (.html); given {page}.")
     if corrected is not None and corrected.suffix.lower() != ".csv":
         raise UsageError(f"--apply takes a table (.csv); given {corrected}.")
+    if patch is not None and corrected is None:
+        raise UsageError("--corrections needs --apply FILE.csv: the table of the data with these corrections.")
     for target in filter(None, (page, table, corrected)):
         check_writable(target)
     dataset = readable(open_data(data, None))
     tell_skipped(dataset.skipped)
+    if patch is not None and corrected is not None:
+        _apply_patch(corrected, dataset, patch)
+        return
     found = lw.suspects(dataset)
     written = []
     if table is not None:
@@ -63,6 +71,8 @@ def suspects(
         lines.append(f"The first {SHOWN} of {len(found)}. --csv FILE writes all of them.")
     clash = sum(one.doubtful for one in twins)
     lines.append(f"Doubtful labels: {len(doubtful)}. Duplicates: {len(twins)}, {clash} of them under another label.")
+    close, odd = (sum(one.reason == reason for one in found) for reason in ("ambiguous", "odd"))
+    lines.append(f"Ambiguous images: {close}. Odd images, unlike all labels: {odd}.")
     lines += [styled((str(place), "bold"), " written") for place in written]
     if corrected is not None:
         sure = sum(one.probability >= APPLIED for one in doubtful)
@@ -72,6 +82,16 @@ def suspects(
             )
         )
     show({"data": data, "suspects": [asdict(one) for one in found], "written": [str(one) for one in written]}, *lines)
+
+
+def _apply_patch(file: Path, dataset: "lw.data.Dataset", patch: Path) -> None:
+    """Write a table of all images with the labels that a person corrected."""
+    from labelwise.images.corrections import correct, read_corrections
+
+    data, changed, added = correct(dataset, read_corrections(patch))
+    _write_corrected(file, data, [])
+    words = f" written: {changed} labels changed, {added} images added"
+    show({"written": [str(file)], "changed": changed, "added": added}, styled((str(file), "bold"), words))
 
 
 def _line(one: "Suspect") -> str:
