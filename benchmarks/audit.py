@@ -1,6 +1,6 @@
 """Wrong labels found with 5 % flipped: precision at the number of flips, by leave-one-out and by cleanlab's rule on the same probabilities.
 
-    python -m benchmarks.audit flo trash monkeys --seeds 0 1 2
+    python benchmarks/audit.py flo trash monkeys --seeds 0 1 2
 
 cleanlab's rule: Northcutt, Jiang, Chuang, "Confident learning", JAIR 70 (2021): images that the confident joint puts off the diagonal first
 (each label's threshold is its mean probability of its own images), ranked by normalised margin; the other images follow by the same margin.
@@ -10,8 +10,8 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from label import read
 
-from benchmarks.label import read
 from labelwise.core.classifier import bind
 from labelwise.encoders.encoder import Precomputed
 from labelwise.fitting.left_out import calibrate_by_leave_one_out, left_out_scores

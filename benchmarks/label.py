@@ -1,7 +1,7 @@
 """Answers against accuracy: sessions with a simulated person, beside published rules of choice.
 
-    python -m benchmarks.label flo cub --seeds 0 1 2 --held-out
-    python -m benchmarks.label photos/trash --how ours sheets random
+    python benchmarks/label.py flo cub --seeds 0 1 2 --held-out
+    python benchmarks/label.py photos/trash --how ours sheets random
 
 A third of the images is held out; the others are the pile of photos. "pile" is the share of the pile whose label is right, a person's
 answers among them; "rest" that of images that nobody answered; "held out" is measured with the classifier that ``fit`` makes (method

@@ -1,5 +1,7 @@
 """The engine: how probable each label is of each image, kept up to date with the answers."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from labelwise.label.guess import SHARPNESS, Answered, Whitened, guess, one_hot, soft_labels
@@ -41,7 +43,7 @@ class Engine:
         self._follow(answered)
         actions = len(np.unique(answered.batches))
         if actions >= LEAST_ACTIONS and len(answered.rows) >= max(FIRST, GROWTH * self._decided):
-            self._decide(answered)
+            self._decide(answered, ledger.checks)
         if not len(answered.rows):
             labels = max(1, answered.labels)
             return np.full((len(self.space), answered.labels), 1 / labels, np.float32)
@@ -69,10 +71,11 @@ class Engine:
             self.spread.add(*_columns(pairs), sign)
         self._known = answered
 
-    def _decide(self, answered: Answered) -> None:
+    def _decide(self, answered: Answered, checks: Mapping[int, int]) -> None:
         """Decide by answers that are left out in turn whether spreading pays, and how sharp probabilities are.
 
-        An answer counts for the images that it is like: those that were asked about are no fair sample of all.
+        An answer counts for the images that it is like: those that were asked about are no fair sample of all. Checks are one; ten of them
+        count as much as all other answers.
         """
         self._decided = len(answered.rows)
         folds = (
@@ -91,7 +94,15 @@ class Engine:
         right = {pays: float(np.average(scores[pays].argmax(1) == targets[pays], weights=weights)) for pays in found}
         self.pays = right[True] + 1 / len(targets[True]) >= right[False]
         logs, known = np.asarray(scores[self.pays], np.float32), targets[self.pays]
-        self.sharpness = max(SHARP, key=lambda sharp: _likelihood(logs * (sharp / self.sharpness), known, weights))
+        fair = np.array([(row, target) for row, target in checks.items() if target >= 0], np.int64).reshape(-1, 2)
+        seen = _logs(self._guess(answered, self.spread.values, pays=self.pays)[fair[:, 0]])
+
+        def worth(sharp: float) -> float:
+            factor = sharp / self.sharpness
+            drawn = _likelihood(seen * factor, fair[:, 1], np.ones(len(fair), np.float32)) if len(fair) else 0.0
+            return _likelihood(logs * factor, known, weights) + drawn * len(fair) / 10
+
+        self.sharpness = max(SHARP, key=worth)
         self.whitened.answers = 0  # the covariance is computed again
 
     def _left_out(self, answered: Answered, left: np.ndarray, *, pays: bool) -> tuple[Floats, Ints, Ints]:
@@ -108,12 +119,16 @@ class Engine:
         whitened = Whitened(self.space)  # a covariance that the answers that are left out had no part in
         whitened.update(soft, len(rest.rows), spread=pays)
         chances = guess(whitened, soft, rest, self.sharpness, spread=pays)
-        return np.log(np.maximum(chances[out.rows], 1e-30)), out.targets, out.rows
+        return _logs(chances[out.rows]), out.targets, out.rows
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     both = np.array(pairs, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
+
+
+def _logs(chances: Floats) -> Floats:
+    return np.asarray(np.log(np.maximum(chances, 1e-30)), np.float32)
 
 
 def _likelihood(scores: Floats, targets: Ints, weights: Floats) -> float:

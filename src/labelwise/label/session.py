@@ -181,12 +181,12 @@ class Session:
         return int((self.chances[rows].argmax(1) == np.array(list(checks.values()))).sum()), len(rows)
 
     def _honesty(self) -> float:
-        """Return by what probabilities are multiplied: how often checks were right, relative to what probabilities said, at most 1."""
+        """Return by what probabilities are multiplied: how often checks were right, relative to what probabilities said, at most 1; ten more as said."""
         hits, n = self._hits()
         if not n:
             return 1.0
         said = float(self.chances[list(self.ledger.checks)].max(1).sum())
-        return min(1.0, (hits + 2.0) / (said + 2.0))
+        return min(1.0, (hits + 10.0) / (said + 10.0))
 
     def _due(self, busy: frozenset[int]) -> int | None:
         """Return the next image of the random stream where one is due."""
