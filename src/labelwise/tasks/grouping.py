@@ -81,8 +81,13 @@ def typical_order(features: Array, groups: Array) -> list[Array]:
 
 def _axes(rows: Array) -> Array:
     """Return the leading directions ``[d, c]`` in which rows ``[n, d]`` are long."""
-    _, _, axes = np.linalg.svd(rows, full_matrices=False)
-    return np.asarray(axes[:COMPONENTS].T)
+    from scipy.linalg import eigh  # which answers of a classifier do not wait for
+
+    n, d = rows.shape
+    if n <= d:
+        return np.asarray(np.linalg.svd(rows, full_matrices=False)[2][:COMPONENTS].T)
+    most = min(COMPONENTS, d)  # the leading eigenvectors alone are several times as fast
+    return np.asarray(eigh(rows.T @ rows, subset_by_index=[d - most, d - 1])[1])
 
 
 def choose_count(points: Array, draws: Draws) -> int:
