@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelwise.label.actions import Action
 from labelwise.label.engine import Engine
 from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_back
-from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, wilson
+from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, interval
 from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.support.draws import Draws
@@ -155,7 +155,7 @@ class Session:
     def progress(self) -> Progress:
         """Return how far the session is, and how good its guesses are."""
         hits, n = self._hits()
-        low, high = wilson(hits, n)
+        low, high = interval(hits, n)
         targets, limit = self.ledger.targets, self.threshold()
         free = targets == NO_LABEL
         sure = int((self.chances[free].max(1) >= limit).sum()) if self.chances.shape[1] else 0
