@@ -60,8 +60,11 @@ def test_a_cold_fit_decodes_each_photo_once(
     decoded.clear()
     code, _, err = run("evaluate", tmp_path / "m.lw", photos)
     assert code == 0, err
-    assert set(Counter(decoded).values()) == {1}
-    assert 0 < len(decoded) < 10, "test images, whose features nobody needed before"
+    if words == SCRATCH:
+        assert set(Counter(decoded).values()) == {1}
+        assert 0 < len(decoded) < 10, "test images, whose features nobody needed before"
+    else:
+        assert not decoded, "a closed form is fitted to all images, so their features are known"
 
 
 def given_to(monkeypatch: pytest.MonkeyPatch, home: Any, name: str) -> list[Any]:
