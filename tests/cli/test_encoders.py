@@ -14,6 +14,7 @@ from labelwise.encoders.library import library
 from labelwise.support.errors import StoreError
 from tests.encoders.samples import save_tiny, tiny_graph
 from tests.encoders.shelf import tiny_library
+from tests.methods.words.samples import colours, read_colours
 
 
 @pytest.fixture
@@ -147,3 +148,29 @@ def test_trying_says_which_is_best_and_how_to_use_it(run: Any, photos: Path, tmp
     document = json.loads(run("--json", "encoders", "try", photos, name)[1])
     assert document["best"] == document["trials"][0]["name"] == name
     assert document["trials"][0]["accuracy"] > 0.8
+
+
+def test_names_alone_make_a_classifier_in_the_shell(
+    run: Any, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_colours(monkeypatch)
+    out, words = tmp_path / "words.lw", colours(tmp_path)
+    names = tmp_path / "my names.txt"
+    names.write_text("scarlet\nemerald\nazure\n")
+    command = ["fit", photos, "--names", names, "--method", "words", "--set", f"vocabulary={words}", "--out", out]
+    code, printed, err = run(*command)
+    assert code == 0, err
+    assert "No image had a label" in printed
+    assert "scarlet (nearest: Red" in err
+    answers = json.loads(run("--json", "ask", out, photos / "red" / "0.png", "--text", "something red")[1])
+    assert answers
+    assert lw.load(out).labels.names == ("scarlet", "emerald", "azure")
+
+
+def test_several_networks_are_not_one_file(run: Any, photos: Path, tmp_path: Path) -> None:
+    one = save_tiny(tmp_path)
+    (tmp_path / "other").mkdir()
+    out = fitted(run, photos, f"{one}+{save_tiny(tmp_path / 'other', tiny_graph(seed=1), name='other')}")
+    code, _, err = run("export", out, "--out", tmp_path / "both.onnx")
+    assert code == 1
+    assert "tiny+other is several networks" in err

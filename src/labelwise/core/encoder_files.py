@@ -39,6 +39,8 @@ def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]
 
 def as_onnx(encoder: Encoder) -> OnnxEncoder:
     """Return an encoder as one that ONNX Runtime runs."""
+    if isinstance(encoder, JoinedEncoder):
+        raise UnsupportedError(f"{encoder.name} is several networks, and one file holds one. Fit with one of them.")
     exporter = getattr(encoder, "exporter", None)  # of one that runs in torch: what writes it as an ONNX file
     exported = encoder if exporter is None else import_object(exporter)(encoder)
     if not isinstance(exported, OnnxEncoder):

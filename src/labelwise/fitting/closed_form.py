@@ -18,6 +18,7 @@ from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.features import Features
+from labelwise.encoders.quantize import quantized
 from labelwise.fitting.by_words import with_words
 from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, train_on_all, validation
@@ -69,6 +70,8 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     shape = shape_for(method, data)
     encoder = _encoder(method, shape) if network is None else network.encoder
     data = train_on_all(readable(data, ("train", "val"), shape).below_home(), method)
+    if method.precision == "int8":
+        encoder = quantized(encoder, data.split("train").images)
     data, features = _encoded(data, partial(encode, encoder) if network is None else network.encode, run)
     began = time.monotonic()
     data = replace(data, labels=method.describe(data.labels))

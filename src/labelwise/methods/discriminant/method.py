@@ -7,7 +7,7 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.tune import Tune
@@ -36,6 +36,9 @@ class Discriminant(Method):
     sentences: str = setting("words", "What embeds a sentence: words, glove or minilm.")
     prior: str = setting("data", "How frequent labels are: data, equal, or a table of label and share.")
     costs: str | None = setting(None, "A table of label and cost: how many times worse it is to miss one.")
+    precision: Literal["float32", "int8"] = setting(
+        "float32", "Of the encoder; int8 is faster, calibrated on the training images (needs the extra export)."
+    )
     words: bool = setting(
         False, "Add what names of labels say to what images show; the default encoder, and the extra text."
     )
