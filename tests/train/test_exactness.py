@@ -1,66 +1,35 @@
 """The same bytes with one thread and with two, under ``--exact``."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 
 import labelwise as lw
+from labelwise.methods import Encoder, Softmax
+from labelwise.train.augment import Augment
 from labelwise.train.pretraining import Pretrain, pretrain
 from tests.conftest import blobs, quick
-from tests.pixels_of import px
 
-SHELL = """import sys
-from labelwise.cli import main
-for words in sys.argv[1:]:
-    sys.argv = ["labelwise", *words.split("|")]
-    try:
-        main()
-    except SystemExit as stop:
-        assert not stop.code
-"""
+
+def trained_on(threads: int, exact: bool, folder: Path) -> list[bytes]:
+    """The weights and the answers of a run that finds torch on so many threads; images large enough for torch to divide the work."""
+    data = blobs(4, per_label=12, side=48)
+    torch.set_num_threads(threads)
+    method = Softmax(encoder=Encoder(backbone="convnet"), epochs=2, augment=Augment())
+    classifier = lw.fit(data, method, lw.Run(exact=exact, device="cpu"))
+    with lw.exact(exact):
+        scores = classifier.scores(data.split("test").images[:3]).raw
+    lw.save(classifier, folder / f"{threads} {exact}.lw")
+    return [(folder / f"{threads} {exact}.lw" / "weights.safetensors").read_bytes(), scores.tobytes()]
 
 
 def test_two_numbers_of_threads_give_the_same_bytes(tmp_path: Path) -> None:
-    """In processes of their own, because torch reads the variables once. Pictures large enough for torch to divide the work.
-
-    Without ``--exact`` both the weights and the answers differ.
-    """
-    data = blobs(4, per_label=12, side=8)
-    for split, part in data.splits.items():
-        for row, target in enumerate(part.targets.tolist()):
-            folder = tmp_path / "data" / split / f"blob {target}"
-            folder.mkdir(parents=True, exist_ok=True)
-            large = Image.fromarray(px(part)[row].permute(1, 2, 0).numpy()).resize((48, 48))
-            large.save(folder / f"{row}.png")
-    picture = next((tmp_path / "data" / "test").rglob("*.png"))
-    answers: dict[str, list[bytes]] = {}
-    for threads in ("1", "2"):
-        env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-        model = tmp_path / f"{threads}.lw"
-        fit = [
-            "--exact",
-            "fit",
-            tmp_path / "data",
-            "--out",
-            model,
-            "--method",
-            "softmax",
-            "--encoder",
-            "none",
-            "--set",
-            "epochs=2",
-        ]
-        more = ["--size", "48", "--set", "encoder.backbone=convnet", "--device", "cpu"]
-        words = ["|".join(map(str, [*fit, *more])), f"--exact|classify|{model}|{picture}|--json"]
-        done = subprocess.run([sys.executable, "-c", SHELL, *words], capture_output=True, env=env, check=True)
-        said = done.stdout.replace(str(model).encode(), b"")
-        answers[threads] = [said[said.index(b"{") :], (model / "weights.safetensors").read_bytes()]
-    assert answers["1"] == answers["2"]
+    before = torch.get_num_threads()
+    try:
+        assert trained_on(1, True, tmp_path) == trained_on(2, True, tmp_path)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_threads_and_algorithms_are_as_they_were_afterwards() -> None:
