@@ -18,7 +18,7 @@ import torch
 from tests.hostile.connections import post
 from tests.server.asking import PNG, images_of, png, saved
 from tests.server.services import Running
-from tests.server.test_processes import patiently, workers_of
+from tests.server.test_running import patiently, workers_of
 
 from serve import History, Talk, change, read  # isort: skip - found by tests.server.services
 

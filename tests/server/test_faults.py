@@ -24,7 +24,7 @@ from labelwise.server.live import LiveClassifier, folder_of
 from labelwise.server.store import FILE
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.services import SERVING, Running
-from tests.server.test_processes import patiently, workers_of
+from tests.server.test_running import patiently, workers_of
 
 IMAGE = png(images_of(0)[0])
 REQUESTS: tuple[tuple[str, str, dict[str, Any]], ...] = (

@@ -23,8 +23,8 @@ from labelwise_papers.attacks.square import Square
 from tests.changed import bind_model, changed, exact, model_of
 from tests.conftest import squares
 from tests.described import Table
+from tests.papers.analyses.test_answers import DATA, untrained
 from tests.papers.attacks.pixels import pictures, pixels
-from tests.papers.test_answers import DATA, untrained
 from tests.pixels_of import px
 
 

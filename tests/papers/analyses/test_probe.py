@@ -15,7 +15,7 @@ from labelwise.support.errors import DataError
 from labelwise_papers.analyses.probe import probe_embeddings
 from tests.changed import bind_model, changed, made_from
 from tests.described import Table
-from tests.papers.test_answers import DATA, untrained
+from tests.papers.analyses.test_answers import DATA, untrained
 from tests.pixels_of import px
 
 LABELS = Labels(names=("a", "b", "c"))

@@ -19,7 +19,7 @@ from labelwise_papers.analyses.joint import JointView, draw_joint, joint_embeddi
 from tests.changed import model_of
 from tests.close import assert_close
 from tests.conftest import blobs
-from tests.papers.test_answers import untrained
+from tests.papers.analyses.test_answers import untrained
 from tests.pixels_of import px
 
 DATA = blobs(6, 20)

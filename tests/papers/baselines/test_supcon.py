@@ -34,7 +34,7 @@ from tests.epochs import batches_of
 from tests.pixels_of import px
 
 CPU = Run(device="cpu", seed=3)
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SMALL = Supcon(
     epochs=3, head_epochs=3, batch=20, encoder=Encoder(backbone="convnet", width=8), optimizer=Optimizer(lr=0.05)
 )

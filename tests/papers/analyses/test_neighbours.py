@@ -11,7 +11,7 @@ from labelwise.support.errors import UsageError
 from labelwise_papers.analyses.neighbours import nearest_labels
 from tests.changed import bind_model, model_of
 from tests.conftest import blobs, quick
-from tests.papers.test_answers import untrained
+from tests.papers.analyses.test_answers import untrained
 
 DATA = blobs(6, 12)
 

@@ -15,7 +15,7 @@ from labelwise_papers.analyses.saliency import draw_saliency, pixel_shares, sali
 from tests.changed import bind_model, model_of
 from tests.conftest import quick
 from tests.described import Table
-from tests.papers.test_answers import DATA, untrained
+from tests.papers.analyses.test_answers import DATA, untrained
 from tests.pixels_of import px
 
 TEST = DATA.split("test").select(range(20))
