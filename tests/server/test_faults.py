@@ -388,30 +388,30 @@ def truncated() -> bytes:
     return png(images_of(0)[0].repeat(1, 40, 40))[:-200]
 
 
-@pytest.mark.parametrize(
-    ("host", "taken"),
-    [
-        ("127.0.0.1", True),
-        ("127.0.0.1:8000", True),
-        ("LOCALHOST:1", True),
-        ("[::1]", True),
-        ("[::1]:8000", True),
-        ("::1", False),
-        ("[::1", False),
-        ("[::1]evil.example", False),
-        ("[127.0.0.1]", False),
-        ("[localhost]:80", False),
-        ("127.0.0.1:evil.example", False),
-        ("127.0.0.1:80:evil.example", False),
-        ("127.0.0.1:99999", False),
-        ("localhost:-1", False),
-        ("localhost :80", False),
-        ("evil.example@localhost", False),
-        ("localhost/evil", False),
-        ("localhost,evil.example", False),
-        ("", False),
-    ],
-)
-def test_only_a_host_that_is_written_as_one_is_believed(host: str, taken: bool, model: Path) -> None:
+HOSTS = {
+    "127.0.0.1": True,
+    "127.0.0.1:8000": True,
+    "LOCALHOST:1": True,
+    "[::1]": True,
+    "[::1]:8000": True,
+    "::1": False,
+    "[::1": False,
+    "[::1]evil.example": False,
+    "[127.0.0.1]": False,
+    "[localhost]:80": False,
+    "127.0.0.1:evil.example": False,
+    "127.0.0.1:80:evil.example": False,
+    "127.0.0.1:99999": False,
+    "localhost:-1": False,
+    "localhost :80": False,
+    "evil.example@localhost": False,
+    "localhost/evil": False,
+    "localhost,evil.example": False,
+    "": False,
+}
+
+
+def test_only_a_host_that_is_written_as_one_is_believed(model: Path) -> None:
     with serving(model) as client:
-        assert (client.get("/health", headers={"host": host}).status_code == 200) == taken
+        answers = {host: client.get("/health", headers={"host": host}).status_code == 200 for host in HOSTS}
+    assert answers == HOSTS
