@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.support.cache import digest
+from labelwise.support.errors import LabelwiseError
 from labelwise.train import export_encoder
 from labelwise.train.networks.efficientnet import SameConvolution
 from labelwise.train.networks.torch_encoder import TorchEncoder
@@ -37,12 +38,15 @@ def _write(encoder: TorchEncoder) -> OnnxEncoder:
         export_encoder.to_onnx = _traced
         try:
             return WRITE(encoder)
+        except (torch.onnx.OnnxExporterError, LabelwiseError):  # a network of others, which cannot be traced
+            export_encoder.to_onnx = SLOW
+            return WRITE(encoder)
         finally:
             export_encoder.to_onnx = SLOW
 
 
 def _traced(module: nn.Module, images: Tensor, outputs: Sequence[str], name: str) -> Any:
-    """Do what ``to_onnx`` does, by tracing."""
+    """Do what ``to_onnx`` does, by tracing where that is possible."""
     if any(isinstance(part, SameConvolution) for part in module.modules()):  # has padding that cannot be traced
         return SLOW(module, images, outputs, name)
     stream, rows = BytesIO(), {each: {0: "n"} for each in ("images", *outputs)}
