@@ -80,7 +80,7 @@ def try_out(
     names: Annotated[list[str] | None, Argument(help="Encoders; by default all at hand.")] = None,
     images: Annotated[int, Option(min=10, help="How many images to try them on.")] = 400,
 ) -> None:
-    """Which encoder is best for these images, and which are worth their time?
+    """Which encoder is best for these images?
 
     Every encoder at hand answers a sample of labelled images, each as if it had not been there (leave-one-out). Test images are not read.
     """
