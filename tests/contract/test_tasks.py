@@ -57,7 +57,8 @@ def test_teach_and_forget(method: str) -> None:
     )
     found = [p.top[0][0] for p in lw.classify(taught, px(test))]
     right = np.mean([name == f"blob {t}" for name, t in zip(found, test.targets.tolist(), strict=True)])
-    assert right > (0.6 if method == "clarel" else 0.85)  # three texts say little about where a text of images lies
+    # three texts say little about where a text of images lies; the second opinion of discriminant has no say for a taught label
+    assert right > {"clarel": 0.6, "discriminant": 0.8}.get(method, 0.85)
     assert lw.forget(taught, "blob 3").labels.names == classifier.labels.names
     with pytest.raises(UsageError, match='already a label "blob 3"'):
         lw.teach(taught, "blob 3", texts="a blob")
