@@ -41,7 +41,7 @@ bench: .venv/ready
 # The lowest versions that pyproject.toml names (Python 3.11 has wheels of all), but for torch, which is taken from .venv: the quick part of the tests.
 QUICK := tests/server/test_routes.py tests/server/test_safety.py tests/cli/test_classify.py tests/cli/test_ask.py \
 	tests/cli/test_refusals.py tests/images/sources tests/images/decode tests/reporting/test_svg.py tests/core/test_store.py tests/hostile/test_names.py \
-	tests/tasks/test_gallery_index.py tests/fitting/test_export.py::test_features_are_taken_as_floats
+	tests/tasks/test_gallery_index.py tests/core/test_export.py::test_features_are_taken_as_floats
 lowest: .venv/ready
 	$(BIN)/python -m venv --clear .venv-lowest
 	$(BIN)/python -c 'import glob, sysconfig; print(sysconfig.get_path("purelib"), file=open(glob.glob(".venv-lowest/lib/*/site-packages")[0] + "/others.pth", "w"))'

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.cli.fit import _read_names
+from labelwise.cli.inputs import read_names
 from labelwise.cli.name import _rows
 from labelwise.core.store import load
 from labelwise.encoders.onnx import open_onnx
@@ -71,7 +71,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "e.safetensors": read_encoder,
     "w.pth": read_published,
     "g.gallery": load_gallery,
-    "names.txt": lambda file: _read_names(str(file)),
+    "names.txt": lambda file: read_names(str(file)),
     "answers.csv": _rows,
     "split.csv": lambda file: lw.data.apply_split(blobs(), file),
     "m.mat": read_mat,

@@ -1,6 +1,5 @@
 """The verb fit: a classifier from what you know."""
 
-import csv
 import os
 import shutil
 from contextlib import AbstractContextManager, nullcontext
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, tell_groups, tell_skipped
+from labelwise.cli.inputs import open_data, read_names, tell_groups, tell_skipped
 from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.cli.run_folder import sole_verb, weights_told
-from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.regular import read_text
+from labelwise.support.errors import UsageError
 from labelwise.support.settings import of_the_run, pairs_of
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
         elif hold_out is not None:
             raise UsageError("With --names no image has a label to test by. Leave out --hold-out.")
         else:
-            dataset = unsorted_data(Path(data), _read_names(names), size, common.strict)
+            dataset = unsorted_data(Path(data), read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)
         check_savable(chosen, dataset.labels, dataset.name)
         tell = note if is_main_process() else None
@@ -139,7 +137,7 @@ def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> Non
     if common.splits is not None:
         raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
     options = WordsOptions.of(pairs_of(words))
-    dataset = unsorted_data(Path(data), _read_names(names), None, common.strict)
+    dataset = unsorted_data(Path(data), read_names(names), None, common.strict)
     classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
     about = {**classifier.origin.summary, "command": command_line()}
     save(replace(classifier, origin=replace(classifier.origin, summary=about)), out_folder, overwrite=common.overwrite)
@@ -219,23 +217,3 @@ def _method_of_names(method: str) -> str:
     if shared().splits is not None:
         raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
     return "zero_label" if method == "auto" else method
-
-
-def _read_names(words: str) -> tuple[str, ...]:
-    """Return the names of labels: those between commas, or the lines of a text file."""
-    from labelwise.images.describe.labels import unfit_name
-
-    file = Path(words)
-    if file.suffix.lower() == ".txt":
-        try:
-            lines = read_text(file, encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
-    else:
-        lines = next(csv.reader([words], skipinitialspace=True), [])
-    names = tuple(line.strip() for line in lines if line.strip())
-    if len(names) < 2:
-        raise UsageError(f"At least two names are needed, as cat,dog or a .txt file of lines; given {listing(names)}.")
-    for unfit in filter(None, map(unfit_name, names)):
-        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
-    return names

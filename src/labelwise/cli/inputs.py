@@ -1,5 +1,6 @@
 """What verbs are given and how it is read: classifiers, data at the size of a model, the part that is measured, images."""
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING
 import labelwise as lw
 from labelwise.cli.options import shared
 from labelwise.cli.output import note, warn
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.regular import read_text
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -134,3 +136,25 @@ def tell_skipped(skipped: Sequence["Skipped"]) -> None:
 
     for line in skipped_lines(skipped):
         warn(f"Skipped {line}")
+
+
+def read_names(words: str, least: int = 2) -> tuple[str, ...]:
+    """Return the names of labels: those between commas, or the lines of a text file."""
+    from labelwise.images.describe.labels import unfit_name
+
+    file = Path(words)
+    if file.suffix.lower() == ".txt":
+        try:
+            lines = read_text(file, encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
+    else:
+        lines = next(csv.reader([words], skipinitialspace=True), [])
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) < least:
+        raise UsageError(
+            f"{least} names or more are needed, as cat,dog or a .txt file of lines; given {listing(names)}."
+        )
+    for unfit in filter(None, map(unfit_name, names)):
+        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
+    return names

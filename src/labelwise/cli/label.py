@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from labelwise.cli.inputs import read_names
 from labelwise.cli.options import shared
 from labelwise.cli.output import note, show
 from labelwise.support.errors import UsageError
@@ -15,7 +16,7 @@ EncoderOption = Annotated[str | None, Option("--encoder", help="What makes featu
 def label(  # noqa: PLR0913 - the options of the verb
     photos: Annotated[Path | None, Argument(help="A folder of photos; leave out to go on.")] = None,
     project: Annotated[Path, Option("--out", help="The folder of the project.")] = Path("project"),
-    names: Annotated[Path | None, Option(help="A text file, a label on each line.")] = None,
+    names: Annotated[str | None, Option(help="Labels: cat,dog or a .txt of lines.")] = None,
     encoder: EncoderOption = None,
     host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
@@ -39,7 +40,7 @@ def label(  # noqa: PLR0913 - the options of the verb
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")
-    known = read_names(names) if names else []
+    known = read_names(names, 1) if names else ()
     with open_project(project, photos, known, encoder=encoder, seed=shared().seed, tell=note) as opened:
         if labels_from is not None:
             note(f"{add_labels(opened, read_labels(labels_from))} labels imported")
@@ -56,14 +57,3 @@ def label(  # noqa: PLR0913 - the options of the verb
                 f"Open http://{'127.0.0.1' if service.loopback else host}:{bound} in a browser. Ctrl-C stops; nothing is lost."
             )
             serve_app(build(opened, service, project), service, listener)
-
-
-def read_names(file: Path) -> list[str]:
-    """Return the labels of a text file, one on each line."""
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f'The names in "{file}" cannot be read: {error}. Give a text file (UTF-8), a label on each line.'
-        ) from None
-    return [line.strip() for line in text.splitlines() if line.strip()]

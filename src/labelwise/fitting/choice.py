@@ -180,7 +180,7 @@ def encoder_of(method: Method) -> Encoder:
 def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
     """Return the shape at which a method reads images: their own; of files, and for an ONNX file always, as its encoder takes them."""
     if data.features is None and encoder_of(method).by_onnx:
-        return encoder_of(method).open(method.view).shape
+        return encoder_of(method).open_encoder(method.view).shape
     if data.shape is not None:
         return data.shape
     side = side_for(encoder_of(method), method.view)

@@ -126,7 +126,7 @@ def solve(features: Any, train: Split, labels: Labels, method: Discriminant) -> 
 
 def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
     """Return what makes features of images of a shape."""
-    return Precomputed(shape[0]) if len(shape) == 1 else method.encoder.open(method.view, shape)
+    return Precomputed(shape[0]) if len(shape) == 1 else method.encoder.open_encoder(method.view, shape)
 
 
 def _device(encoder: Encoder) -> str:

@@ -22,7 +22,7 @@ def fit_on_features(data: Dataset, method: Method, run: Run, fit: Fit) -> Classi
     """Return the classifier of a method whose encoder is an ONNX file: ``fit`` sees features in place of images."""
     if any(getattr(method, name, None) is not None for name in TRAINS):
         encoder_of(method).build((), method.view)  # raises that it is not trained
-    encoder = encoder_of(method).open(method.view)
+    encoder = encoder_of(method).open_encoder(method.view)
     known: Any = {"encoder": EncoderSettings(), "view": WHOLE}  # every method with an encoder has both
     plain: Method = replace(method, **known)
     fitted = fit(_encoded(data.below_home(), encoder, run), plain, run)

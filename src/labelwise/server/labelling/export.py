@@ -16,6 +16,7 @@ from PIL import Image
 from labelwise.label.session import Labelled
 from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError, listing
+from labelwise.support.regular import read_regular, read_text, regular_path
 
 Row = tuple[Path, Labelled]
 TASKS = "labelstudio.json"
@@ -137,17 +138,17 @@ def read_labels(source: Path) -> dict[str, str]:
         root = source / "train" if (source / "train").is_dir() else source
         return {os.path.realpath(file): file.parent.name for file in sorted(root.glob("*/*")) if file.is_file()}
     if source.suffix.lower() == ".csv":
-        with source.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+        text = read_regular(source).decode("utf-8", "surrogateescape")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
         return {
             _resolved(source, row.get("path") or row.get("file_name") or ""): row.get("label") or "" for row in rows
         }
     if source.suffix.lower() == ".parquet":
         import pyarrow.parquet as pq
 
-        return {_resolved(source, row["path"]): row["label"] for row in pq.read_table(source).to_pylist()}
+        return {_resolved(source, row["path"]): row["label"] for row in pq.read_table(regular_path(source)).to_pylist()}
     try:
-        document = json.loads(source.read_text("utf-8"))
+        document = json.loads(read_text(source))
         return _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(f'"{source}" holds no labels that can be read ({error}).') from None
@@ -203,7 +204,7 @@ def _copy(file: Path, target: Path) -> None:
 
 
 def _size(file: Path) -> tuple[int, int]:
-    with Image.open(file) as image:
+    with Image.open(regular_path(file)) as image:
         return image.size
 
 

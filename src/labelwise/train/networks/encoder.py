@@ -77,7 +77,7 @@ class Encoder:
     def check(self, side: int, view: View = WHOLE) -> None:
         """Raise an error where it cannot be built for images of a side, or its weights cannot be loaded: before these are read."""
         if self.by_onnx:
-            self.open(view)
+            self.open_encoder(view)
             return
         if self.backbone in ("auto", *VARIANTS) and self.weights is None:
             if self.frozen and not is_installed():
@@ -93,7 +93,7 @@ class Encoder:
         """Whether it is an ONNX file, which takes images of one shape and is not trained."""
         return is_fixed(self.backbone)
 
-    def open(self, view: View = WHOLE, shape: tuple[int, ...] | None = None) -> FrozenEncoder:
+    def open_encoder(self, view: View = WHOLE, shape: tuple[int, ...] | None = None) -> FrozenEncoder:
         """Return what makes features without torch: of an ONNX file, or of published weights."""
         if self.by_onnx and (self.weights, self.width, self.code_size) != (None, None, None):
             raise UsageError(
@@ -114,7 +114,7 @@ class Encoder:
     def side(self, view: View = WHOLE) -> int | None:
         """Return the side that images are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
         if self.by_onnx:
-            return self.open(view).shape[1]
+            return self.open_encoder(view).shape[1]
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
         if size is None and name == PRETRAINED:
