@@ -74,9 +74,9 @@ def test_an_inspection_in_words() -> None:
         "toys: 4 labels, images 5 train, 3 test, shape 3 x 12 x 10",
         "Smallest labels: yak 1, okapi 2, owl 4. Largest: owl 4, okapi 2, yak 1.",
         "Imbalance: the largest label has 4.0 times the images of the smallest.",
-        "Found: labels of pictures (targets), pictures, attributes of labels (vectors), an order of labels, sentences about pictures (texts).",
+        "Found: labels of images (targets), images, attributes of labels (vectors), an order of labels, sentences about images (texts).",
         "Optional, and not there: sentences about labels (texts), how frequent labels are (shares), how alike labels are (similarity), "
-        "where pictures come from (domains), which pictures belong together (groups).",
+        "where images come from (domains), which images belong together (groups).",
         "Left out: a.png, b.png: it is empty",
         "Left out: c.png: no picture",
         "Without a label: 1 train, 0 test.",
@@ -104,7 +104,7 @@ def test_what_methods_lack_is_named() -> None:
     }
     assert (
         lines(found, NEEDS)[-1]
-        == "Methods that would need sentences about labels (texts) or sentences about pictures (texts): clarel."
+        == "Methods that would need sentences about labels (texts) or sentences about images (texts): clarel."
     )
     with pytest.raises(UsageError, match=r'Method izf needs "vector", which no data have. Did you mean "vectors"'):
         missing_pieces(found, {"izf": ["vector"]})

@@ -66,7 +66,7 @@ def test_whitened_neighbours_are_looked_for_among_whitened_ones(tmp_path: Path) 
     right = files(gallery(), None)
     assert files(disk, 4) == right != files(gallery(), 2)  # near by the cosine of plain embeddings are others
     with pytest.raises(UsageError, match=r"holds whitened embeddings .* Search with --by whitened"):
-        retrieve(classifier, px(TEST)[:1], disk, 1)
+        retrieve(classifier, px(TEST)[:1], disk, 1, by="cosine")
     with pytest.raises(UsageError, match="holds embeddings as they are"):
         retrieve(classifier, px(TEST)[:1], stored(tmp_path / "h.lance"), 1, by="whitened")
 

@@ -139,13 +139,15 @@ def _read(data: str, size: int | None) -> "lw.data.Dataset":
 
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
+    from labelwise.core.description import ABOUT
     from labelwise.encoders.efficientnet import VARIANTS
     from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
     from labelwise.fitting.encoding import encode_by, encode_with
 
     name = DEFAULT if encoder == "auto" else encoder
-    fixed = is_fixed(name)
-    if Path(encoder).is_dir() and not fixed:
+    saved = (Path(encoder) / ABOUT).is_file()  # a classifier, which holds the file of an encoder, too
+    fixed = not saved and is_fixed(name)
+    if saved:
         classifier = open_model(Path(encoder))
         shape = classifier.shape
         if size is not None and (len(shape) != 3 or size != shape[1]):

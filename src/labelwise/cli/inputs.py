@@ -153,7 +153,7 @@ def read_names(words: str, least: int = 2) -> tuple[str, ...]:
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) < least:
         raise UsageError(
-            f"{least} names or more are needed, as cat,dog or a .txt file of lines; given {listing(names)}."
+            f"At least {'two names are' if least == 2 else 'one name is'} needed, as cat,dog or a .txt file of lines; given {listing(names)}."
         )
     for unfit in filter(None, map(unfit_name, names)):
         raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")

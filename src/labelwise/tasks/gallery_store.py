@@ -221,11 +221,11 @@ def open_gallery(path: str | Path) -> StoredGallery:
 
 def create_gallery(path: str | Path, classifier: Classifier, by: By | None = None) -> StoredGallery:
     """Return the gallery of this name, a new one where there is none; one of another model is an error."""
-    path, lancedb, by = Path(path), need_lancedb(), by or best_score(classifier.head)
+    path, lancedb = Path(path), need_lancedb()
     if not is_stored(path):
         raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
     if not (path / f"{TABLE}{SUFFIX}").exists():
-        kind: Kind = "whitened" if by == "whitened" else "cosine"
+        kind: Kind = "whitened" if (by or best_score(classifier.head)) == "whitened" else "cosine"
         schema = table_schema(_probe(classifier, kind).tolist(), kind, repr(classifier))
         check_writable(path)
         is_new = not path.exists()

@@ -27,9 +27,9 @@ class NamingLoss:
     moments: Tensor  # mean of code times code over all images, the part of each cluster [k, d, d]
     sums: Tensor  # mean code over all images, the part of each cluster [k, d]
     sizes: Tensor  # share of images in each cluster [k]
-    weights: Tensor  # cost weight of each score under each label [k, k]
-    means: Tensor  # mean over samples of the prior vector of each label [k, k]
-    squares: Tensor  # mean over samples of its square [k, k]
+    weights: Tensor  # mean over samples of the cost weight of each score under each label [k, k]
+    means: Tensor  # mean over samples of weight times prior vector of each label [k, k]
+    squares: Tensor  # mean over samples of weight times its square [k, k]
 
     @classmethod
     def of(cls, codes: Tensor, members: Tensor, prior: LabelPrior) -> "NamingLoss":
@@ -44,20 +44,20 @@ class NamingLoss:
             sums=inside.T @ rows / len(rows),
             sizes=inside.mean(0),
             weights=own @ prior.weights,
-            means=own @ prior.atoms,
-            squares=own @ prior.atoms.square(),
+            means=own @ (prior.weights * prior.atoms),
+            squares=own @ (prior.weights * prior.atoms.square()),
         )
 
     def __call__(self, namings: Tensor) -> Tensor:
         """Return the lowest loss ``[m]`` under each naming ``[m, k]``, the label of every cluster."""
         weights = self.weights[namings].mT  # [m, score, cluster]
-        targets = weights * self.means[namings].mT
+        targets = self.means[namings].mT
         matrix = torch.einsum("mlc,cde->mlde", weights, self.moments)
         level = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * RIDGE
         right = targets @ self.sums
         factor = torch.linalg.cholesky(matrix + level * torch.eye(matrix.shape[-1], dtype=matrix.dtype))
         heads = torch.cholesky_solve(right[..., None], factor)[..., 0]
-        constant = (self.sizes[:, None] * (self.weights * self.squares)[namings]).sum((1, 2))
+        constant = (self.sizes[:, None] * self.squares[namings]).sum((1, 2))
         return constant - (right * heads).sum((1, 2))
 
 

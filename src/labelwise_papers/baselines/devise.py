@@ -31,7 +31,7 @@ class Devise(ZeroShotMethod):
         assert isinstance(model, BilinearModel)
         yield from self.train_encoder(model, data)
         nn.init.normal_(model.weights, std=0.01)
-        vectors = model.vectors(data.labels)
+        vectors = model.vectors(data.labels).to(model.weights.dtype)
         embeddings = replace(data, train=replace(data.train, images=model.encode_all(data.train.images)))
 
         def loss(batch: Batch) -> dict[str, Tensor]:

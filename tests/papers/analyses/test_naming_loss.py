@@ -49,7 +49,7 @@ def slow_loss(codes: Tensor, members: Tensor, prior: LabelPrior, naming: Tensor)
 
 def test_the_closed_form_is_where_training_ends() -> None:
     codes, members, prior = setting()
-    namings = torch.tensor([[0, 1, 2, 3], [2, 0, 3, 1]])
+    namings = torch.tensor([[0, 1, 2, 3, 4], [2, 0, 3, 1, 4]])
     fast = NamingLoss.of(codes, members, prior)(namings)
     for naming, loss in zip(namings, fast, strict=True):
         assert float(loss) == pytest.approx(float(slow_loss(codes, members, prior, naming)), rel=1e-6)

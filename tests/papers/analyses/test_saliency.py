@@ -78,7 +78,7 @@ def test_only_what_the_view_keeps_counts(from_zero: bool) -> None:
     ]
     fast = pixel_shares(cropped, px(TEST), torch.as_tensor(TEST.targets), 0.5, 7, from_zero)
     assert fast.tolist() == pytest.approx(slow, abs=0.02)
-    assert fast.max() > 0.4  # it could not be, of all pixels: 4 of 8 a side are a quarter
+    assert fast.max() > 0.3  # it could not be, of all pixels: 4 of 8 a side are a quarter
 
 
 @pytest.mark.parametrize("method", METHODS)

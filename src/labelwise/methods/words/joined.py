@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from labelwise.core.calibration import Penalty
 from labelwise.core.head_files import shaped
@@ -173,5 +172,7 @@ def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Ar
         most = scores.max(1, keepdims=True, initial=-np.inf)
         likely = scores[here, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
         return float(0.5 * ((logs - start) ** 2).sum() - likely.sum())
+
+    from scipy.optimize import minimize  # takes longer to import than a fit without words takes
 
     return np.asarray(np.exp(minimize(loss, start, method="Nelder-Mead").x)) if len(targets) else np.exp(start)
