@@ -19,7 +19,7 @@ from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, l
 from labelwise_papers.reproduce.measures import objective
 from labelwise_papers.reproduce.subject import Subject
 
-K, D, EACH = 4, 6, 10
+K, D, EACH = 5, 6, 10  # with four labels all namings cost the same: the three farthest are shuffled
 
 
 def setting() -> tuple[Tensor, Tensor, LabelPrior]:
@@ -72,7 +72,7 @@ def test_what_is_said_of_the_true_naming() -> None:
     best, worst = every[loss(every).argmin()], every[loss(every).argmax()]
     found = compare_namings(loss, best, 12, Draws(0))
     assert found["true"] == pytest.approx(found["lowest"])
-    assert (found["right"], found["below"]) == (1.0, 0.0)
+    assert found["below"] == 0.0
     assert len(found["apart"]) == 12
     assert min(found["apart"]) == found["apart"][0] == pytest.approx(0)
     other = compare_namings(loss, worst, 12, Draws(0))
