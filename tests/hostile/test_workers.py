@@ -164,8 +164,9 @@ def a_stop_under_load_loses_no_answer(service: Running) -> None:
     assert met["200"] > 60
     reset = met.pop("lost: ConnectionResetError", 0)  # connections that were not accepted yet
     # A connection that is accepted in the very moment of the stop may be closed unanswered: seen once in 1,500 requests.
-    assert sum(count for kind, count in met.items() if kind not in ("200", "refused connection")) <= 1, met
-    assert met["refused connection"] + reset == 60
+    lost = sum(count for kind, count in met.items() if kind not in ("200", "refused connection"))
+    assert lost <= 1, met
+    assert met["refused connection"] + reset + lost == 60
     assert reset < 30
     with contextlib.suppress(TimeoutError):
         assert service.process.wait(30) == 0
