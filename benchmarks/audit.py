@@ -14,7 +14,7 @@ from label import read
 
 from labelwise.core.classifier import bind
 from labelwise.encoders.encoder import Precomputed
-from labelwise.fitting.left_out import calibrate_by_leave_one_out, left_out_scores
+from labelwise.fitting.estimate import calibrate_by_leave_one_out, left_out_scores
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows

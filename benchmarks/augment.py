@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from labelwise.train.augment import Augment
 from labelwise.train.model import as_float
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 OURS = {
     "paper": Augment(padding=4, flip=True, rotation=15.0),

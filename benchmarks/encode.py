@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.encoders.encode import encode
+from labelwise.encoders.onnx import onnxruntime
 from labelwise.encoders.registry import open_encoder
-from labelwise.encoders.runtime import onnxruntime
 from labelwise.images.decode.listing import list_images
 from labelwise.images.images import ArrayImages
 from labelwise.images.stored import FileImages

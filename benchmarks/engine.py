@@ -34,7 +34,7 @@ from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import Pretrain
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 DEVICE = torch.device("cuda", 0)
 NETWORK = Encoder(backbone="resnet18")

@@ -18,9 +18,8 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.linear import Encoder, LinearModel
 from labelwise.support.errors import UsageError
-from labelwise.train.batches import Batch
+from labelwise.train.batches import Batch, GroupedBatches
 from labelwise.train.data import TrainData
-from labelwise.train.grouped_batches import GroupedBatches
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import segment_mean

@@ -23,7 +23,7 @@ from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import centred_cosines, label_similarity
 from labelwise.methods.zero_label.looks import LOOKS
 from labelwise.methods.zero_label.naming import LOOKS_WEIGHT
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 SOURCES = ("words", "words of 100 numbers", "photo", "looks like", "gloss", "sentences of CuPL", "descriptions by GPT")
 TREES = ("WordNet path", "WordNet Lin")

@@ -8,7 +8,7 @@ import numpy as np
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.head import Array, HeadDefaults
 from labelwise.images.describe.labels import Labels
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 from tests.changed import known_by_description
 from tests.plain import Colours
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.head import Array, HeadDefaults
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from tests.changed import changed
 

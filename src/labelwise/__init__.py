@@ -6,7 +6,7 @@ about the resulting matrix of scores.
 
 from typing import TYPE_CHECKING
 
-from labelwise.support.lazy import lazy_names
+from labelwise.support.plugins import lazy_names
 
 __version__ = "0.2.0.dev0"
 

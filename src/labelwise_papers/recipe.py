@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from labelwise.methods.registry import method_class
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 from labelwise.support.settings import from_plain
 from labelwise.train.method import Method
 

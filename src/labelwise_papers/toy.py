@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from labelwise.methods.izf.flow import Flow, FlowSettings
-from labelwise.methods.izf.mmd import mmd
+from labelwise.methods.izf.model import mmd
 from labelwise.support.errors import UsageError, listing, suggest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from labelwise.cli.answers import Answer, table_of
 from labelwise.cli.sorting import Sorter, folder_names, safe_name
-from labelwise.images.sources.folder_record import RECORD
+from labelwise.images.sources.folders import RECORD
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.classify import Prediction
 

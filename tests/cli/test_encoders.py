@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.encoders.library import library
+from labelwise.encoders.registry import library
 from labelwise.support.errors import StoreError
 from tests.encoders.samples import save_tiny, tiny_graph
 from tests.encoders.shelf import tiny_library

@@ -20,8 +20,7 @@ from labelwise.cli import verbs
 from labelwise.cli.data import VERBS as DATA_VERBS
 from labelwise.cli.options import Shared, shared
 from labelwise.cli.verbs import VERBS
-from labelwise.core.capabilities import LOCATE
-from labelwise.core.head import CAPABILITIES, Generates, LearnsFromExamples, Whitens
+from labelwise.core.head import CAPABILITIES, LOCATE, Generates, LearnsFromExamples, Whitens
 
 ROOT = Path(__file__).parents[2]
 

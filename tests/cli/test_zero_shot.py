@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
-from labelwise.images.describe.vector_files import read_vector
+from labelwise.images.describe.word_files import read_vector
 from labelwise.methods import METHODS
 from labelwise.support.errors import LabelwiseError
 

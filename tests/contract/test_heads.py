@@ -11,7 +11,7 @@ import torch
 
 import labelwise
 from labelwise.core.head import Compares, Generates, Head, LearnsFromExamples
-from labelwise.core.head_files import HEADS, pack, unpack
+from labelwise.core.saved_parts import HEADS, pack, unpack
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
@@ -110,7 +110,7 @@ def test_a_row_depends_on_its_own_features_alone(name: str) -> None:
 
 def test_no_head_imports_torch() -> None:
     """Whatever a head imports from its own package is looked at, too."""
-    seen, left = set[str](), [place.partition(":")[0] for place in HEADS.values()] + ["labelwise.core.head_files"]
+    seen, left = set[str](), [place.partition(":")[0] for place in HEADS.values()] + ["labelwise.core.saved_parts"]
     while left:
         module = left.pop()
         path = ROOT.joinpath(*module.split(".")).with_suffix(".py")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
-OPENER = "labelwise/support/regular.py"
+OPENER = "labelwise/support/files.py"
 METHODS = frozenset(("open", "read_bytes", "read_text"))  # of a path; the first is of archives and Pillow, too
 READERS = frozenset(
     (
@@ -24,10 +24,10 @@ STREAMS = frozenset(("stream", "raw"))  # what the opener returns is called so
 ARCHIVES = frozenset(("archive", "packed"))  # members of an archive that was opened are no files
 OWN = {
     "labelwise/reporting/pages.py": ("(TEMPLATES / name).read_text",),
-    "labelwise/encoders/library.py": ("CARDS.read_text",),  # a file of the package
+    "labelwise/encoders/registry.py": ("CARDS.read_text",),  # a file of the package
     "labelwise_papers/published/__init__.py": ("file.read_text",),  # likewise
     "labelwise/encoders/download.py": ("import_module('fsspec').open",),  # an address that the user gave
-    "labelwise/support/lazy.py": ("Path(file).read_text",),  # a module of the package
+    "labelwise/support/plugins.py": ("Path(file).read_text",),  # a module of the package
     "labelwise/support/limits.py": ("Path(file).read_text",),  # what the kernel says of a container
     "labelwise/images/decode/workers.py": ("Path('/proc/self/statm').read_text",),
     "labelwise/images/sources/addresses.py": ("import_module('fsspec').open",),  # an address in a store

@@ -9,7 +9,7 @@ import pytest
 from labelwise.core.arrays import linear_scores, logit, root_features, sigmoid, softmax, top_columns, unit_rows
 from labelwise.core.tracing import Graph, Traced
 from labelwise.encoders.graph import IR_VERSION, OPSET
-from labelwise.encoders.runtime import open_session
+from labelwise.encoders.onnx import open_session
 from labelwise.support.errors import UnsupportedError
 
 onnx = pytest.importorskip("onnx")

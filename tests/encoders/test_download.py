@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from labelwise.encoders.download import get, remove
-from labelwise.encoders.library import library
 from labelwise.encoders.onnx import open_onnx
-from labelwise.encoders.registry import open_encoder
+from labelwise.encoders.registry import library, open_encoder
 from labelwise.images.view import View
 from labelwise.support.errors import StoreError, UsageError
 from tests.encoders.samples import pixels, tiny_graph
@@ -29,7 +28,7 @@ def silent(_: str) -> None:
 
 def wanted(images: Any) -> Any:
     """What the published file makes of normalised images."""
-    from labelwise.encoders.runtime import open_session
+    from labelwise.encoders.onnx import open_session
 
     x = (images.astype(np.float32) / 255 - 0.5) / 0.2
     return open_session(tiny_graph(bytes_in=False)).run(["features"], {"images": x})[0]

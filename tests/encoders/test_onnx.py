@@ -11,8 +11,7 @@ import pytest
 
 from labelwise.encoders.encoder import Encoder, Locates, Precomputed
 from labelwise.encoders.graph import Graph
-from labelwise.encoders.onnx import Card, open_onnx
-from labelwise.encoders.runtime import open_session
+from labelwise.encoders.onnx import Card, open_onnx, open_session
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.settings import from_plain
 from tests.encoders.samples import SHAPE, card_text, pixels, save_tiny, tiny_encoder, tiny_graph

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from labelwise.encoders.runtime import open_session
-from labelwise.encoders.surgery import Cut, Operation, cut
+from labelwise.encoders.graph import Cut, Operation, cut
+from labelwise.encoders.onnx import open_session
 from labelwise.support.errors import StoreError
 from tests.encoders.samples import pixels, tiny_graph
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.encoders.weights import MAGIC, VERSION, read_weights
+from labelwise.encoders.efficientnet import MAGIC, VERSION, read_weights
 from labelwise.support.errors import StoreError
 from labelwise.support.limits import at_most
 

@@ -9,8 +9,8 @@ import pytest
 import labelwise as lw
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.support.display import as_json
 from labelwise.support.errors import UsageError
+from labelwise.support.text import as_json
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained

@@ -12,7 +12,7 @@ from labelwise.evaluation.protocols import PROTOCOLS, measure_retrieval, measure
 from labelwise.evaluation.retrieval import evaluate_retrieval, query_figures
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.support.errors import UsageError
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.tasks.similarity import By
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.evaluation.unlabelled import probe_neighbours
+from labelwise.evaluation.naming import probe_neighbours
 from labelwise.images.dataset import Dataset, Split
 from labelwise.support.errors import DataError, UnsupportedError
 from labelwise.train.networks.encoder import Encoder

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from labelwise.core.head import Array, HeadDefaults
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, EncoderModel
 from labelwise.support.rows import segment_mean

@@ -12,7 +12,7 @@ import labelwise as lw
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.images import stored
 from labelwise.images.decode import decoding, workers
-from labelwise.images.decode.fingerprint import fingerprint
+from labelwise.images.decode.headers import fingerprint
 from tests.cli.conftest import run as run
 from tests.fitting.test_one_choice import folder_of, write_pictures
 from tests.pixels_of import px

@@ -131,7 +131,7 @@ def main(cases: Sequence[str]) -> None:
     """Print the faults of cases, all of them where none is named."""
     os.environ["COLUMNS"] = "300"
     import labelwise.cli.verbs  # noqa: F401 - once, not in each fork
-    from labelwise.encoders.runtime import onnxruntime
+    from labelwise.encoders.onnx import onnxruntime
 
     onnxruntime()
     for case in [case for case in cases if case in CASES] or CASES:

@@ -14,13 +14,13 @@ import labelwise as lw
 from labelwise.cli.inputs import read_names
 from labelwise.cli.name import _rows
 from labelwise.core.store import load
+from labelwise.encoders.efficientnet import read_weights as read_published
 from labelwise.encoders.onnx import open_onnx
-from labelwise.encoders.weights import read_weights as read_published
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
-from labelwise.images.split.grouping import moments
+from labelwise.images.split.divide import moments
 from labelwise.support.errors import LabelwiseError
-from labelwise.support.regular import open_regular, read_regular, read_text, regular_path
+from labelwise.support.files import open_regular, read_regular, read_text, regular_path
 from labelwise.tasks.gallery import load_gallery
 from labelwise.train.networks.weights import read_weights
 from labelwise.train.pretraining import read_encoder

@@ -20,9 +20,9 @@ from labelwise.images.as_images import as_images
 from labelwise.images.catalogue import load
 from labelwise.images.decode.listing import list_files, list_images
 from labelwise.images.images import Unreadable
-from labelwise.support.display import visible
 from labelwise.support.errors import DataError, LabelwiseWarning
-from labelwise.support.regular import open_regular, read_regular
+from labelwise.support.files import open_regular, read_regular
+from labelwise.support.text import visible
 from labelwise_papers.sound.wav_files import list_wavs, read_wav
 from tests.hostile.folders import ODD, biting_folder
 from tests.hostile.pictures import encoded

@@ -26,8 +26,8 @@ from labelwise.images.describe.labels import Labels
 from labelwise.reporting.page import report
 from labelwise.server.running import start_log
 from labelwise.server.settings import Service
-from labelwise.support.display import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
 from labelwise.support.errors import UsageError
+from labelwise.support.text import UNSAFE, as_file_name, as_json, caption, from_cell, to_cell, visible
 from tests import once
 from tests.conftest import blobs, quick
 from tests.generating import generating

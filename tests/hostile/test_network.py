@@ -80,7 +80,7 @@ def test_a_trace_that_connects_or_writes_elsewhere_is_told(tmp_path: Path) -> No
     assert list(written(trace, tmp_path)) == [Path("/tmp/a/id"), Path("/root/.cache"), tmp_path / "here"]
 
 
-IMPORTERS = ("labelwise.encoders.runtime import onnxruntime", "labelwise.train.export_encoder import check_packages")
+IMPORTERS = ("labelwise.encoders.onnx import onnxruntime", "labelwise.train.export_encoder import check_packages")
 
 
 @pytest.mark.parametrize("place", IMPORTERS)

@@ -19,7 +19,7 @@ import labelwise as lw
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.sources.csv_files import read_csv
-from labelwise.images.sources.parquet_files import read_parquet
+from labelwise.images.sources.parquet import read_parquet
 from labelwise.support import limits
 from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError, suggest
 from labelwise.support.files import read_tensors

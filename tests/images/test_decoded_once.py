@@ -13,7 +13,7 @@ import labelwise as lw
 from labelwise.encoders.registry import is_installed
 from labelwise.images import stored
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
-from labelwise.images.decode.fingerprint import fingerprint
+from labelwise.images.decode.headers import fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint
 from labelwise.images.sources import addresses
 from labelwise.methods import Encoder, Softmax

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelwise.images.targets import (
+from labelwise.images.dataset import (
     among_labels,
     have_label,
     label_words,

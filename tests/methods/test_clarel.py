@@ -23,8 +23,8 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.method import Run
-from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Stage
+from labelwise.train.tensors import BatchRng
 from tests.changed import bind_model, model_of
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector

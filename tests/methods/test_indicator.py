@@ -20,7 +20,7 @@ from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.method import Run
 from labelwise.train.model import Spec
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from tests.conftest import blobs
 
 K = 7

@@ -24,7 +24,7 @@ from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from tests.close import assert_close
 from tests.conftest import quick
 from tests.epochs import batches_of

@@ -19,7 +19,7 @@ from labelwise.methods.shared.linear import Encoder
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
 from labelwise.train.model import Spec
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from tests.conftest import quick, squares
 
 K = 6

@@ -9,7 +9,7 @@ import torch
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
-from labelwise.core.head_files import pack
+from labelwise.core.saved_parts import pack
 from labelwise.core.store import load, save
 from labelwise.evaluation.naming import cluster_images
 from labelwise.images.dataset import Dataset, Split
@@ -230,9 +230,7 @@ def test_sentences_are_read_where_they_can_be(installed: bool, prior: str, monke
         read.extend(texts)
         return torch.eye(len(texts), 20).numpy()
 
-    monkeypatch.setattr(
-        "labelwise.images.describe.sentence_transformer.find_spec", lambda _: object() if installed else None
-    )
+    monkeypatch.setattr("labelwise.images.describe.minilm.find_spec", lambda _: object() if installed else None)
     monkeypatch.setattr("labelwise.methods.zero_label.label_prior.encode_sentences", encode)
     monkeypatch.setattr("labelwise.methods.zero_label.kinds.encode_sentences", encode)
     method = ZeroLabel(encoder=Encoder(backbone="convnet", width=4), restarts=1, search=5, smooth=5)

@@ -15,7 +15,7 @@ from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.reporting.page import ReportSettings, make_report
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.train.method import Run
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained

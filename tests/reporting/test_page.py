@@ -30,7 +30,7 @@ from labelwise.reporting.case import Saved
 from labelwise.reporting.page import Report, ReportSettings, make_report
 from labelwise.reporting.pages import percent
 from labelwise.support.errors import DataError, StoreError, UsageError
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.tasks.calibrate import calibration_errors, uncalibrated
 from labelwise.train.method import Run
 from tests.changed import changed

@@ -3,7 +3,7 @@
 import json
 import math
 
-from labelwise.support.display import as_json
+from labelwise.support.text import as_json
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:

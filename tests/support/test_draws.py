@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 torch = pytest.importorskip("torch")
 

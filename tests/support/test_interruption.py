@@ -19,7 +19,7 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
-from labelwise.support.interruption import deferred_signals
+from labelwise.support.processes import deferred_signals
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
@@ -256,7 +256,7 @@ def test_while_it_trains_the_checkpoint_is_written_first(tmp_path: Path) -> None
 
 SCRIPT = """
 import time
-from labelwise.support.interruption import stop_on_signals
+from labelwise.support.processes import stop_on_signals
 
 with stop_on_signals():
     try:
@@ -282,7 +282,7 @@ def test_the_second_signal_kills_a_process_that_is_still_closing(tmp_path: Path,
 WRITE = """
 from pathlib import Path
 from labelwise.support.writable import write_atomically
-from labelwise.support.interruption import stop_on_signals
+from labelwise.support.processes import stop_on_signals
 
 with stop_on_signals():
     print("begun", flush=True)

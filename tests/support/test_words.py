@@ -9,7 +9,7 @@ from labelwise.evaluation.closed import ClosedResult
 from labelwise.evaluation.folds import FoldsResult
 from labelwise.evaluation.multilabel import MultilabelResult
 from labelwise.evaluation.outliers import OutlierResult
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 
 WIDTH = 52  # beside it an accuracy and its interval fit into 80 columns
 

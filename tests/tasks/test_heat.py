@@ -10,7 +10,7 @@ from torch.nn.functional import interpolate
 from labelwise.encoders.encoder import Precomputed
 from labelwise.images.view import View
 from labelwise.support.errors import UnsupportedError
-from labelwise.tasks.heat import evidence
+from labelwise.tasks.explain import evidence
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import TorchEncoder

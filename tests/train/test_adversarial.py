@@ -21,8 +21,8 @@ from labelwise.train.batches import Batch
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import as_float
-from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss
+from labelwise.train.tensors import BatchRng
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from labelwise.support.errors import UsageError
 from labelwise.train.augment import YIQ, Augment
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 CONTRASTIVE = Augment(
     scale=(0.2, 1.0), flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter_probability=0.8, grey=0.3

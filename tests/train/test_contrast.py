@@ -21,7 +21,7 @@ from labelwise.train.model import as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import ContrastModel, Pretrain, pretrain
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from tests.epochs import batches_of
 from tests.pixels_of import px
 

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from labelwise.support.errors import UsageError
 from labelwise.train.augment import Augment
-from labelwise.train.batches import Shard
+from labelwise.train.batches import GroupedBatches, Shard
 from labelwise.train.data import TensorSplit
-from labelwise.train.grouped_batches import GroupedBatches
 from tests.epochs import batches_of
 
 

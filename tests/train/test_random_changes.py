@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelwise.train.augment import Augment
 from labelwise.train.random_changes import KINDS, random_change
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 
 def pictures(n: int = 2, side: int = 12, channels: int = 3) -> Tensor:

@@ -22,10 +22,10 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
-from labelwise.support.interruption import deferred_signals
+from labelwise.support.processes import deferred_signals
 from labelwise.support.settings import of_the_run
 from labelwise.support.writable import write_atomically
-from labelwise.train.batches import Batch, Shard, ShuffledBatches
+from labelwise.train.batches import Batch, Shard, ShuffledBatches, ahead
 from labelwise.train.checkpoint import Progress, RunFolder
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device
@@ -33,7 +33,6 @@ from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer, Schedule
-from labelwise.train.sharing import ahead
 from labelwise.train.stages import Stage
 from tests.changed import model_of
 from tests.conftest import blobs, quick

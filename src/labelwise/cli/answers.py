@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted, folder_names
-from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.text import to_cell
 from labelwise.support.writable import check_writable, write_file
 
 if TYPE_CHECKING:

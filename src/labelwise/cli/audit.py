@@ -15,8 +15,8 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import Data
 from labelwise.cli.output import one_line, percent, show, styled
-from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError
+from labelwise.support.text import to_cell
 from labelwise.support.writable import check_writable, write_file
 
 if TYPE_CHECKING:

@@ -139,7 +139,7 @@ def _read(data: str, size: int | None) -> "lw.data.Dataset":
 
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
-    from labelwise.core.description import ABOUT
+    from labelwise.core.store import ABOUT
     from labelwise.encoders.efficientnet import VARIANTS
     from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
     from labelwise.fitting.encoding import encode_by, encode_with

@@ -11,7 +11,7 @@ from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unkn
 from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
 from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.support.writable import write_by
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import labelwise as lw
 from labelwise.cli.options import Paths, shared
 from labelwise.cli.output import one_line, plain_table, show, styled
 from labelwise.cli.sorting import Sorter, check_sorted, numbered
-from labelwise.images.sources.folder_record import GROUPS, read_record
+from labelwise.images.sources.folders import GROUPS, read_record
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.writable import check_writable, write_file
 

@@ -13,7 +13,7 @@ from typer import Option
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import Data, Model, SplitName, shared
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
-from labelwise.support.display import as_file_name, to_cell
+from labelwise.support.text import as_file_name, to_cell
 from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
     """Draw a sheet for each label and return where; none without images."""
     import numpy as np
 
-    from labelwise.images.decode.fingerprint import SHAPE
+    from labelwise.images.decode.headers import SHAPE
     from labelwise.images.images import read_all
     from labelwise.images.sheets import draw_sheet
 

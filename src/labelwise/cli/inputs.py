@@ -10,14 +10,14 @@ import labelwise as lw
 from labelwise.cli.options import shared
 from labelwise.cli.output import note, warn
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.evaluation.test_set import TestSet
     from labelwise.images.decode.decoding import Frame
     from labelwise.images.images import Images, Skipped
-    from labelwise.images.split.grouping import Grouping
+    from labelwise.images.split.divide import Grouping
 
 PIECE = 256  # images that are read and encoded at a time where all are asked about
 
@@ -61,7 +61,7 @@ def open_data(
 
 def tell_groups(dataset: "lw.data.Dataset") -> None:
     """Say what stays together in the splits, as far as somebody looked for it."""
-    from labelwise.images.split.grouping import group_words
+    from labelwise.images.split.divide import group_words
 
     words = group_words([group for part in dataset.splits.values() for group in part.groups])
     if words and dataset.grouping != "column":

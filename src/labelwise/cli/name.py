@@ -14,8 +14,8 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_images, open_model
 from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
-from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
+from labelwise.support.text import visible
 from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:

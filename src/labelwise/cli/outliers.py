@@ -14,9 +14,8 @@ from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, Paths
 from labelwise.cli.output import bar, plain_table, show, styled
-from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES, to_cell
 from labelwise.support.writable import write_file
 
 SHOWN = 24  # rows: a screen

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from labelwise.cli.options import shared
-from labelwise.support.display import as_json, visible
 from labelwise.support.errors import LabelwiseWarning
+from labelwise.support.text import as_json, visible
 
 PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
 BAR = 20  # how wide a bar is

@@ -16,7 +16,7 @@ from labelwise.cli.options import Resume, Settings, Size, shared
 from labelwise.cli.output import note, percent, show, styled
 from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 from labelwise.support.settings import of_the_run, override, pairs_of
 from labelwise.support.writable import check_writable
 
@@ -43,7 +43,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     resume: Resume = False,
 ) -> None:
     """Train an image encoder on images without labels."""
-    from labelwise.evaluation.unlabelled import probe_neighbours
+    from labelwise.evaluation.naming import probe_neighbours
     from labelwise.support.processes import is_main_process, is_restarted
     from labelwise.train.networks.patches import Patches
     from labelwise.train.pretraining import write_encoder

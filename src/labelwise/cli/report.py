@@ -12,8 +12,8 @@ from typer import Option
 from labelwise.cli.inputs import open_data
 from labelwise.cli.options import Data, Model, SplitName, Unknown, command_line, shared
 from labelwise.cli.output import one_line, show, styled, warn
-from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
+from labelwise.support.text import visible
 from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
 from labelwise.cli.options import Model, SearchBy, shared
 from labelwise.cli.output import note, plain_table, show
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.support.writable import check_writable, writing
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labelwise.images.sources.folder_record import ANSWERS, RECORD, read_record
+from labelwise.images.sources.folders import ANSWERS, RECORD, read_record
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.writable import write_atomically
 

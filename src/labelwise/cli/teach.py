@@ -24,7 +24,7 @@ def teach(
     """Add a label, or examples of a known one, without training."""
     from labelwise.core.store import check_free
     from labelwise.images.describe.labels import label_name
-    from labelwise.images.describe.vector_files import read_vector
+    from labelwise.images.describe.word_files import read_vector
     from labelwise.tasks.teach import measure_growth, rehearse
     from labelwise.tasks.teach import teach as run
 

@@ -10,7 +10,7 @@ from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Model
 from labelwise.cli.output import percent, plain_table, show, styled
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 
 
 def verify(

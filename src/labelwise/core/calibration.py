@@ -1,12 +1,16 @@
-"""Calibration: how raw scores become log-odds and probabilities, label by label; adding a label adds a row."""
+"""How raw scores become log-odds and probabilities, label by label; thresholds that a person chose; pairs to calibrate on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.arrays import Array, sigmoid, softmax
-from labelwise.support.rows import append_rows
+from labelwise.images.describe.labels import Labels
+from labelwise.support.errors import UsageError
+from labelwise.support.rows import Draws, append_rows
 from labelwise.support.settings import brief
 
 Penalty = Literal["offset", "scale"]
@@ -110,3 +114,68 @@ class Calibration:
         """Return it with another map of scores, applied after the seen penalty and the prior."""
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
+
+
+HALF = 0.5
+
+
+def check_thresholds(thresholds: Mapping[str, float], labels: Labels) -> dict[str, float]:
+    """Return thresholds by label, or raise an error: each is above 0 and at most 1, and its label is known."""
+    for name, value in thresholds.items():
+        labels.index(name)
+        if not 0 < value <= 1:
+            raise UsageError(f'A threshold is a probability, above 0 and at most 1; given {value} for "{name}".')
+    return {name: float(value) for name, value in thresholds.items()}
+
+
+def threshold_row(thresholds: Mapping[str, float], labels: Labels, default: float = float("nan")) -> Array:
+    """Return the threshold of each label ``[k]``; ``default`` where none was chosen."""
+    return np.array([thresholds.get(name, default) for name in labels.names])
+
+
+def choose(probabilities: Array, thresholds: Array) -> Array:
+    """Return the position of the answer ``[n]`` from probabilities ``[n, k]`` and thresholds ``[k]``, NaN where there is none.
+
+    >>> choose(np.array([[0.7, 0.3], [0.9, 0.1]]), np.array([np.nan, 0.25]))
+    array([1, 0])
+    """
+    chosen = ~np.isnan(thresholds)
+    share = np.where(chosen, probabilities / np.where(chosen, thresholds, 1), 0)
+    others = share if chosen.all() else np.where(chosen, -1.0, probabilities)
+    answers: Array = np.where(share.max(1) >= 1, share.argmax(1), others.argmax(1))
+    return answers
+
+
+class Pairs(NamedTuple):
+    """Rows of two images of one label ``[p, 2]``, and of different labels ``[q, 2]``; no image is paired with itself."""
+
+    same: NDArray[Any]
+    different: NDArray[Any]
+
+
+def draw_pairs(targets: ArrayLike, most: int, seed: int = 0) -> Pairs:
+    """Return all pairs of each kind, each once, or ``most`` of them drawn evenly (with replacement) where there are more.
+
+    From the label of each image ``[n]``; images without one (-1) are in no pair.
+    """
+    every = np.asarray(targets)
+    rows = np.flatnonzero(every >= 0)
+    rows = rows[every[rows].argsort(kind="stable")]
+    # Sorted by label, row i makes same pairs with those up to the end of its label, different ones with all after.
+    sizes = np.unique(every[rows], return_counts=True)[1]
+    end = sizes.cumsum().repeat(sizes)
+    after = np.arange(1, len(rows) + 1)
+    draws = Draws(seed)
+    same = _draw(end - after, after, most, draws)
+    return Pairs(rows[same], rows[_draw(len(rows) - end, end, most, draws)])
+
+
+def _draw(counts: NDArray[Any], starts: NDArray[Any], most: int, draws: Draws) -> NDArray[Any]:
+    """Return pairs ``[p, 2]``: row i has ``counts[i]`` partners, which are consecutive from ``starts[i]``."""
+    ends = counts.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    if not total:
+        return np.empty((0, 2), np.int64)
+    numbers = np.arange(total) if total <= most else draws.integers(total, most)
+    first = np.searchsorted(ends, numbers, side="right")
+    return np.stack([first, starts[first] + numbers - (ends - counts)[first]], 1)

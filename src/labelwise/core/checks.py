@@ -10,7 +10,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier, bind
 from labelwise.core.head import Array
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 TOLERANCE = 1e-4
 

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array
-from labelwise.core.calibration import Calibration
+from labelwise.core.calibration import Calibration, check_thresholds
 from labelwise.core.familiarity import Familiarity
 from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
-from labelwise.core.thresholds import check_thresholds
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.features import Features

@@ -15,14 +15,13 @@ import numpy as np
 from labelwise import __version__
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.encoder_files import as_onnx
+from labelwise.core.saved_parts import as_onnx
 from labelwise.core.scores import Scores
 from labelwise.core.tracing import Graph, Traced
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Precomputed
 from labelwise.encoders.graph import IR_VERSION, OPSET
-from labelwise.encoders.onnx import OnnxEncoder
-from labelwise.encoders.runtime import open_session
+from labelwise.encoders.onnx import OnnxEncoder, open_session
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.support.writable import write_atomically
 

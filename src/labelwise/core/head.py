@@ -12,9 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.calibration import Penalty
-from labelwise.core.capabilities import COMPARE, GENERATE, LEARN, WHITEN
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError
+
+LEARN = "learn a label from example images"
+LOCATE = "draw a heat map"
+GENERATE = "generate features of a label from its description"
+COMPARE = "compare images by a learned similarity"
+WHITEN = "compare whitened embeddings"
+
 
 Array = npt.NDArray[Any]
 

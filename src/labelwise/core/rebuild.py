@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.core.calibration import Calibration
+from labelwise.core.calibration import Calibration, check_thresholds
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, Verifier
 from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.head import Array, Head
-from labelwise.core.head_files import Packed, labels_of, unpack
 from labelwise.core.known_examples import KnownExamples
-from labelwise.core.thresholds import check_thresholds
+from labelwise.core.saved_parts import Packed, labels_of, unpack
 from labelwise.encoders.encoder import Encoder
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays

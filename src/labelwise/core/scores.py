@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, top_columns
-from labelwise.core.thresholds import HALF, choose, threshold_row
+from labelwise.core.calibration import HALF, choose, threshold_row
 from labelwise.images.images import Images
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from math import inf
 from typing import Final
 
 from labelwise.encoders.efficientnet import VARIANTS
-from labelwise.encoders.library import GET, library
-from labelwise.encoders.registry import is_installed
+from labelwise.encoders.registry import GET, is_installed, library
 from labelwise.support.limits import threads
 
 PATIENCE: Final = 600.0  # seconds of encoding that an automatic choice may take

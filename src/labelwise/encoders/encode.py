@@ -20,8 +20,8 @@ from labelwise.encoders.joined import JoinedEncoder
 from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Images, Skipped, Unreadable, read_all
 from labelwise.support.cache import Cache, digest, is_on
-from labelwise.support.interruption import cancel_on_error
 from labelwise.support.limits import threads
+from labelwise.support.processes import cancel_on_error
 from labelwise.support.progress import with_bar
 
 FORM: Final = 3  # of features in the cache; another one where images are decoded in another way

@@ -10,12 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from labelwise.encoders.encoder import Array, Encoder
-from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, onnx_id
-from labelwise.encoders.runtime import onnxruntime
+from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, onnx_id, onnxruntime
 from labelwise.images.images import Images, Unreadable
 from labelwise.support.errors import DataError, StoreError, UsageError
+from labelwise.support.files import read_regular
 from labelwise.support.progress import with_bar
-from labelwise.support.regular import read_regular
 from labelwise.support.rows import draw_rows
 
 # Of a transformer these alone are brought to 8 bits: with all of them features of DINOv2 had a cosine of 0.84 to the real ones, so 0.97.

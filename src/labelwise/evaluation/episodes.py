@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelwise.core.capabilities import LEARN
-from labelwise.core.head import Head, LearnsFromExamples, cannot
+from labelwise.core.head import LEARN, Head, LearnsFromExamples, cannot
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.rows import Draws
 
 CHUNK = 2**22  # numbers of embeddings held at a time
 Rows = NDArray[np.int64]

@@ -9,8 +9,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.evaluation.figures import Figures, confusion_of
-from labelwise.evaluation.label_figures import label_figures
+from labelwise.evaluation.figures import Figures, confusion_of, label_figures
 from labelwise.evaluation.operating import operating_points
 from labelwise.evaluation.protocols import all_new, run_protocols
 from labelwise.evaluation.test_set import TestSet, select_test_set

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.plane import find_plane
-from labelwise.support.display import caption
+from labelwise.support.text import caption
 from labelwise.tasks.imagine import Imagined, generated
 
 Projection = Literal["pca", "umap", "tsne"]

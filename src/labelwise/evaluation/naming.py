@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.core.arrays import unit_rows
 from labelwise.core.classifier import Classifier
+from labelwise.images.dataset import Split
 from labelwise.methods.zero_label.naming import kept_together, plain
 from labelwise.methods.zero_label.rename import named_head, uncertain_clusters
-from labelwise.support.draws import Draws
+from labelwise.support.errors import DataError, UnsupportedError
+from labelwise.support.rows import Draws
+from labelwise.train.networks.image_encoder import ImageEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +85,32 @@ def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: in
             ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(others.tolist()), count=len(rows))
         )
     return clusters
+
+
+TEMPERATURE = 0.1
+
+
+def probe_neighbours(encoder: ImageEncoder, train: Split, test: Split, *, k: int = 200) -> dict[str, Any]:
+    """Return how well the nearest images of ``train`` name those of ``test``, by the encoder's features (Wu et al., 2018).
+
+    Each of the ``k`` of the largest cosine, or of all where there are fewer, votes for its own label with the weight
+    ``exp(cosine / TEMPERATURE)``. Images without a label are left out. Returned are how many images may vote and were asked about,
+    how many voted on each (``k``), and the share whose label got the most votes (``accuracy``).
+    """
+    if train.multilabel or test.multilabel:
+        raise UnsupportedError("Neighbours vote for one label of each image; of these, several may be true.")
+    known, asked = (split.select(np.flatnonzero(np.asarray(split.targets) >= 0)) for split in (train, test))
+    if not len(known) or not len(asked):
+        raise DataError(
+            f"The vote needs labelled images on both sides; {len(known)} of train and {len(asked)} of test have a label."
+        )
+    k = min(k, len(known))
+    gallery, queries = (unit_rows(np.asarray(encoder.features(split.images))) for split in (known, asked))
+    targets, rows = np.asarray(known.targets), np.arange(len(asked))
+    cosines = queries @ gallery.T
+    nearest = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+    votes = np.zeros((len(asked), int(targets.max()) + 1))
+    weights = np.exp(np.take_along_axis(cosines, nearest, 1) / TEMPERATURE)
+    np.add.at(votes, (rows[:, None], targets[nearest]), weights)
+    right = (votes.argmax(1) == np.asarray(asked.targets)).mean()
+    return {"train_images": len(known), "test_images": len(asked), "k": k, "accuracy": float(right)}

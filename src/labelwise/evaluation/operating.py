@@ -8,7 +8,7 @@ import numpy as np
 from labelwise.core.metrics import average_precision, wilson
 from labelwise.core.scores import Scores
 from labelwise.evaluation.evaluation import Evaluation
-from labelwise.images.targets import Array, truth_table
+from labelwise.images.dataset import Array, truth_table
 from labelwise.support.errors import DataError
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

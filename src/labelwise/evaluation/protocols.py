@@ -21,7 +21,7 @@ from labelwise.evaluation.verification import PAIRS, VerificationResult, evaluat
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
 from labelwise.support.rows import draw_rows
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 from labelwise.tasks.similarity import By, known_scores
 from labelwise.tasks.verify import can_verify
 

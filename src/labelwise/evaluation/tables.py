@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 
 if TYPE_CHECKING:
-    from labelwise.evaluation.figures import Figures
-    from labelwise.evaluation.label_figures import LabelFigures
+    from labelwise.evaluation.figures import Figures, LabelFigures
 
 LISTED = 40  # labels in a table, at most
 MATRIX = 12  # labels up to which the confusion matrix is a table

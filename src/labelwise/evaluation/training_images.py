@@ -13,7 +13,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.encoders.encode import encode
 from labelwise.fitting.closed_form import solve
-from labelwise.fitting.left_out import left_out_scores
+from labelwise.fitting.estimate import left_out_scores
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.head import DiscriminantHead

@@ -18,7 +18,7 @@ from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
-from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
+from labelwise.images.describe.minilm import INSTALL_MINILM, MINILM
 from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.words.head import WordsHead
 from labelwise.methods.words.joined import WordsAndImagesFit
@@ -31,7 +31,7 @@ from labelwise.methods.words.vocabulary import (
     vocabulary_of,
 )
 from labelwise.support.errors import UsageError, listing
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 from labelwise.support.rows import draw_rows
 from labelwise.train.method import Run
 

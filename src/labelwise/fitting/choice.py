@@ -12,7 +12,7 @@ from labelwise.encoders.choose import choose_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import describe_labels
-from labelwise.images.describe.sentence_transformer import INSTALL_MINILM, MINILM
+from labelwise.images.describe.minilm import INSTALL_MINILM, MINILM
 from labelwise.images.view import View
 from labelwise.methods.registry import METHODS, method_class
 from labelwise.support.errors import DataError, StoreError, UsageError, listing

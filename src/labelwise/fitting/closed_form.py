@@ -22,8 +22,7 @@ from labelwise.encoders.quantize import quantized
 from labelwise.fitting.by_words import with_words
 from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, train_on_all, validation
-from labelwise.fitting.estimate import estimate_on_validation, merit
-from labelwise.fitting.left_out import calibrate_by_leave_one_out
+from labelwise.fitting.estimate import calibrate_by_leave_one_out, estimate_on_validation, merit
 from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels

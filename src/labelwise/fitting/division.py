@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.dataset import SPLITS, Array, Dataset, Split, among_labels
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import split_off
-from labelwise.images.targets import Array, among_labels
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.train.method import Method
 

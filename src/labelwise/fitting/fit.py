@@ -5,7 +5,7 @@ from dataclasses import replace
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.choice import CLOSED, decide, encoder_of
 from labelwise.fitting.closed_form import fit_closed_form, takes
-from labelwise.fitting.on_features import fit_on_features
+from labelwise.fitting.encoding import fit_on_features
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import unfit_name
 from labelwise.methods.registry import METHODS, needs_of

@@ -9,14 +9,13 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import Head
-from labelwise.core.head_files import pack
 from labelwise.core.rebuild import check_finite
+from labelwise.core.saved_parts import pack
 from labelwise.encoders.encoder import Encoder
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials
-from labelwise.images.dataset import Dataset
+from labelwise.images.dataset import Array, Dataset
 from labelwise.images.describe.labels import Labels
-from labelwise.images.targets import Array
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.rows import draw_rows
 from labelwise.train.data import TrainData

@@ -14,7 +14,7 @@ from labelwise.core.classifier import bind
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.registry import open_encoder
-from labelwise.fitting.left_out import calibrate_by_leave_one_out, left_out_scores
+from labelwise.fitting.estimate import calibrate_by_leave_one_out, left_out_scores
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.divide import pool
 from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints

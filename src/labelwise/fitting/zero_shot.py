@@ -17,12 +17,11 @@ from labelwise.core.familiarity import Familiarity
 from labelwise.core.metrics import harmonic_mean
 from labelwise.fitting.division import of_labels, set_aside, validation
 from labelwise.fitting.steps import Trained, origin_of, remembering, train_on
-from labelwise.images.dataset import Dataset, Split
+from labelwise.images.dataset import Array, Dataset, Split
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.describe.labels import Labels
-from labelwise.images.targets import Array
-from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError
+from labelwise.support.rows import Draws
 from labelwise.tasks.calibrate import calibrate
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group

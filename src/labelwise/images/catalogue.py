@@ -15,8 +15,7 @@ from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
 from labelwise.images.sources.shards import names_shards, shards
 from labelwise.images.sources.tables import table
-from labelwise.images.split.divide import group_by
-from labelwise.images.split.grouping import Grouping, check_grouping
+from labelwise.images.split.divide import Grouping, check_grouping, group_by
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.limits import at_most
 from labelwise.support.plugins import plugin_for, plugin_with, plugins

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.images.dataset import SPLITS, Dataset, shape_words
-from labelwise.images.decode.fingerprint import SHAPE
+from labelwise.images.decode.headers import SHAPE
 from labelwise.images.describe.knowledge import describe_labels
 from labelwise.images.images import Skipped, join, read_all, skipped_lines
 from labelwise.images.sheets import draw_sheet
-from labelwise.images.split.grouping import group_words
+from labelwise.images.split.divide import group_words
 from labelwise.images.split.leaks import LeakReport, Lookalike, check_leaks, near_duplicates
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing, suggest
-from labelwise.support.words import PIECES
+from labelwise.support.text import PIECES
 from labelwise.support.writable import write_by
 
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")

@@ -18,15 +18,15 @@ from typing import Any
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.fingerprint import SHAPE
+from labelwise.images.decode.headers import SHAPE
 from labelwise.images.decode.listing import is_image
 from labelwise.images.sources.addresses import address, is_remote, plain_errors, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
 from labelwise.images.stored import StoredImages
-from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.regular import read_regular
+from labelwise.support.files import read_regular
+from labelwise.support.rows import Draws
 from labelwise.support.writable import check_room, check_writable
 
 _STARTS = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"II*\0": "tif", b"MM\0*": "tif"}

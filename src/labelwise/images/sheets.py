@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelwise.images.images import Array
-from labelwise.support.display import visible
+from labelwise.support.text import visible
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont

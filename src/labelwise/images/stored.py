@@ -16,14 +16,14 @@ import PIL
 from PIL import Image
 
 from labelwise.images.decode.decoding import FINGERPRINTED, QUIET, File, Frame, UnreadableError, fit_image, reason
-from labelwise.images.decode.fingerprint import SIDE, Print, fingerprint
+from labelwise.images.decode.headers import SIDE, Print, fingerprint
 from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
 from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest, is_on
-from labelwise.support.interruption import cancel_on_error
+from labelwise.support.files import open_regular
 from labelwise.support.limits import memory, threads
-from labelwise.support.regular import open_regular
+from labelwise.support.processes import cancel_on_error
 
 FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
 MOST_THREADS = 8  # that decode

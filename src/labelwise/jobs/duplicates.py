@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import DataError
+from labelwise.support.files import read_regular, regular_path
 from labelwise.support.limits import set_threads
-from labelwise.support.regular import read_regular, regular_path
 from labelwise.support.writable import write_atomically, writing
 
 if TYPE_CHECKING:

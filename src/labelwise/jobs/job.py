@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from labelwise.core.description import ABOUT as CLASSIFIER
-from labelwise.core.description import shape_of
+from labelwise.core.store import ABOUT as CLASSIFIER
+from labelwise.core.store import shape_of
 from labelwise.images.sources.addresses import in_shard
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
+from labelwise.support.files import read_regular
 from labelwise.support.limits import set_threads
-from labelwise.support.regular import read_regular
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier

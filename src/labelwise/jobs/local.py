@@ -7,7 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
-from labelwise.support.interruption import cancel_on_error, leave_to_parent
+from labelwise.support.processes import cancel_on_error, leave_to_parent
 
 
 def run_here(job: Parts, workers: int, done: Done) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.regular import read_regular, regular_path
+from labelwise.support.files import read_regular, regular_path
 from labelwise.support.writable import write_atomically, write_file, writing
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below

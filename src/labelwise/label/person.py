@@ -8,8 +8,8 @@ import numpy as np
 from labelwise.label.actions import Action
 from labelwise.label.questions import SECONDS, Question, what_seconds
 from labelwise.label.session import Session
-from labelwise.support.draws import Draws
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import Draws
 
 MAJORITY = 0.6  # share of a sheet that a person names it after; below, it is divided
 MARK = 1.0  # seconds to mark an image that does not belong

@@ -13,8 +13,8 @@ from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_b
 from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, interval
 from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
-from labelwise.support.draws import Draws
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import Draws
 
 CHECKS = 0.1  # of the questions: those of the random stream
 PRECISION = 0.95  # that guesses above the threshold are to have

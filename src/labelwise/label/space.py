@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
-from labelwise.support.blas import on_one_thread
 from labelwise.support.errors import DataError
+from labelwise.support.limits import on_one_thread
 from labelwise.support.rows import draw_rows
 
 Floats = npt.NDArray[np.float32]

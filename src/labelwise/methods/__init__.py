@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from labelwise.support.lazy import lazy_names
+from labelwise.support.plugins import lazy_names
 
 if TYPE_CHECKING:
     from labelwise.methods.clarel.method import Clarel as Clarel

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from labelwise.images.targets import several_true
+from labelwise.images.dataset import several_true
 from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.linear import HeadModel, LinearModel
 from labelwise.train.batches import Batch

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.head_files import pack
+from labelwise.core.saved_parts import pack
 from labelwise.encoders.encode import encode
 from labelwise.evaluation.evaluate import measure
 from labelwise.evaluation.protocols import COMPARED, PROTOCOLS
@@ -21,8 +21,8 @@ from labelwise.evaluation.test_set import TestSet
 from labelwise.images.images import Images
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError
+from labelwise.support.files import read_text
 from labelwise.support.limits import threads
-from labelwise.support.regular import read_text
 from labelwise.tasks.similarity import By
 
 BATCH = 32  # images that are timed together

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.core.scores import UNKNOWN
-from labelwise.images.decode.fingerprint import SHAPE
+from labelwise.images.decode.headers import SHAPE
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.case import Case

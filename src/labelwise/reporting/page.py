@@ -22,8 +22,8 @@ from labelwise.reporting.cautions import cautions
 from labelwise.reporting.comparison import compare
 from labelwise.reporting.examples import examples
 from labelwise.reporting.pages import render
-from labelwise.support.display import visible
 from labelwise.support.errors import UsageError, listing
+from labelwise.support.text import visible
 from labelwise.support.writable import write_file
 
 Model = Classifier | Saved | str | Path

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 
-from labelwise.support.words import FACTS, FIGURES
+from labelwise.support.text import FACTS, FIGURES
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -11,7 +11,7 @@ from labelwise.evaluation.zero_shot import ZeroShotResult
 from labelwise.reporting.findings import UnknownFigures
 from labelwise.reporting.pages import percent
 from labelwise.reporting.svg import Axis, Plot, Series, draw, range_of, round_values
-from labelwise.support.words import FIGURES
+from labelwise.support.text import FIGURES
 
 BARS = 30
 POINTS = 200  # of a curve, at most

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from labelwise.server.answers import TeachBody
 from labelwise.server.errors import HTTPError
 from labelwise.server.settings import Service
-from labelwise.support.display import json_text
+from labelwise.support.text import json_text
 
 TYPES = ("image/png", "image/jpeg", "image/webp", "image/bmp", "image/gif")
 MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"BM", b"GIF8")

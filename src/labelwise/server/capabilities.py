@@ -10,7 +10,7 @@ from labelwise.core.scores import Scores
 from labelwise.encoders.encoder import Encoder, Locates
 from labelwise.server.settings import Service
 from labelwise.support.errors import LabelwiseError, UsageError
-from labelwise.support.words import FACTS, FIGURES
+from labelwise.support.text import FACTS, FIGURES
 from labelwise.tasks.ask import DRAFT, reading
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach

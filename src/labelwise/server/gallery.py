@@ -18,7 +18,7 @@ from labelwise.images.decode.listing import list_images
 from labelwise.images.decode.workers import crew
 from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError
-from labelwise.support.regular import open_regular, read_regular
+from labelwise.support.files import open_regular, read_regular
 from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from labelwise.core.calibration import HALF
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
-from labelwise.core.thresholds import HALF
 from labelwise.images.describe.labels import label_name
 from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
 from labelwise.server.bodies import read_examples, read_form, read_image, reply

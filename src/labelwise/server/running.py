@@ -21,7 +21,7 @@ from typing import Any
 
 import uvicorn
 
-from labelwise.core.description import shape_of
+from labelwise.core.store import shape_of
 from labelwise.server.app import build
 from labelwise.server.capabilities import check_takes_images
 from labelwise.server.databases import create_private_folder
@@ -29,8 +29,8 @@ from labelwise.server.live import folder_of, open_store
 from labelwise.server.metrics import CELLS, Metrics
 from labelwise.server.middleware import LOG, Guard
 from labelwise.server.settings import Service
-from labelwise.support.display import as_json, visible
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.text import as_json, visible
 from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops

@@ -1,12 +1,14 @@
 """How much memory the content of a file may take, asked of its headers before anything is unpacked; and how many threads compute."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 from labelwise.support.errors import DataError, LabelwiseError, UsageError
 
@@ -84,3 +86,18 @@ def memory() -> int:
         with suppress(OSError, ValueError):  # none there, or "max"
             total = min(total, int(Path(file).read_text()))
     return total
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function whose linear algebra runs on one thread."""
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+        with threadpool_limits(1, "blas"):
+            return function(*args, **kwargs)
+
+    return limited

@@ -1,13 +1,18 @@
-"""Several processes that share one piece of work: which rows each takes, and how they exchange results.
+"""Several processes that share one piece of work, and how a signal stops it.
 
 Rows are shared only inside ``split_rows_across``, which all processes enter and leave together. Outside, a process has all rows.
 """
 
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -76,3 +81,113 @@ def is_main_process() -> bool:
 def is_restarted() -> bool:
     """Return whether torchrun started the processes again because one of them ended (``--max-restarts``)."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Pool = TypeVar("Pool", bound=Executor)
+
+
+class SignalHandler:
+    """Raises ``KeyboardInterrupt`` on the first signal, or only records it where ``deferred``."""
+
+    def __init__(self, *, deferred: bool = False) -> None:
+        self.received: int | None = None
+        self.deferred = deferred
+        handlers = {kind: signal.getsignal(kind) for kind in SIGNALS}  # None: not installed from Python
+        self._before = {kind: one for kind, one in handlers.items() if one not in (None, signal.SIG_IGN)}
+
+    def __call__(self, kind: int, _: FrameType | None) -> None:
+        """Handle a signal."""
+        if self.received is not None:
+            signal.signal(kind, signal.SIG_DFL)
+            signal.raise_signal(kind)
+        self.received = kind
+        outer = self._before[signal.Signals(kind)]
+        if isinstance(outer, SignalHandler):
+            outer.received = kind
+        if not self.deferred:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle signals while open; an ignored SIGINT, as in the background of a script, stays ignored."""
+        for kind in self._before:
+            signal.signal(kind, self)
+        try:
+            yield
+        finally:
+            for kind, handler in self._before.items():
+                signal.signal(kind, handler)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Raise ``KeyboardInterrupt`` for a signal that comes while open or came before."""
+        self.deferred = False
+        try:
+            self.check()
+            yield
+        finally:
+            self.deferred = True
+
+    def check(self) -> None:
+        """Raise ``KeyboardInterrupt`` if a signal came."""
+        if self.received is not None:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[SignalHandler]:
+    """Raise ``KeyboardInterrupt`` in the block on the first signal; SIGTERM counts as SIGINT does."""
+    handler = SignalHandler()
+    if threading.current_thread() is not threading.main_thread():
+        yield handler
+        return
+    with handler.installed():
+        yield handler
+
+
+@contextmanager
+def deferred_signals(*, active: bool = True) -> Iterator[SignalHandler]:
+    """Record the first signal for the block to act on; raise ``KeyboardInterrupt`` at its end if it did not."""
+    handler = SignalHandler(deferred=True)
+    if not active or threading.current_thread() is not threading.main_thread():
+        yield handler
+        return
+    with handler.installed():
+        yield handler
+    handler.check()
+
+
+@contextmanager
+def cancel_on_error(pool: Pool) -> Iterator[Pool]:
+    """Yield a pool; an error in the block cancels its work and kills its processes instead of waiting for them."""
+    before = multiprocessing.active_children()
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            if child not in before:
+                child.kill()
+        raise
+    pool.shutdown()
+
+
+def leave_to_parent() -> None:
+    """Make this worker process ignore Ctrl-C, which reaches it too; it ends with the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Send this worker process a SIGTERM when the process that started it has ended."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from labelwise.core.calibration import HALF
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
-from labelwise.core.thresholds import HALF
 from labelwise.support.errors import LabelwiseError, UnsupportedError, listing
 from labelwise.tasks.teach import DRAFT as DRAFT
 from labelwise.tasks.teach import teach

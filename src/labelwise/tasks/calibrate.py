@@ -12,10 +12,9 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import Reliability, expected_calibration_error, pool_reliabilities, reliability
 from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
 from labelwise.core.scores import Scores
-from labelwise.images.targets import several_true, truth_table
-from labelwise.support.draws import Draws
+from labelwise.images.dataset import several_true, truth_table
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.rows import draw_rows
+from labelwise.support.rows import Draws, draw_rows
 
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from labelwise.core.calibration import HALF
 from labelwise.core.scores import NONE, UNKNOWN, Scores
-from labelwise.core.thresholds import HALF
 
 
 @dataclass(frozen=True)

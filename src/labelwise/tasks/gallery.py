@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.images.as_images import ImagesLike
-from labelwise.support.draws import Draws
 from labelwise.support.errors import StoreError, UsageError, listing
 from labelwise.support.files import read_arrays, write_arrays
+from labelwise.support.rows import Draws
 from labelwise.support.settings import brief
 from labelwise.tasks.gallery_index import Index, Lists, make_index
 

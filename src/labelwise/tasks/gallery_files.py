@@ -10,7 +10,7 @@ import numpy as np
 
 from labelwise.core.classifier import Classifier
 from labelwise.images.images import Skipped, check_read
-from labelwise.images.split.grouping import moments
+from labelwise.images.split.divide import moments
 from labelwise.images.stored import FileImages
 from labelwise.tasks.gallery import Gallery, probe_embeddings
 from labelwise.tasks.gallery_store import StoredGallery

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelwise.core.classifier import Classifier
 from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 from labelwise.support.writable import check_writable, turn, write_atomically, writing
 from labelwise.tasks.gallery import Gallery, check_probe, probe_embeddings
 from labelwise.tasks.gallery_rows import (

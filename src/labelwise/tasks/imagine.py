@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, distances
-from labelwise.core.capabilities import GENERATE
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import Generates, cannot
+from labelwise.core.head import GENERATE, Generates, cannot
 from labelwise.images.as_images import ImagesLike
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief

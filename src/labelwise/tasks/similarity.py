@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from labelwise.core.arrays import Array, sigmoid, unit_rows
-from labelwise.core.capabilities import WHITEN
-from labelwise.core.head import Compares, Head, Whitens, cannot
+from labelwise.core.head import WHITEN, Compares, Head, Whitens, cannot
 from labelwise.support.errors import UnsupportedError, UsageError
 
 Measure = Callable[[Array, Array], Array]

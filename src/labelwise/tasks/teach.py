@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, unit_rows
-from labelwise.core.capabilities import LEARN
 from labelwise.core.classifier import Classifier
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import (
+    LEARN,
     Head,
     JoinsKnowledge,
     LearnsFromExamples,

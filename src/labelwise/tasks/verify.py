@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, sigmoid
+from labelwise.core.calibration import draw_pairs
 from labelwise.core.classifier import Classifier, Verifier
 from labelwise.core.head import Head
 from labelwise.core.metrics import det_curve, equal_error, threshold_at
-from labelwise.core.pairs import draw_pairs
 from labelwise.core.platt import fit_platt
 from labelwise.core.scores import Scores
 from labelwise.support.errors import DataError, UsageError

@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import mix
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss
+from labelwise.train.tensors import BatchRng
 
 
 @dataclass(frozen=True, kw_only=True)

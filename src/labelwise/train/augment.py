@@ -21,7 +21,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 from labelwise.train.model import as_float
 from labelwise.train.random_changes import random_change
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 # Luma and two colour differences; both differences of a grey pixel are zero.
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))

@@ -1,18 +1,64 @@
 """Batches of a split in a shuffled, repeatable order, augmented on the device."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from labelwise.support.draws import mix
 from labelwise.support.errors import UsageError
+from labelwise.support.processes import all_gather, cancel_on_error, current_group, sum_over_processes
+from labelwise.support.rows import mix
 from labelwise.train.data import TensorSplit
 from labelwise.train.model import as_float
-from labelwise.train.rng import BatchRng
-from labelwise.train.sharing import ahead, uploaded
+from labelwise.train.tensors import BatchRng
+
+
+def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return what is made of images ``[n, d]``, by each process of those that are its own, which may be none."""
+    if current_group().world == 1 or not len(images):
+        return make(images)
+    own = current_group().own(len(images))
+    mine = images[own]
+    part = make(mine) if len(mine) else None
+    width, kind, device = next(
+        filter(None, all_gather(part if part is None else (part.shape[1], part.dtype, part.device.type)))
+    )
+    table = torch.zeros(len(images), width, dtype=kind, device=device)
+    if part is not None:
+        table[own] = part
+    return sum_over_processes(table)
+
+
+def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
+    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    for item in items:
+        with torch.cuda.stream(aside):
+            there = item.to(device, non_blocking=True)
+        torch.cuda.current_stream(device).wait_stream(aside)
+        there.record_stream(torch.cuda.current_stream(device))
+        yield there
+
+
+def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
+    """Yield the same items, made by another thread up to ``depth`` in advance."""
+    with cancel_on_error(ThreadPoolExecutor(1)) as pool:
+        futures = deque(pool.submit(next, items, None) for _ in range(depth))
+        while (item := futures.popleft().result()) is not None:
+            futures.append(pool.submit(next, items, None))
+            yield item
+
+
+def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
+    """Yield parts of images on a device; a GPU computes on one while the next are read and copied."""
+    if device.type == "cpu" or not parts or parts[0].device.type != "cpu":
+        return (part.to(device) for part in parts)
+    return uploaded(ahead(part.pin_memory() for part in parts), device)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,3 +164,48 @@ class ShuffledBatches:
         if images.device == device:
             return (None for _ in rows)
         return uploaded(ahead(images[here].pin_memory() for here in rows), device)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupedBatches(ShuffledBatches):
+    """Every image once an epoch, in groups of one label; groups are in random order, an incomplete last batch is left out.
+
+    The images of a label are divided anew in each epoch, into as few groups as the largest size allows, as equal as can be:
+    with groups of five, 12 images make three of four, and a label with three images gives one of three.
+    A batch has at most ``size`` rows over all processes, and at least two groups.
+    """
+
+    group: int = 5  # the largest size of a group
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.group < 1:
+            raise UsageError(f"A group needs at least one image; given {self.group}.")
+
+    def __len__(self) -> int:
+        return max(1, int(self._labels[2].sum()) // self._per_batch) if len(self.split) else 0
+
+    def plan(self, seed: int) -> list[Tensor]:
+        """Return the rows of each batch of an epoch, one group after another."""
+        if not len(self):
+            return []
+        generator = torch.Generator().manual_seed(mix(seed))
+        labels, counts, groups = self._labels
+        order = torch.randperm(len(labels), generator=generator)
+        order = order[torch.argsort(labels[order], stable=True)]  # by label, at random inside one
+        label = labels[order]
+        inside = torch.arange(len(order)) - (counts.cumsum(0) - counts)[label]
+        group = (groups.cumsum(0) - groups)[label] + inside * groups[label] // counts[label]
+        turn = torch.randperm(int(groups.sum()), generator=generator)[group]
+        sizes = torch.bincount(turn // self._per_batch).tolist()
+        return list(torch.split(order[torch.argsort(turn, stable=True)], sizes))[: len(self)]
+
+    @property
+    def _per_batch(self) -> int:
+        return max(2, self.size // self.group)
+
+    @cached_property
+    def _labels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The label of each row as a number from 0 on, without gaps ``[n]``; the rows and the groups of each label ``[k]``."""
+        _, labels, counts = torch.unique(self.split.targets.cpu(), return_inverse=True, return_counts=True)
+        return labels, counts, (counts + self.group - 1) // self.group

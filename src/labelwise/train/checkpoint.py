@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
-from labelwise.support.files import read_tensors, state_tensors, under, write_tensors
+from labelwise.support.files import read_tensors, read_text, state_tensors, under, write_tensors
 from labelwise.support.processes import is_main_process
-from labelwise.support.regular import read_text
 from labelwise.support.writable import write_atomically
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method, Run

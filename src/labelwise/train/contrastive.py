@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from labelwise.train.augment import Augment
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 SHORTEST = 1e-6  # embeddings shorter than this are not stretched to unit length, so that gradients stay moderate
 

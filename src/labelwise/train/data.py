@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.images.dataset import PER_IMAGE, Split
+from labelwise.images.dataset import PER_IMAGE, Split, labels_present, several_true
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Array, Images, Rows, Selection, Unreadable, join
-from labelwise.images.targets import labels_present, several_true
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
 from labelwise.train.model import Spec

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.encoders.encoder import Array
-from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id
-from labelwise.encoders.runtime import onnxruntime
+from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id, onnxruntime
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import TorchEncoder, has_maps, projected_maps

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelwise.support.draws import mix
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.files import state_tensors, under
-from labelwise.support.interruption import deferred_signals
-from labelwise.support.processes import is_restarted
+from labelwise.support.processes import deferred_signals, is_restarted
+from labelwise.support.rows import mix
 from labelwise.support.writable import check_room
 from labelwise.train.batches import Shard
 from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity

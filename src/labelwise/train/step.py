@@ -18,8 +18,8 @@ from labelwise.train.batches import Batch, Draw
 from labelwise.train.distribution import process_mean
 from labelwise.train.networks.backbone import Network
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.rng import BatchRng
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.tensors import BatchRng
 
 WARM = 3  # steps of a kind that are taken as they stand before one is recorded: libraries choose kernels and make workspaces in them
 KINDS = 8  # recordings at most, each of its own phase and number of rows: each keeps its memory

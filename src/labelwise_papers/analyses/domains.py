@@ -21,7 +21,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import hold_out_domain
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 from labelwise.support.settings import to_plain
 from labelwise.support.writable import write_atomically
 from labelwise.train.loop import train

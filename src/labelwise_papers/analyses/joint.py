@@ -16,8 +16,8 @@ from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.evaluation.plane import Projection, find_plane
-from labelwise.support.display import caption
 from labelwise.support.errors import DataError, UnsupportedError
+from labelwise.support.text import caption
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

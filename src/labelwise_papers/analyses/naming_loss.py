@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 
 from labelwise.methods.zero_label.assignment import random_matchings
 from labelwise.methods.zero_label.transport import LabelPrior
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 RANDOM = 50  # random namings
 RIDGE = 1e-9  # of the mean diagonal, for codes that do not fill their space

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.encoders.encoder import Locates
-from labelwise.support.display import caption
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.support.text import caption
 from labelwise.tasks.explain import explain, heat_maps
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from labelwise.core.classifier import Classifier
 from labelwise.fitting.rebuild import model_of
 from labelwise.images.as_images import ImagesLike
-from labelwise.support.draws import mix
 from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.rows import mix
 from labelwise.support.settings import brief
 from labelwise.train.model import LabelModel, as_float
 from labelwise_papers.attacks.apgd import Apgd

@@ -15,14 +15,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from labelwise.images.dataset import Dataset
+from labelwise.images.dataset import Array, Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.words import find_words, packaged_vectors
 from labelwise.images.sources.npz_files import open_npz, read_array
-from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.files import open_regular
 from labelwise.support.limits import unpack
-from labelwise.support.regular import open_regular
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
 from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData

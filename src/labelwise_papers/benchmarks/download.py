@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from labelwise.support.errors import DataError
-from labelwise.support.regular import open_regular, regular_path
+from labelwise.support.files import open_regular, regular_path
 from labelwise_papers.benchmarks.entries import Entry, Remote
 from labelwise_papers.benchmarks.registry import find_official
 

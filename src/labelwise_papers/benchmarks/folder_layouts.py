@@ -9,8 +9,8 @@ from pathlib import Path
 from labelwise.images.decode.listing import is_hidden, is_image, list_images
 from labelwise.images.images import Skipped
 from labelwise.support.errors import DataError
+from labelwise.support.files import open_regular, read_regular
 from labelwise.support.limits import check_size
-from labelwise.support.regular import open_regular, read_regular
 from labelwise_papers.benchmarks.entries import ENTRIES
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from labelwise.images.dataset import Array
 from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domain_out, strata, stratify
-from labelwise.images.targets import Array
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]

@@ -15,7 +15,7 @@ from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.survey import readable
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
 
 Ints = npt.NDArray[np.int64]
 Encoded = list[Path] | list[bytes]

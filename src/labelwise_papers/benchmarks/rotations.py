@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.fingerprint import SHAPE
+from labelwise.images.decode.headers import SHAPE
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import read_all
 from labelwise.support.errors import DataError

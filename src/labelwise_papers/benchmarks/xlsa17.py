@@ -23,9 +23,9 @@ from labelwise.images.sources.npz_files import read_npz
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.divide import pool
 from labelwise.images.split.make import zero_shot
-from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.regular import read_text
+from labelwise.support.files import read_text
+from labelwise.support.rows import Draws
 from labelwise.support.writable import write_by, write_file
 from labelwise_papers.benchmarks.mat_files import cells, column, indices, matrix, read_mat, strings
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import DataError, StoreError
-from labelwise.support.regular import read_regular
+from labelwise.support.files import read_regular
 from labelwise.support.writable import write_atomically
 
 Entry = dict[str, Any]

@@ -27,7 +27,7 @@ import torch
 
 import labelwise
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.support.interruption import end_with_parent, stop_on_signals
+from labelwise.support.processes import end_with_parent, stop_on_signals
 from labelwise.support.writable import sole_writer
 from labelwise.train.distribution import choose_device
 from labelwise.train.method import Run

@@ -19,8 +19,8 @@ from labelwise.images.images import FeatureRows, Skipped
 from labelwise.images.sources.build import build
 from labelwise.images.sources.folders import labelled_files, list_tops
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.files import read_regular
 from labelwise.support.limits import check_size
-from labelwise.support.regular import read_regular
 
 Floats = npt.NDArray[np.float32]
 

@@ -13,7 +13,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.images import read_all
 from labelwise.images.sharding import write_shards
 from labelwise.images.sources.addresses import list_shards
-from labelwise.images.sources.blocks import VARIABLE
+from labelwise.images.sources.rows import VARIABLE
 from labelwise.images.sources.shards import ShardImages, names_shards, shard_images
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UnsupportedError, UsageError

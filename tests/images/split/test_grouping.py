@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 import labelwise as lw
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
-from labelwise.images.split.grouping import bursts, group_words, moments
+from labelwise.images.split.divide import bursts, group_words, moments
 from labelwise.images.split.make import Shares, divide_groups, split_off, stratify
 from labelwise.support.errors import DataError, UsageError
 from tests.images.decodes import count_decodes

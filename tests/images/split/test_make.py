@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelwise.images.dataset import Array
 from labelwise.images.split.make import (
     Shares,
     divide_groups,
@@ -15,7 +16,6 @@ from labelwise.images.split.make import (
     stratify,
     zero_shot,
 )
-from labelwise.images.targets import Array
 from labelwise.support.errors import DataError, UsageError
 
 TARGETS = st.lists(st.integers(-1, 5), max_size=120).map(lambda rows: np.array(rows, np.int64))

@@ -12,7 +12,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods.clarel.method import ClarelModel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from tests.changed import model_of
 from tests.described import PAIRS, by_text, by_vector, sentences
 from tests.methods.test_clarel import READERS, RUN, SMALL, WORDS, batch_of, built, every_reader, fitted

@@ -14,8 +14,7 @@ from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import WordVectors, packaged_vectors
 from labelwise.methods.clarel.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.support.errors import DataError, UsageError
-from labelwise.train.rng import BatchRng
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import BatchRng, segment_mean
 
 VECTORS = WordVectors({"owl": 0, "white": 1, "black": 2}, np.array([[1, 2], [3, 4], [5, 6]], np.float32))
 SENTENCES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), min_size=1, max_size=4)

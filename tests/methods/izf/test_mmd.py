@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labelwise.methods.izf.mmd import WIDTHS, Kernel, mmd
+from labelwise.methods.izf.model import WIDTHS, Kernel, mmd
 
 KERNELS: tuple[Kernel, ...] = ("single", "mixture")
 

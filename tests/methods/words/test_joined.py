@@ -8,7 +8,7 @@ import pytest
 
 import labelwise as lw
 from labelwise.core.arrays import softmax
-from labelwise.core.head_files import pack, unpack
+from labelwise.core.saved_parts import pack, unpack
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.methods.words.head import WordsHead

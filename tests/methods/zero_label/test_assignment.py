@@ -15,7 +15,7 @@ from labelwise.methods.zero_label.assignment import (
     random_matchings,
     standardised,
 )
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 
 def random_structure(k: int, seed: int, fits: bool = False) -> Structure:

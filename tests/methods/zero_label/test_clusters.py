@@ -4,9 +4,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.methods.zero_label.clusters import discriminant, neighbour_means
+from labelwise.methods.zero_label.clusters import discriminant, kmeans, nearest_centres, neighbour_means
 from labelwise.support.errors import UsageError
-from labelwise.train.kmeans import kmeans, nearest_centres
 from labelwise.train.tensors import linear_scores
 
 

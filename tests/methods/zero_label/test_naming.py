@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from labelwise.core.arrays import Array, unit_rows
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.zero_label.clusters import balanced, cluster_starts
+from labelwise.methods.zero_label.clusters import balanced, cluster_starts, kmeans
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.naming import (
     Evidence,
@@ -18,8 +18,7 @@ from labelwise.methods.zero_label.naming import (
     turned_round,
     vote,
 )
-from labelwise.support.draws import Draws
-from labelwise.train.kmeans import kmeans
+from labelwise.support.rows import Draws
 
 HIDDEN = np.array([3, 0, 4, 1, 2])
 

@@ -19,7 +19,7 @@ from labelwise.methods.zero_label.transport import (
 )
 from labelwise.train.batches import Batch
 from labelwise.train.data import TensorSplit
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 
 PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy())
 

@@ -13,7 +13,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.transport import LabelPrior, guided_cost
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 from labelwise.train.method import Run
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
 from labelwise_papers.reproduce.measures import objective

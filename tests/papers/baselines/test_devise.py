@@ -11,7 +11,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from labelwise_papers.baselines.devise import Devise
 from tests.changed import bind_model
 from tests.conftest import blobs

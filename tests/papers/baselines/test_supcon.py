@@ -27,7 +27,7 @@ from labelwise.train.method import Run
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.optimizers import Optimizer
-from labelwise.train.rng import BatchRng
+from labelwise.train.tensors import BatchRng
 from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard, supervised_contrastive
 from tests.close import assert_close
 from tests.epochs import batches_of

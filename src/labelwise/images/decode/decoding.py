@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from labelwise.images.decode.fingerprint import SHAPE, Print, fingerprint
+from labelwise.images.decode.headers import SHAPE, Print, fingerprint, read_header
 from labelwise.images.decode.headers import UnreadableError as UnreadableError
-from labelwise.images.decode.headers import read_header
 from labelwise.support.errors import UsageError
-from labelwise.support.regular import NotAFileError, open_regular
+from labelwise.support.files import NotAFileError, open_regular
 
 if TYPE_CHECKING:  # a process that only decodes does without torch
     from labelwise.images.view import Fit

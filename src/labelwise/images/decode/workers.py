@@ -41,7 +41,7 @@ from labelwise.images.decode.decoding import (
     open_content,
     reason,
 )
-from labelwise.images.decode.fingerprint import Print, fingerprint
+from labelwise.images.decode.headers import Print, fingerprint
 
 Pixels = npt.NDArray[np.uint8]
 HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's

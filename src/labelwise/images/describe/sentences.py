@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from labelwise.images.describe.sentence_transformer import minilm
+from labelwise.images.describe.minilm import minilm
 from labelwise.images.describe.words import (
     Array,
     WordVectors,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from labelwise.images.describe.word_files import choose_vectors, read_word_arrays, stream_vectors
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.regular import regular_path
+from labelwise.support.files import regular_path
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.fingerprint import SHAPE
+from labelwise.images.decode.headers import SHAPE
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Array, read_all
 from labelwise.support.errors import UsageError, listing, suggest

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import Dataset, Split
+from labelwise.images.dataset import Array, Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.targets import Array
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

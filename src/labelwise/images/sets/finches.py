@@ -12,13 +12,12 @@ from zlib import crc32
 
 import numpy as np
 
-from labelwise.images.dataset import SPLITS, Dataset, Split
+from labelwise.images.dataset import SPLITS, Array, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sets.finch_drawing import BACKDROPS, BIRDS, Bird, draw
 from labelwise.images.split.divide import pool, resplit
-from labelwise.images.targets import Array
-from labelwise.support.draws import Draws
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import Draws
 
 SPECIES: dict[str, Bird] = {
     name: Bird(**(family["looks"] | own)) for family in BIRDS["families"] for name, own in family["species"].items()

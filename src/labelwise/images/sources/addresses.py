@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise.support.errors import DataError, UnsupportedError, listing
-from labelwise.support.regular import NotAFileError, open_regular
+from labelwise.support.files import NotAFileError, open_regular
 
 SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # of splits
 TAR, PARQUET = (".tar",), (".parquet", ".pq")

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.dataset import COLUMNS, SPLITS, UNLABELLED, Dataset, Split
+from labelwise.images.dataset import COLUMNS, SPLITS, UNLABELLED, Array, Dataset, Split, label_words, strata
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import Knowledge, find_knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Skipped, check_read, skipped_rows
 from labelwise.images.sources.rows import Rows
-from labelwise.images.split.grouping import group_columns
+from labelwise.images.split.divide import group_columns
 from labelwise.images.split.make import Shares, divide_groups, stratify, val_share
 from labelwise.images.stored import FileImages
 from labelwise.images.survey import unreadable
-from labelwise.images.targets import Array, label_words, strata
 from labelwise.support.errors import DataError, listing
 
 

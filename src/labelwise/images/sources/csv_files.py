@@ -1,19 +1,136 @@
-"""CSV files read row by row: names stay text, features go straight into one array."""
+"""CSV files read row by row, and columns by their names: names stay text, features go straight into one array."""
 
 import csv
 import io
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
+import numpy.typing as npt
 
-from labelwise.images.sources.columns import Columns, Floats, Header, read_header
 from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.files import open_regular
 from labelwise.support.limits import check_size, max_bytes
-from labelwise.support.regular import open_regular
+
+Floats = npt.NDArray[np.float32]
+
+_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight")
+_PATHS = ("file", "filename", "filepath", "image", "picture")  # what else people call the column "path"
+_TEXT = re.compile(r"text(?:_([0-9]+))?")
+_NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns:
+    """What a table holds, cell by cell."""
+
+    file: str  # the table, for errors
+    numbers: Sequence[int]  # the number of each row in the file [n]; rows without any content are left out
+    # n fields, without blanks around them, for each column that means something and is no feature
+    cells: Mapping[str, Sequence[str]]
+    features: Floats | None = None  # ``[n, a]`` (float32), finite; or None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def cell(self, row: int, column: str) -> str:
+        """Return how an error begins that is about one cell."""
+        return f'Row {self.numbers[row]} of "{self.file}", column "{column}": '
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The positions of the columns that mean something."""
+
+    names: tuple[str, ...]  # all columns, in lower case
+    # the position of path, label or labels, split, domain, group and the texts, as far as they are there
+    cells: Mapping[str, int]
+    features: tuple[int, ...]  # the positions of the features in their order, where there is no path
+
+
+def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
+    """Return the positions of the columns of a table, or raise an error that names the one that is wrong or missing.
+
+    One ``beside`` an array of features needs neither images nor features of its own.
+    """
+    names = tuple(name.strip().casefold() for name in columns)
+    spelt = [name for name in names if name in ("path", *_PATHS)]
+    if len(spelt) == 1 and not (beside or {"file", "split"} <= set(names) or any(map(_is_feature, names))):
+        names = tuple("path" if name == spelt[0] else name for name in names)
+    known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
+    features = () if "path" in names or beside else _feature_positions(names, file)
+    counts, positions = Counter(names), {name: i for i, name in reversed([*enumerate(names)])}
+    for name in known:
+        if counts[name] > 1:
+            raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
+    if {"label", "labels"} <= set(names):
+        raise DataError(
+            f'The table "{file}" has both a column "label" and a column "labels". Keep "label" where each image has one '
+            'label, "labels" where several may be true of an image.'
+        )
+    if not ("path" in names or features or beside):
+        if {"file", "split"} <= set(names):
+            raise DataError(
+                f'"{file}" is a split, as "labelwise data split" writes it: it says which image is in which split, not where they '
+                f'are. Give the images and the split: "labelwise fit PHOTOS --splits {file}". A table of images calls the column '
+                'with their files "path".'
+            )
+        raise DataError(
+            f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
+            "Images need a path, features the columns f0, f1, and so on."
+        )
+    meant = {"", *known, *(names[i] for i in features)}
+    other = [name for name in names if name not in meant and not _is_feature(name)]
+    if not {"label", "labels"} & set(names) and other:
+        raise DataError(
+            f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
+            f"Rename the one that holds the labels; where there are none, remove the others: {listing(other)}."
+        )
+    return Header(names=names, cells={name: positions[name] for name in sorted(known, key=_rank)}, features=features)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Return what columns are sorted by: texts by their number."""
+    match = _TEXT.fullmatch(name)
+    return (int(match[1] or 0), "text") if match else (-1, name)
+
+
+def _is_feature(name: str) -> bool:
+    return name.startswith("feature_") or _NUMBERED.fullmatch(name) is not None
+
+
+def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
+    """Return the positions of the features: by their numbers, or, where they have names, from left to right."""
+    positions = [i for i, name in enumerate(names) if _is_feature(name)]
+    matches = [_NUMBERED.fullmatch(names[i]) for i in positions]
+    numbered = [(int(match[2]), i) for match, i in zip(matches, positions, strict=True) if match]
+    if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(positions):
+        numbers = sorted(number for number, _ in numbered)
+        first = 0 if numbers[0] == 0 else 1
+        for expected, number in enumerate(numbers, first):
+            if number != expected:
+                wrong = "twice" if number < expected else "but not all before it"
+                raise DataError(
+                    f'The table "{file}" has the feature {number} {wrong} (column "{names[dict(numbered)[number]]}"). '
+                    "Features are numbered from 0 without a gap."
+                )
+        return tuple(i for _, i in sorted(numbered))
+    features = [names[i] for i in positions]
+    mixed = [name for name in features if not name.startswith("feature_")]
+    if mixed:
+        raise DataError(
+            f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
+        )
+    if len(set(features)) < len(features):
+        twice = next(name for name, count in Counter(features).items() if count > 1)
+        raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
+    return tuple(positions)
+
 
 _SEPARATORS = ",;\t"
 _POINTER = 8  # bytes that a cell takes at least: it may be empty

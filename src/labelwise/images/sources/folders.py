@@ -1,12 +1,13 @@
 """A data set from a folder of images: one sub-folder for each label, or not sorted into labels at all."""
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -18,11 +19,33 @@ from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
 from labelwise.images.images import Skipped
 from labelwise.images.sources.build import build, from_files, read_files
-from labelwise.images.sources.folder_record import labels_by
 from labelwise.images.sources.rows import Rows, named_rows
-from labelwise.images.split.grouping import Grouping
+from labelwise.images.split.divide import Grouping
 from labelwise.images.split.make import SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.files import read_text
+
+RECORD: Final = ".labelwise.json"
+ANSWERS: Final = "answers"  # images in a folder for each answer of a classifier
+GROUPS: Final = "groups"  # images in a folder for each group of images that look alike
+LabelsBy = Literal["", "answers", "groups"]  # what chose the labels, if not a person
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """Return what is recorded in a folder that labelwise filled; nothing of any other."""
+    file = root / RECORD
+    try:
+        document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def labels_by(root: Path) -> LabelsBy:
+    """Return what chose the labels of a folder, though a person may have renamed them since."""
+    source = read_record(root).get("source")
+    return source if source in (ANSWERS, GROUPS) else ""
+
 
 NO_SUFFIX = "its name has no suffix. Rename it, for example to end with .jpg"
 ANSWER = "it holds answers that are no label. Rename the folder to use it as a label"

@@ -25,13 +25,13 @@ from labelwise.images.sources.addresses import (
     may_name_shards,
     open_stream,
 )
-from labelwise.images.sources.blocks import Block, Blocks
 from labelwise.images.sources.build import build
-from labelwise.images.sources.columns import Columns
-from labelwise.images.sources.parquet_images import has_images, read_parquet_shard
+from labelwise.images.sources.csv_files import Columns
+from labelwise.images.sources.parquet import has_images, read_parquet_shard
+from labelwise.images.sources.rows import Block, Blocks
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
-from labelwise.images.split.grouping import Grouping
+from labelwise.images.split.divide import Grouping
 from labelwise.images.stored import Content, StoredImages
 from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, listing

@@ -27,19 +27,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.images.dataset import Dataset
+from labelwise.images.dataset import Dataset, label_words
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import normal_name, unfit_name
 from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build, from_files
-from labelwise.images.sources.columns import Columns
-from labelwise.images.sources.csv_files import read_csv
-from labelwise.images.sources.parquet_files import read_parquet
+from labelwise.images.sources.csv_files import Columns, read_csv
+from labelwise.images.sources.parquet import read_parquet
 from labelwise.images.sources.rows import Rows, named_rows
-from labelwise.images.split.grouping import Grouping
+from labelwise.images.split.divide import Grouping
 from labelwise.images.split.make import split_name
-from labelwise.images.targets import label_words
 from labelwise.support.errors import DataError
 
 PARQUET_SUFFIXES = frozenset((".parquet", ".pq"))

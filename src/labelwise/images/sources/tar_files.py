@@ -17,9 +17,9 @@ import numpy as np
 from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise.images.images import Skipped
 from labelwise.images.sources.addresses import is_remote, open_shard
-from labelwise.images.sources.blocks import Block, Content, Numbers
+from labelwise.images.sources.rows import Block, Content, Numbers
 from labelwise.support.errors import DataError
-from labelwise.support.regular import MAX_BYTES
+from labelwise.support.files import MAX_BYTES
 
 HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about an image
 MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, besides texts

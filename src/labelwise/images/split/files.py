@@ -11,8 +11,8 @@ from labelwise.images.dataset import SPLITS, Dataset
 from labelwise.images.sources.csv_files import read_fields
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import split_name
-from labelwise.support.display import from_cell, to_cell
 from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.text import from_cell, to_cell
 from labelwise.support.writable import write_file
 
 _KEPT = (("domain", "domains"), ("group", "groups"), ("moment", "moments"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.images.decode.fingerprint import SHAPE, SIDE, fingerprint
+from labelwise.images.decode.headers import SHAPE, SIDE, fingerprint
 from labelwise.images.images import FeatureRows, Images, Unreadable
 from labelwise.images.stored import StoredImages
 from labelwise.support.processes import all_gather, current_group

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from labelwise.images.dataset import SPLITS
 from labelwise.images.sources.addresses import SPELLINGS as SPELLINGS
-from labelwise.support.draws import Draws
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.rows import Draws
 
 Array = npt.NDArray[Any]
 

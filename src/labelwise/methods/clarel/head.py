@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelwise.core.arrays import LENGTH, distances, unit_rows
 from labelwise.core.calibration import Penalty
 from labelwise.core.head import HeadDefaults
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import word_vectors
 from labelwise.methods.clarel.tokens import tokenise

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, leave_out_products, square_norms
 
 # Penalties on the regression from vectors of labels, relative to the mean square of the vectors.

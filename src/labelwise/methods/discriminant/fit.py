@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
 from labelwise.core.familiarity import MEMORY
-from labelwise.core.leave_one_out import LeaveOneOut
-from labelwise.core.platt import most_rows
+from labelwise.core.platt import LeaveOneOut, most_rows
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import (
     Beliefs,
@@ -33,7 +32,7 @@ from labelwise.methods.discriminant.leave_one_out import (
 )
 from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
 from labelwise.methods.shared.label_source import LabelSource
-from labelwise.support.blas import on_one_thread
+from labelwise.support.limits import on_one_thread
 from labelwise.support.rows import draw_rows
 
 Array = npt.NDArray[Any]

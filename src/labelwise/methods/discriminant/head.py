@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import linear_scores, root_features, unit_rows
 from labelwise.core.calibration import Penalty
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import Prior
 from labelwise.methods.discriminant.kernel import Kernel

@@ -19,8 +19,8 @@ from typing import Any, cast
 import numpy as np
 
 from labelwise.core.arrays import softmax
-from labelwise.core.head_files import shaped
 from labelwise.core.platt import fit_temperature
+from labelwise.core.saved_parts import shaped
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints
 from labelwise.support.rows import draw_rows
 

@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 
 from labelwise.core.arrays import unit_rows
-from labelwise.core.head_files import shaped
 from labelwise.core.platt import fit_temperature
+from labelwise.core.saved_parts import shaped
 from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, between_label_variance, label_beliefs
 from labelwise.methods.discriminant.leave_one_out import (
     Floats,
@@ -23,8 +23,8 @@ from labelwise.methods.discriminant.leave_one_out import (
     leave_out_products,
     square_norms,
 )
-from labelwise.support.blas import on_one_thread
-from labelwise.support.draws import Draws
+from labelwise.support.limits import on_one_thread
+from labelwise.support.rows import Draws
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # relative to the mean variance inside labels
 RIDGE_ROWS = 1_000  # rows left out to choose a ridge by; of many labels fewer, but at least LEAST_RIDGE_ROWS

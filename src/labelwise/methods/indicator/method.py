@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu, softplus
 
+from labelwise.images.dataset import several_true
 from labelwise.images.describe.labels import Labels
-from labelwise.images.targets import several_true
 from labelwise.methods.indicator.negatives import sample_by_score, sample_uniformly, sample_wrong_labels
 from labelwise.methods.shared.image_method import StartedMethod
 from labelwise.methods.shared.linear import Encoder, StartedModel

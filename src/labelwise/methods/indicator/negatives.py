@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from labelwise.images.targets import several_true
+from labelwise.images.dataset import several_true
 
 STEP = 2.0**-24  # between two neighbouring uniform numbers in single precision
 

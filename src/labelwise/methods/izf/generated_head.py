@@ -10,10 +10,10 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from labelwise.core.arrays import linear_scores
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.shared.zero_shot_head import ZeroShotHead
-from labelwise.support.draws import Draws, mix
+from labelwise.methods.shared.head import ZeroShotHead
+from labelwise.support.rows import Draws, mix
 
 Array = npt.NDArray[Any]
 STEPS = 40  # of the fit of a softmax layer

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.generated_head import GeneratedHead, noise
-from labelwise.methods.shared.head import leaky, linear
-from labelwise.methods.shared.zero_shot_head import ZeroShotHead
+from labelwise.methods.shared.head import ZeroShotHead, leaky, linear
 from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]

@@ -21,8 +21,7 @@ from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.methods.izf.flow import FlowSettings, Mixing
 from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
 from labelwise.methods.izf.generated import GeneratedSoftmax, GeneratingMethod
-from labelwise.methods.izf.mmd import Kernel, mmd
-from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel
+from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel, Kernel, mmd
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.settings import check_range, setting

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import linear_scores, unit_rows
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.head import Map, TrainedHead, even, leaky, linear
 from labelwise.methods.shared.statistics import solve_label_embeddings

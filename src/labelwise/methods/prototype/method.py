@@ -21,10 +21,9 @@ from labelwise.methods.shared.image_method import ImageMethod, StartedMethod
 from labelwise.methods.shared.linear import Encoder, StartedModel, array
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
-from labelwise.train.batches import Batch
+from labelwise.train.batches import Batch, GroupedBatches
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
-from labelwise.train.grouped_batches import GroupedBatches
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import linear_scores, segment_mean

@@ -24,12 +24,12 @@ from labelwise.methods.shared.statistics import (
     embedding_statistics,
     unit_statistics,
 )
+from labelwise.train.batches import map_own_rows, on_device
 from labelwise.train.data import TensorSplit
 from labelwise.train.model import LabelModel, Spec, as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import shared_encoder
-from labelwise.train.sharing import map_own_rows, on_device
 from labelwise.train.tensors import linear_scores, root_features
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "LinearModel", "RowModel", "SoftmaxModel", "array"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import linear_scores, unit_rows
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.support.rows import segment_mean
 
 Array = npt.NDArray[Any]

@@ -13,11 +13,10 @@ from labelwise.core.balance import balance_curve
 from labelwise.core.head import Array, Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.head import Centre, TrainedHead
+from labelwise.methods.shared.head import BilinearHead, Centre, TrainedHead, ZeroShotHead, label_vectors
 from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder, LinearModel, array
-from labelwise.methods.shared.zero_shot_head import BilinearHead, ZeroShotHead, label_vectors
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.data import TrainData

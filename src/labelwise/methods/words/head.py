@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import linear_scores
 from labelwise.core.head import HeadDefaults
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.words.vocabulary import Vocabulary, sentence
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.calibration import Penalty
-from labelwise.core.head_files import shaped
-from labelwise.core.leave_one_out import LeaveOneOut
+from labelwise.core.platt import LeaveOneOut
+from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.discriminant.head import DiscriminantHead

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
 from labelwise.core.classifier import Classifier
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.encoders.efficientnet import LITE0
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import split_text

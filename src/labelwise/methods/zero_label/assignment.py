@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.core.arrays import Array
-from labelwise.support.draws import Draws
+from labelwise.support.rows import Draws
 
 LEAST_GAIN = 1e-9  # of an exchange that counts as better
 

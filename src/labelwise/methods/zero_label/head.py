@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from labelwise.core.arrays import linear_scores
-from labelwise.core.head_files import shaped
+from labelwise.core.saved_parts import shaped
 from labelwise.methods.shared.head import Centre, LinearHead
 
 Array = npt.NDArray[Any]

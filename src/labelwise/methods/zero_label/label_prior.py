@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from labelwise.core.arrays import Array, unit_rows
-from labelwise.images.describe import sentence_transformer
+from labelwise.images.describe import minilm
 from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences
@@ -70,7 +70,7 @@ def chosen_source(labels: Labels, source: Source) -> Source:
     if source != "auto":
         return source
     known: tuple[Source, ...] = ("similarity", "vectors", "order")
-    texts: Source = "sentences" if sentence_transformer.is_installed() else "words"
+    texts: Source = "sentences" if minilm.is_installed() else "words"
     return next((piece for piece in known if getattr(labels, piece) is not None), texts)
 
 

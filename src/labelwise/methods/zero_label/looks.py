@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.decode.fingerprint import area
+from labelwise.images.decode.headers import area
 
 Array = npt.NDArray[Any]
 SIDE: Final = 32  # pixels a side that images are brought to

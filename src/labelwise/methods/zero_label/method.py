@@ -22,7 +22,7 @@ from labelwise.images.images import read_all
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, neighbour_means
+from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, nearest_centres, neighbour_means
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity
@@ -42,7 +42,6 @@ from labelwise.support.errors import UsageError
 from labelwise.support.rows import segment_mean as numpy_segment_mean
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
-from labelwise.train.kmeans import nearest_centres
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage

@@ -23,8 +23,7 @@ from labelwise.methods.zero_label.assignment import (
 )
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.label_prior import centred_cosines, rank_labels
-from labelwise.support.draws import Draws
-from labelwise.support.rows import segment_mean
+from labelwise.support.rows import Draws, segment_mean
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
 SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says

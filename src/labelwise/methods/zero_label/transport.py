@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
 from labelwise.core.arrays import Array
+from labelwise.methods.zero_label.clusters import nearest_centres
 from labelwise.methods.zero_label.label_prior import cost_weights, prior_vectors, rank_labels
 from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
 from labelwise.support.errors import UsageError
@@ -21,7 +22,6 @@ from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.data import TensorSplit
 from labelwise.train.distribution import whole_batch
-from labelwise.train.kmeans import nearest_centres
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 

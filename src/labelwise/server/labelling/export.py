@@ -14,9 +14,9 @@ from typing import Any
 from PIL import Image
 
 from labelwise.label.session import Labelled
-from labelwise.support.display import to_cell
 from labelwise.support.errors import UsageError, listing
-from labelwise.support.regular import read_regular, read_text, regular_path
+from labelwise.support.files import read_regular, read_text, regular_path
+from labelwise.support.text import to_cell
 
 Row = tuple[Path, Labelled]
 TASKS = "labelstudio.json"

@@ -15,11 +15,11 @@ from labelwise.core.arrays import LENGTH
 from labelwise.images.images import ArrayImages, Images, check_read
 from labelwise.images.view import WHOLE, View
 from labelwise.support.errors import LabelwiseError, UsageError
+from labelwise.train.batches import map_own_rows
 from labelwise.train.networks.backbone import BATCH_NORMS, Backbone, Network
 from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.networks.weights import Normalisation, load_weights
-from labelwise.train.sharing import map_own_rows
 
 QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
 PIECE = 64  # images that are encoded at a time where these are no bytes
