@@ -55,9 +55,11 @@ def drawn_images(count: int, kind: str = "JPEG") -> list[bytes]:
 class Running:
     """A service in a process of its own."""
 
-    def __init__(self, model: Path, *options: str, plain: bool = False, source: Path | None = None) -> None:
+    def __init__(
+        self, model: Path, *options: str, plain: bool = False, source: Path | None = None, verb: str = "serve"
+    ) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        words = [str(Path(__file__)), "--plain"] if plain else ["-m", "labelwise", "serve"]
+        words = [str(Path(__file__)), "--plain"] if plain else ["-m", "labelwise", verb]
         command = [sys.executable, *words, str(model), *(() if plain else ("--port", "0", *options))]
         settings = os.environ | ({"PYTHONPATH": str(source.resolve())} if source else {})
         self.process = subprocess.Popen(command, stderr=self.log, stdout=subprocess.DEVNULL, env=settings)

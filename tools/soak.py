@@ -4,7 +4,8 @@
 
 Clients classify, teach, correct, forget and search; others are slow or rude. Between quiet times a fault is drawn: a worker, the whole or its first
 process is killed, processes are stopped for seconds, the disk is full, slow or fails, the clock jumps, another program locks the store, an older
-copy is restored into the file that the service has open, a bit of a copy of the state is flipped.
+copy is restored into the file that the service has open, a bit of a copy of the state is flipped. Next to it a session of ``labelwise label``
+with two browsers has the same disk, clock and kills.
 Every answer is checked in the manner of Jepsen: each acknowledged change is there, no read goes back in time, nothing is invented. A
 change whose answer was lost may be there or not, but never both. The figures so far are written every minute.
 Without the rights of root the state has no disk of its own: it is made full by a limit on the size of files, and is never slow and never fails.
@@ -30,13 +31,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "benchmarks"))
 
 from serve import Running, drawn_images, fitted  # noqa: E402 - of the folder above
-from soak_clients import Clients, conclude, options  # noqa: E402 - beside this file
+from soak_asking import conclude, options  # noqa: E402 - beside this file
+from soak_clients import Clients  # noqa: E402 - beside this file
+from soak_label import Labelling  # noqa: E402 - beside this file
 from soak_machine import Clock, Disk  # noqa: E402 - beside this file
 
 from labelwise.support.writable import write_atomically  # noqa: E402 - as tools of the project find it
 
 QUIET = 8.0  # seconds between two faults
-DAY = 86_400
+PHOTOS = 120  # of a session of labelling
 
 
 class Soak(Clients):
@@ -49,6 +52,7 @@ class Soak(Clients):
         self.file = Path(f"{self.folder}.taught/changes.sqlite")
         self.options = ("--workers", str(workers), "--gallery", str(gallery), "--timeout", "5", "--device", "cpu")
         self.service = Running(self.folder, *self.options)
+        self.label = Labelling(gallery.with_name("photos"), disk.home / "project", seed)
 
     def port(self) -> int:
         """Return the port of the service."""
@@ -112,14 +116,16 @@ class Soak(Clients):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.service.end(signal.SIGKILL)
+        self.label.service.end(signal.SIGKILL)
         await asyncio.to_thread(between)
         await asyncio.sleep(0.5)
         self.service = await asyncio.to_thread(Running, self.folder, *self.options)
+        await asyncio.to_thread(self.label.start)
 
     async def stop(self) -> None:
         """Stop a worker, or all of them, for seconds."""
-        workers = self.workers()
-        some = workers if self.drawn.random() < 0.3 else workers[:1]
+        workers = [*self.workers(), self.label.service.process.pid]
+        some = workers if self.drawn.random() < 0.3 else [self.drawn.choice(workers)]
         for pid in some:
             os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(self.drawn.uniform(0.5, 4))
@@ -134,7 +140,7 @@ class Soak(Clients):
 
     @contextlib.contextmanager
     def _limit(self) -> Iterator[None]:
-        pids = (self.service.process.pid, *self.workers())
+        pids = (self.service.process.pid, *self.workers(), self.label.service.process.pid)
         hard = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE)[1] for pid in pids}
         for pid in pids:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard[pid]))
@@ -167,7 +173,8 @@ class Soak(Clients):
 
     async def locked_store(self) -> None:
         """Let another program write to the store for seconds, sometimes for longer than a change is tried."""
-        with contextlib.closing(sqlite3.connect(self.file, isolation_level=None, timeout=20)) as other:
+        file = self.drawn.choice((self.file, self.file, self.label.file))
+        with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=20)) as other:
             other.execute("BEGIN IMMEDIATE")
             await asyncio.sleep(self.drawn.choice((0.5, 2, 5, 12)))
             other.execute("ROLLBACK")
@@ -176,7 +183,8 @@ class Soak(Clients):
         """Restore an older copy into the database that the workers have open, as SQLite's ``.restore`` does."""
         with tempfile.TemporaryDirectory() as folder:
             older = Path(folder, "older.sqlite")
-            await self.restore(lambda: _copy(self.file, older), lambda: _copy(older, self.file))
+            whose: Soak | Labelling = self.drawn.choice((self, self, self.label))
+            await whose.restore(lambda: _copy(whose.file, older), lambda: _copy(older, whose.file))
 
     async def flip_bit(self) -> None:
         """Flip a bit in a copy of the state, and look whether a start tells, or knows all labels."""
@@ -219,10 +227,10 @@ class Soak(Clients):
             fault = self.drawn.choice(faults)
             name = getattr(fault, "__name__", "")
             self.figures.faults[name] += 1
-            self.fault = "" if name == "flip_bit" else name  # in a copy: the service does not see it
+            self.fault = self.label.fault = "" if name == "flip_bit" else name  # in a copy: the service does not see it
             await fault()
             await asyncio.sleep(2)
-            self.fault = ""
+            self.fault = self.label.fault = ""
 
     async def tell(self, file: Path | None) -> None:
         """Write the figures so far every minute, so that a run that is stopped has told them."""
@@ -230,20 +238,21 @@ class Soak(Clients):
             await asyncio.sleep(60)
             short = ("minutes", "requests", "faults", "acknowledged", "counts", "5xx", "RSS now, MB", "milliseconds")
             figures = self.summary()
-            print(json.dumps({key: figures[key] for key in short}), file=sys.stderr, flush=True)
+            of_label = {key: value for key, value in self.label.summary().items() if key in short}
+            print(json.dumps({key: figures[key] for key in short} | {"label": of_label}), file=sys.stderr, flush=True)
             if file:
                 write_atomically(file, json.dumps(figures, indent=1).encode() + b"\n")
 
     async def run(self, seconds: float, file: Path | None) -> dict[str, object]:
         """Return the figures of so many seconds."""
         clients = [self.write(i) for i in range(3)] + [self.read() for _ in range(4)] + [self.search()]
-        clients += [self.annoy() for _ in range(3)]
+        clients += [*(self.annoy() for _ in range(3)), *self.label.clients()]
         tasks = [asyncio.create_task(client) for client in clients]
         others = [asyncio.create_task(other) for other in (self.disturb(), self.watch(), self.tell(file))]
         await asyncio.wait([*tasks, *others], timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         while self.fault and not others[0].done():
             await asyncio.sleep(0.2)
-        self.ended = True
+        self.ended = self.label.ended = True
         for other in others:
             other.cancel()
         results = await asyncio.gather(*tasks, *others, return_exceptions=True)
@@ -258,7 +267,9 @@ class Soak(Clients):
         assert isinstance(rows, list)
         assert isinstance(change, int)
         self.model.check({row["name"] for row in rows}, change, least, began)
+        await self.label.check()
         self.service.end()
+        self.label.service.end()
         return self.summary() | {"broken": broken}
 
     def summary(self) -> dict[str, object]:
@@ -272,6 +283,7 @@ class Soak(Clients):
             "largest RSS, MB": figures.rss // 10**6,
             "RSS now, MB": figures.rss_now // 10**6,
             "most processes": figures.processes,
+            "label sessions": self.label.summary(),
         }
 
 
@@ -307,18 +319,20 @@ def main() -> None:
                 shutil.copytree(given.model, home / "model.lw")
             else:
                 fitted(home).rename(home / "model.lw")
-            (home / "gallery").mkdir()
-            for i, content in enumerate(drawn_images(16, "PNG")):
-                (home / "gallery" / f"{i}.png").write_bytes(content)
+            for name, count in (("gallery", 16), ("photos", PHOTOS)):
+                (home / name).mkdir()
+                for i, content in enumerate(drawn_images(count, "PNG")):
+                    (home / name / f"{i}.png").write_bytes(content)
             os.sync()  # what lies on the disk before the first fault is there after it
             soak = Soak(disk, clock, given.workers, given.seed, [name for name in given.faults.split(",") if name])
             try:
                 figures = asyncio.run(soak.run(60 * given.minutes, given.json))
             finally:
                 soak.service.process.kill()
+                soak.label.service.process.kill()
         finally:
             disk.close()
-    conclude(figures, given.json)
+    conclude(figures, given.json, ["label sessions"] if soak.label.wrong() else [])
 
 
 if __name__ == "__main__":

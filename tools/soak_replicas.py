@@ -25,7 +25,8 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from postgres_server import Server
 from serve import Running, Talk, drawn_images, fitted
-from soak_clients import Clients, conclude, options
+from soak_asking import conclude, options
+from soak_clients import Clients
 
 SLOWEST = 5.0  # seconds that a service may take to answer with what another one was taught
 AWAY = 2.0  # seconds for which PostgreSQL is away

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from labelwise import __version__
 from labelwise.server import answers
 from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopEight
-from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, error_response, reply
+from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, refuse
 from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
 from labelwise.server.metrics import Metrics
@@ -138,8 +138,8 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     app = FastAPI(
         title="labelwise", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None, lifespan=life
     )
-    app.add_exception_handler(HTTPError, _respond)
-    app.add_exception_handler(HTTPException, _respond)
+    app.add_exception_handler(HTTPError, refuse)
+    app.add_exception_handler(HTTPException, refuse)
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
     for path, handler, summary in (
@@ -180,13 +180,3 @@ def _declared_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the errors that a route declares, and those of all routes."""
     every = sorted({*ALWAYS, *statuses})
     return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}
-
-
-async def _respond(request: Request, error: Exception) -> Response:
-    """Return the answer to what the application behind the table refuses."""
-    if isinstance(error, HTTPError):
-        return error_response(error)
-    assert isinstance(error, HTTPException)
-    path = request.url.path
-    words = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
-    return reply({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)

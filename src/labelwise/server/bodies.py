@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +31,16 @@ def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = 
 def error_response(error: HTTPError) -> Response:
     """Return the answer to an error."""
     return reply({"error": error.text}, error.status, error.headers)
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    """Return the answer to what an application behind the guard refuses."""
+    if isinstance(error, HTTPError):
+        return error_response(error)
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    words = {404: f"There is no route {path}.", 405: f"{path} does not take {request.method}."}
+    return reply({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
 async def read_image(request: Request, service: Service) -> bytes:

@@ -143,7 +143,9 @@ class Guard:
             preflight = scope["method"] == "OPTIONS" and allowed
             await (Response(status_code=204) if preflight else self.app)(scope, body.receive, sent)
         except (Exception, asyncio.CancelledError) as error:
-            await _response_to(error, begun=bool(status))(scope, receive, sent)
+            if status:  # the answer has begun: it is broken off
+                raise
+            await response_to(error)(scope, receive, sent)
         finally:
             release()
             self._record(scope, status, time.perf_counter() - began)
@@ -222,10 +224,8 @@ class Guard:
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
 
 
-def _response_to(error: BaseException, *, begun: bool) -> Response:
-    """Return what a client is told of an error; one after the answer has begun breaks the answer off."""
-    if begun:
-        raise error
+def response_to(error: BaseException) -> Response:
+    """Return what a client is told of an error."""
     if isinstance(error, HTTPError):
         return error_response(error)
     if isinstance(error, DataError | UsageError | UnsupportedError):  # a task says what is wrong with the question

@@ -9,7 +9,7 @@ from labelwise.images.catalogue import load
 from labelwise.images.split.divide import pool
 from labelwise.label.session import Labelled
 from labelwise.server.labelling.export import FORMS, export, read_labels
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import DataError, UsageError
 from tests.server.labelling.photos import draw_photos, truth
 
 
@@ -68,7 +68,7 @@ def test_labels_that_are_no_names_of_folders_stay_inside(files: list[str], tmp_p
 def test_errors_leave_what_was_there(files: list[str], tmp_path: Path) -> None:
     written = export(files, labelled(files), tmp_path, "copies")
     before = sorted(written.rglob("*"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(DataError, match="nowhere"):
         export([*files[:-1], "/nowhere.png"], labelled(files), tmp_path, "copies")
     assert sorted(written.rglob("*")) == before
     assert [one.name for one in tmp_path.iterdir()] == ["copies"]

@@ -2,20 +2,24 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from labelwise.label.actions import Action
 from labelwise.server.labelling.project import add_labels, open_project
+from labelwise.server.store import FILE
 from labelwise.support.errors import DataError, StoreError, UsageError
 from tests.server.labelling.photos import draw_photos, truth
 
 # Answers one image after another and says so; the parent kills it in the midst.
 ANSWERS = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from labelwise.label.actions import Action
 from labelwise.server.labelling.project import open_project
@@ -119,3 +123,33 @@ def test_imported_labels_leave_answers_as_they_are(photos: Path, tmp_path: Path)
         assert add_labels(project, {file: truth(file) for file in project.files[:10]}) == 9
         names = [project.session.names[target] for target in project.session.ledger.targets[:10]]
         assert names == ["mine", *(truth(file) for file in project.files[1:10])]
+
+
+def test_a_copy_that_is_restored_is_what_the_session_then_is(photos: Path, tmp_path: Path) -> None:
+    """The store counts, not what a process remembers: nothing that is answered afterwards is lost."""
+    with open_project(tmp_path / "p", photos) as project:
+        project.add([Action(kind="name", rows=(0,), label="red")])
+        store = tmp_path / "p" / FILE
+        _copy(store, tmp_path / "older")
+        project.add([Action(kind="name", rows=(1, 2), label="blue")])
+        _copy(tmp_path / "older", store)
+        project.question("a")
+        assert project.session.names == ["red"]
+        project.add([Action(kind="name", rows=(3,), label="green")])
+    with open_project(tmp_path / "p", None) as project:
+        assert project.session.names == ["red", "green"]
+
+
+def test_the_store_of_other_images_is_refused(photos: Path, tmp_path: Path) -> None:
+    with open_project(tmp_path / "other", draw_photos(tmp_path / "others", 1)):
+        pass
+    with open_project(tmp_path / "p", photos) as project:
+        _copy(tmp_path / "other" / FILE, tmp_path / "p" / FILE)
+        with pytest.raises(StoreError, match="other images"):
+            project.add([Action(kind="name", rows=(0,), label="red")])
+        assert project.session.actions == []
+
+
+def _copy(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target, timeout=20)) as other:
+        one.backup(other)

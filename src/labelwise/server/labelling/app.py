@@ -19,15 +19,15 @@ from starlette.staticfiles import StaticFiles
 from labelwise.label.actions import Action
 from labelwise.label.ledger import UNKNOWN
 from labelwise.label.questions import Question
-from labelwise.server.bodies import error_response, reply
-from labelwise.server.errors import HTTPError
+from labelwise.server.bodies import error_response, refuse, reply
+from labelwise.server.errors import LATER, HTTPError
 from labelwise.server.gallery import small_image
 from labelwise.server.labelling.export import FORMS, export
 from labelwise.server.labelling.project import Project
 from labelwise.server.metrics import Metrics
-from labelwise.server.middleware import Guard
+from labelwise.server.middleware import Guard, response_to
 from labelwise.server.settings import Service
-from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.errors import StoreError, UsageError
 
 PAGE = Path(__file__).parent.parent / "page"
 MOST_ACTIONS, MOST_ROWS = 100, 240  # actions of one answer; images of one list
@@ -47,12 +47,10 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
         Route("/actions", does.post(does.actions), methods=["POST"]),
         Route("/undo", does.post(does.undo), methods=["POST"]),
         Route("/export", does.post(does.export), methods=["POST"]),
-        Route("/gallery/{row:int}", does.image),
+        Route("/gallery/{row:int}", _answered(does.image)),
         Mount("/static", StaticFiles(directory=PAGE / "static")),
     ]
-    app = Starlette(
-        routes=routes, exception_handlers=dict.fromkeys((HTTPException, HTTPError, LabelwiseError), _refuse)
-    )
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
     known = frozenset(route.path for route in routes if isinstance(route, Route) and "{" not in route.path)
     return Guard(app, service, Metrics(), known)
 
@@ -70,7 +68,7 @@ class Routes:
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, dict(request.query_params)))
 
-        return handle
+        return _answered(handle)
 
     def post(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler of a JSON body."""
@@ -78,12 +76,12 @@ class Routes:
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, _document(await request.body())))
 
-        return handle
+        return _answered(handle)
 
     def state(self, _: dict[str, Any]) -> dict[str, Any]:
         """Return the labels with their counts, and how far the session is."""
         session = self.project.session
-        with self.project.lock:
+        with self.project.reading():
             targets, progress = session.ledger.targets, session.progress()
             guesses = [one.label for one in session.labels() if one.source == "guess"]
             labels = [
@@ -99,7 +97,7 @@ class Routes:
     def images(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return images of a label, the least probable guesses first, or those of none ("unknown")."""
         session, kind = self.project.session, options.get("of", "label")
-        with self.project.lock:
+        with self.project.reading():
             if kind == "unknown":
                 rows = self._unknown()
                 return {"images": [{"row": row, "source": "person"} for row in rows[:MOST_ROWS]], "count": len(rows)}
@@ -139,7 +137,7 @@ class Routes:
         precision = document.get("precision", 0.95)
         if isinstance(precision, bool) or not isinstance(precision, int | float) or not 0 < precision <= 1:
             raise HTTPError(400, "precision lies above 0 and up to 1.")
-        with self.project.lock:
+        with self.project.reading():
             labels = self.project.session.labels(float(precision))
         written = export(self.project.files, labels, self.folder / "export", form)
         return {"written": str(written), "images": sum(bool(one.label) for one in labels)}
@@ -190,10 +188,15 @@ def _text(document: dict[str, Any], name: str) -> str:
     return value
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
-    """Return the answer to what cannot be done, in words."""
-    if isinstance(error, HTTPError):
-        return error_response(error)
-    if isinstance(error, HTTPException):
-        return error_response(HTTPError(error.status_code, error.detail))
-    return error_response(HTTPError(503 if isinstance(error, StoreError) else 400, str(error)))
+def _answered(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler whose errors are answers, as those of the service; a store that cannot be used is asked again later."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except StoreError as error:
+            return error_response(HTTPError(503, str(error), LATER))
+        except Exception as error:
+            return response_to(error)
+
+    return answer

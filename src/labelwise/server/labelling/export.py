@@ -14,9 +14,10 @@ from typing import Any
 from PIL import Image
 
 from labelwise.label.session import Labelled
-from labelwise.support.errors import UsageError, listing
+from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.files import read_regular, read_text, regular_path
-from labelwise.support.text import to_cell
+from labelwise.support.text import from_cell, to_cell
+from labelwise.support.writable import writing
 
 Row = tuple[Path, Labelled]
 TASKS = "labelstudio.json"
@@ -36,18 +37,24 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
     rows = [(Path(file), one) for file, one in zip(files, labels, strict=True) if one.label]
     if not rows:
         raise UsageError("No image has a label yet.")
-    folder.mkdir(parents=True, exist_ok=True)
+    gone = [str(file) for file, _ in rows if not file.is_file()]
+    if gone:
+        raise DataError(
+            f"{listing(gone)} cannot be read: moved or removed since. Bring the photos back, or label without them."
+        )
     target = folder / form
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
-    try:
-        FORMS[form](part, rows)
-        part.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        part.rename(target)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    with writing(target):
+        folder.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+        try:
+            FORMS[form](part, rows)
+            part.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            part.rename(target)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
     return target
 
 
@@ -141,7 +148,10 @@ def read_labels(source: Path) -> dict[str, str]:
         text = read_regular(source).decode("utf-8", "surrogateescape")
         rows = csv.DictReader(io.StringIO(text, newline=""))
         return {
-            _resolved(source, row.get("path") or row.get("file_name") or ""): row.get("label") or "" for row in rows
+            _resolved(source, from_cell(row.get("path") or row.get("file_name") or "")): from_cell(
+                row.get("label") or ""
+            )
+            for row in rows
         }
     if source.suffix.lower() == ".parquet":
         import pyarrow.parquet as pq

@@ -23,7 +23,7 @@ from labelwise.label.ledger import NO_LABEL
 from labelwise.label.questions import Question
 from labelwise.label.session import Session
 from labelwise.server.databases import create_private_folder
-from labelwise.server.store import FILE, Position, Record, Store
+from labelwise.server.store import FILE, News, Position, Record, Store
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.writable import sole_writer
 
@@ -43,7 +43,7 @@ class Project:
 
     def question(self, browser: str, *, sheets: bool = True) -> Question | None:
         """Return what to ask in a browser; no other one is asked about the same images meanwhile, while there are others."""
-        with self.lock:
+        with self.reading():
             busy = {row for name, rows in self._asked.items() if name != browser for row in rows}
             question = self.session.question(sheets=sheets, busy=busy) or self.session.question(sheets=sheets)
             self._asked.pop(browser, None)
@@ -55,7 +55,7 @@ class Project:
 
     def add(self, actions: Sequence[Action]) -> None:
         """Take in actions, all or none; they are on disk when this returns."""
-        with self.lock:
+        with self.reading():
             begin, done = len(self.session.actions), list[Action]()
             try:
                 for action in actions:
@@ -67,7 +67,7 @@ class Project:
 
     def undo(self, person: str) -> Action | None:
         """Take back the last action of a person and what belongs to it; return it, or None where there is none."""
-        with self.lock:
+        with self.reading():
             begin = len(self.session.actions)
             try:
                 undone = self.session.undo(person)
@@ -77,6 +77,14 @@ class Project:
                 raise
             return undone
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While open, nobody else changes the session, which is what the store holds: a copy that was restored there is read again."""
+        with self.lock:
+            if (news := self._store.read(self._position)) is not None:
+                self._follow(news)
+            yield
+
     def close(self) -> None:
         """Close the store."""
         self._store.close()
@@ -85,16 +93,30 @@ class Project:
         """Bring actions to disk, all or none."""
         if actions:
             record = Record(ACTIONS, {"actions": [one.document() for one in actions]})
-            news, _ = self._store.change(self._position, lambda _: record)
+            news, _ = self._store.change(self._position, lambda news: self._alone(news, record))
             self._position = news.position
+
+    def _alone(self, news: News, record: Record) -> Record:
+        """Return a record to write, unless the store is not the one that its actions were checked against."""
+        if news.whole or news.records:
+            raise StoreError(f"{self._store.name} was replaced in this moment, and nothing was changed. Try it again.")
+        return record
+
+    def _follow(self, news: News) -> None:
+        """Become what the store holds."""
+        if not news.whole:
+            news = self._store.read(Position()) or news
+        if _files(news.records) != list(self.files):
+            raise StoreError(f"{self._store.name} was replaced by that of other images. Start this again.")
+        self.session.restore(_actions(news.records))
+        self._position = news.position
 
     def _forget(self, begin: int) -> None:
         """Return to the actions that are on disk: those before ``begin``, and any that were written since."""
-        written = self.session.actions[:begin]
+        self.session.restore(self.session.actions[:begin])
         with suppress(StoreError):
-            news = self._store.read(Position())
-            written, self._position = (_actions(news.records), news.position) if news else (written, self._position)
-        self.session.restore(written)
+            if (news := self._store.read(self._position)) is not None:
+                self._follow(news)
 
 
 @contextmanager
@@ -141,7 +163,7 @@ def open_project(
 def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Encoder, seed: int, tell: Tell) -> Project:
     news = store.read(Position())
     records, position = (news.records, news.position) if news else ((), Position())
-    files = [file for one in records if one.kind == LIST for file in one.about["files"]]
+    files = _files(records)
     known, first = set(files), [name for one in records if one.kind == LIST for name in one.about["names"]]
     more = [file for file in found if file not in known]
     new_names = [label_name(name) for name in names if name.casefold() not in {one.casefold() for one in first}]
@@ -164,6 +186,10 @@ def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.nd
     values = np.tile(known.values.mean(0), (len(files), 1))
     values[known.rows] = known.values
     return values, sorted(set(range(len(files))) - set(known.rows.tolist()))
+
+
+def _files(records: Sequence[Record]) -> list[str]:
+    return [file for one in records if one.kind == LIST for file in one.about["files"]]
 
 
 def _actions(records: Sequence[Record]) -> list[Action]:
