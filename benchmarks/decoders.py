@@ -107,7 +107,7 @@ def other_work(files: list[Path], contents: list[bytes], rounds: int) -> dict[st
     """Return what else a first run does with each photo, and the whole as the library does it."""
     from labelwise.encoders.registry import open_encoder
     from labelwise.images.decode.decoding import Frame, check_header
-    from labelwise.images.decode.workers import decode_safely
+    from labelwise.images.stored import decode
 
     frame, paths = Frame(SIDE, SIDE, 3), dict(zip(contents, files, strict=True))
     encoder = open_encoder()
@@ -117,7 +117,7 @@ def other_work(files: list[Path], contents: list[bytes], rounds: int) -> dict[st
         "reading a file": cost(lambda content: paths[content].read_bytes(), contents, rounds),
         "its digest (blake2b)": cost(lambda content: hashlib.blake2b(content).digest(), contents, rounds),
         "the look at its header": cost(lambda content: check_header(io.BytesIO(content), frame), contents, rounds),
-        "labelwise, from file to pixels": cost(lambda content: decode_safely(paths[content], frame), contents, rounds),
+        "labelwise, from file to pixels": cost(lambda content: decode(paths[content], frame), contents, rounds),
         "the network": cost(lambda _: encoder(images), [b""], rounds) / len(images),
     }
 

@@ -21,8 +21,8 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.onnx import onnxruntime
 from labelwise.encoders.registry import open_encoder
-from labelwise.images.decode.listing import list_images
 from labelwise.images.images import ArrayImages
+from labelwise.images.sources.paths import list_images
 from labelwise.images.stored import FileImages
 
 BATCH = 16

@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from labelwise.calls import Classifier
 from labelwise.core.scores import Scores
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Precomputed
-from labelwise.encoders.features import Features
 from labelwise.encoders.registry import DEFAULT, open_encoder
 from labelwise.fitting.fit import fit
 from labelwise.images.as_images import as_images

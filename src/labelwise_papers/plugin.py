@@ -60,7 +60,7 @@ def load(name: str, *, root: str | Path | None, size: int | None, protocol: str 
 
 def reads(path: Path) -> bool:
     """Return whether a folder has the xlsa17 layout, or holds sounds and no images."""
-    from labelwise.images.decode.listing import holds_images
+    from labelwise.images.sources.paths import holds_images
     from labelwise_papers.sound.wav_files import list_wavs
 
     return _is_xlsa17(path) or (not holds_images(path) and bool(list_wavs(path)))

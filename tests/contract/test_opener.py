@@ -28,9 +28,8 @@ OWN = {
     "labelwise_papers/published/__init__.py": ("file.read_text",),  # likewise
     "labelwise/encoders/download.py": ("import_module('fsspec').open",),  # an address that the user gave
     "labelwise/support/plugins.py": ("Path(file).read_text",),  # a module of the package
-    "labelwise/support/limits.py": ("Path(file).read_text",),  # what the kernel says of a container
     "labelwise/images/decode/workers.py": ("Path('/proc/self/statm').read_text",),
-    "labelwise/images/sources/addresses.py": ("import_module('fsspec').open",),  # an address in a store
+    "labelwise/images/sources/paths.py": ("import_module('fsspec').open",),  # an address in a store
     "labelwise/images/sources/tar_files.py": ("tarfile.open(fileobj=_Headers(file)",),  # of ``open_shard``
     "labelwise/jobs/on_ray.py": ("job.open(1)",),  # a classifier
     "labelwise/jobs/local.py": ("job.open(threads)",),

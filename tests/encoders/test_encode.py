@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import ImagesWithFeatures, encode
 from labelwise.encoders.encoder import Precomputed
-from labelwise.encoders.features import ImagesWithFeatures
 from labelwise.encoders.registry import is_installed, open_encoder
 from labelwise.images.images import ArrayImages, FeatureRows, Images
 from labelwise.images.stored import FileImages
 from labelwise.images.view import View
-from labelwise.support import limits
+from labelwise.support import processes
 from labelwise.support.cache import FILE
 from labelwise.support.errors import LabelwiseWarning
 from tests.encoders.samples import CountedImages, pixels, tiny_encoder
@@ -179,8 +178,8 @@ def test_an_encoder_may_take_several_images_at_a_time(tmp_path: Path) -> None:
 def test_a_process_takes_as_many_threads_as_it_was_given(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_THREADS", [0])
-    limits.set_threads(count)
+    monkeypatch.setattr(processes, "_THREADS", [0])
+    processes.set_threads(count)
     used: set[int] = set()
 
     class Watched(CountedImages):

@@ -12,7 +12,7 @@ import torch
 
 from labelwise.encoders.efficientnet import MAGIC, VERSION, read_weights
 from labelwise.support.errors import StoreError
-from labelwise.support.limits import at_most
+from labelwise.support.files import at_most
 
 TENSORS = {
     "float": torch.arange(24.0).view(2, 3, 4),

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images.decode import workers
+from labelwise.images import stored
+from labelwise.images.decode import decoding, workers
 from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.decode.headers import read_header
-from labelwise.images.decode.workers import Crew, crew, decode_safely
+from labelwise.images.decode.workers import Crew, crew
 from tests.hostile.pictures import BEYOND, chunk, encoded, exif_bomb, in_gif, in_jpeg, in_png, scan_bomb, segment
 from tests.images.samples import decode, noise
 
@@ -153,18 +154,18 @@ def test_large_pictures_are_decoded_by_a_worker_and_small_ones_here(
         asked.append(crew())
         return asked[0]
 
-    monkeypatch.setattr(workers, "crew", counted)
+    monkeypatch.setattr(stored, "crew", counted)
     file = tmp_path / "one.jp2"
     file.write_bytes(encoded(PICTURE, "JPEG2000"))
-    np.testing.assert_array_equal(decode_safely(file, FRAME), decode(file, FRAME))
+    np.testing.assert_array_equal(stored.decode(file, FRAME), decode(file, FRAME))
     assert len(asked) == 1, "its header is not read here"
-    decode_safely(SMALL, FRAME)
+    stored.decode(SMALL, FRAME)
     assert len(asked) == 1
-    monkeypatch.setattr(workers, "HERE", 0.0)
-    np.testing.assert_array_equal(decode_safely(SMALL, FRAME), decode(SMALL, FRAME))
+    monkeypatch.setattr(decoding, "HERE", 0.0)
+    np.testing.assert_array_equal(stored.decode(SMALL, FRAME), decode(SMALL, FRAME))
     assert len(asked) == 2
     with pytest.raises(UnreadableError, match="known format"):
-        decode_safely(b"no picture", FRAME)
+        stored.decode(b"no picture", FRAME)
 
 
 def test_workers_end_with_whoever_started_them() -> None:

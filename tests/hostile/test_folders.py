@@ -18,8 +18,8 @@ from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.as_images import as_images
 from labelwise.images.catalogue import load
-from labelwise.images.decode.listing import list_files, list_images
 from labelwise.images.images import Unreadable
+from labelwise.images.sources.paths import list_files, list_images
 from labelwise.support.errors import DataError, LabelwiseWarning
 from labelwise.support.files import open_regular, read_regular
 from labelwise.support.text import visible

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labelwise.support import limits
+from labelwise.support import files
 from tests.hostile import corpus
 from tests.hostile.parsers import PARSERS
 
@@ -24,7 +24,7 @@ def test_the_seeds_are_read(name: str, tmp_path: Path) -> None:
 def test_changed_files_are_read_or_refused(
     name: str, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(limits.VARIABLE, "0.05")
+    monkeypatch.setenv(files.VARIABLE, "0.05")
     parser = PARSERS[name]
     content = bytearray(data.draw(st.sampled_from(parser.seeds())))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -20,7 +20,7 @@ from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.parquet import read_parquet
-from labelwise.support import limits
+from labelwise.support import files
 from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError, suggest
 from labelwise.support.files import read_tensors
 from labelwise.train.networks.weights import read_weights
@@ -35,7 +35,7 @@ SMALL = 0.01  # gigabytes that are allowed here
 
 @pytest.fixture(autouse=True)
 def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(limits.VARIABLE, str(SMALL))
+    monkeypatch.setenv(files.VARIABLE, str(SMALL))
 
 
 @pytest.mark.parametrize("name", corpus.TOO_LARGE)
@@ -118,14 +118,14 @@ def test_a_limit_is_a_setting_of_the_call_of_the_process_or_half_of_the_memory(
     assert len(lw.data.load(file).splits["train"])
     with pytest.raises(DataError, match=r"0\.004 GB of memory, and 0\.001 GB are allowed"):
         lw.data.load(file, max_gb=0.001)
-    monkeypatch.setenv(limits.VARIABLE, "0.001")
+    monkeypatch.setenv(files.VARIABLE, "0.001")
     assert len(lw.data.load(file, max_gb=1).splits["train"])
-    monkeypatch.delenv(limits.VARIABLE)
-    assert limits.max_bytes() == limits.memory() / 2
+    monkeypatch.delenv(files.VARIABLE)
+    assert files.max_bytes() == files.memory() / 2
     for wrong in ("much", "0", "-1", "nan"):
-        monkeypatch.setenv(limits.VARIABLE, wrong)
-        with pytest.raises(UsageError, match=limits.VARIABLE):
-            limits.max_bytes()
+        monkeypatch.setenv(files.VARIABLE, wrong)
+        with pytest.raises(UsageError, match=files.VARIABLE):
+            files.max_bytes()
     with pytest.raises(UsageError, match="max_gb"):
         lw.data.load(file, max_gb=0)
 

@@ -14,8 +14,8 @@ from labelwise.encoders.registry import is_installed
 from labelwise.images import stored
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.decode.headers import fingerprint
-from labelwise.images.decode.workers import decode_and_fingerprint
-from labelwise.images.sources import addresses
+from labelwise.images.sources import paths
+from labelwise.images.stored import decode_both
 from labelwise.methods import Encoder, Softmax
 from tests.cli.conftest import run as run
 from tests.images.decodes import count_decodes
@@ -84,7 +84,7 @@ def test_a_fit_looks_for_shards_lists_labels_and_hashes_photos_once(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = given_to(monkeypatch, os, "scandir")
-    scanned = given_to(monkeypatch, addresses, "_in_folder")
+    scanned = given_to(monkeypatch, paths, "_in_folder")
     hashed = given_to(monkeypatch, stored, "content_digest")
     lw.fit(photos, run=lw.Run(device="cpu"))
     assert scanned == [photos]
@@ -117,7 +117,7 @@ def test_pixels_and_fingerprint_are_those_of_two_decodes(
 ) -> None:
     coarse = np.random.default_rng(0).integers(0, 256, (7, 9, 3), dtype=np.uint8)
     Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(tmp_path / f"x.{kind}")
-    pixels, prints = decode_and_fingerprint(tmp_path / f"x.{kind}", frame)
+    pixels, prints = decode_both(tmp_path / f"x.{kind}", frame)
     assert np.array_equal(pixels, decode(tmp_path / f"x.{kind}", frame))
     assert np.array_equal(prints, fingerprint(decode(tmp_path / f"x.{kind}", FINGERPRINTED)))
 

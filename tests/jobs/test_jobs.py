@@ -19,14 +19,13 @@ from labelwise.core.store import load, save
 from labelwise.fitting.fit import fit
 from labelwise.images import stored
 from labelwise.images.dataset import Dataset, Split
-from labelwise.images.decode.workers import decode_safely
 from labelwise.images.describe.labels import Labels
 from labelwise.images.stored import FileImages
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.jobs.parts import ABOUT
 from labelwise.methods import Discriminant
-from labelwise.support import limits
+from labelwise.support import processes
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.train.method import Run
 from tests.cli.conftest import run as run
@@ -94,14 +93,15 @@ def test_a_process_takes_as_many_threads_as_it_was_given(
     place: Path, tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, used = job_of(place, tmp_path / "c.parquet", size=25), set[int]()
+    own = stored.decode
 
     def decode(file: Any, frame: Any) -> Any:
         used.add(threading.get_ident())
         time.sleep(0.01)  # so that a second thread gets its share
-        return decode_safely(file, frame)
+        return own(file, frame)
 
-    monkeypatch.setattr(stored, "decode_safely", decode)
-    monkeypatch.setattr(limits, "_THREADS", [0])
+    monkeypatch.setattr(stored, "decode", decode)
+    monkeypatch.setattr(processes, "_THREADS", [0])
     monkeypatch.setenv("LABELWISE_CACHE", "off")  # which ``open`` does
     job.answer(job.open(count), 0)
     assert len(used - {threading.get_ident()}) == (0 if count == 1 else count)

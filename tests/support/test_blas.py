@@ -3,7 +3,7 @@
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 
 
 def threads() -> set[int]:

@@ -16,7 +16,7 @@ from labelwise.cli.options import Model, Paths, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import UNKNOWN
 from labelwise.support.errors import UsageError
-from labelwise.support.progress import with_bar
+from labelwise.support.text import with_bar
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier

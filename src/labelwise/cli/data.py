@@ -100,7 +100,7 @@ def encode(
 ) -> None:
     """Encode images once, for many experiments."""
     from labelwise.fitting.encoding import check_features_file, write_features
-    from labelwise.images.sources.addresses import may_name_shards
+    from labelwise.images.sources.paths import may_name_shards
 
     if is_job(out_npz):
         if not Path(encoder).is_dir() or size is not None or not (Path(data).is_dir() or may_name_shards(data)):

@@ -115,7 +115,7 @@ def read_pieces(
     piece: int = PIECE,
 ) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
     """Yield what ``open_images`` returns, some files at a time, each encoded once."""
-    from labelwise.encoders.features import ImagesWithFeatures
+    from labelwise.encoders.encode import ImagesWithFeatures
     from labelwise.images.images import check_read
 
     if len(classifier.shape) != 3:

@@ -119,7 +119,7 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> 
 def _files(paths: Sequence[Path]) -> "Images":
     """Return the images that paths name, those in files by their whole path."""
     from labelwise.images.as_images import as_images
-    from labelwise.images.sources.addresses import may_name_shards
+    from labelwise.images.sources.paths import may_name_shards
 
     return as_images([path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths])
 

@@ -172,7 +172,7 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
 def _look(classifier: "Classifier", data: str) -> Sheets:
     """Return the images of the data and which to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
-    from labelwise.images.decode.listing import list_images
+    from labelwise.images.sources.paths import list_images
 
     path = Path(data)
     if len(classifier.shape) == 3 and path.is_dir() and list_images(path):

@@ -16,7 +16,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from labelwise.support.limits import VARIABLE
+from labelwise.support.files import VARIABLE
 
 DATA_HELP = "A folder, .csv table, .npz pack, or the name of a set."
 SPLIT_HELP = "Which images; by default test, or all not trained on."

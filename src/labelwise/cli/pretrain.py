@@ -117,9 +117,9 @@ def _check(file: Path, resume: Path | None) -> None:
 
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the images to train on, and the data set they come from where it has splits and labels."""
-    from labelwise.images.decode.listing import list_images
     from labelwise.images.images import Images, check_read
     from labelwise.images.sources.folders import plain_folder
+    from labelwise.images.sources.paths import list_images
     from labelwise.images.stored import FileImages
     from labelwise.images.survey import readable
     from labelwise.images.view import WHOLE

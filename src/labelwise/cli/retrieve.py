@@ -128,7 +128,7 @@ def _gallery_on_disk(
 
 def _files(source: Path) -> list[str]:
     """Return the images of a folder."""
-    from labelwise.images.decode.listing import list_images
+    from labelwise.images.sources.paths import list_images
 
     files = [os.path.realpath(file) for file in list_images(source)]
     if not files:

@@ -16,9 +16,8 @@ from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Encoder
-from labelwise.encoders.features import Features
 from labelwise.images.as_images import ImagesLike, as_batch, as_images
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images, digest_rows, skipped_lines

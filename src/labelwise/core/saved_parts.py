@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast, get_origin, get_type_hints
 
 import numpy as np
@@ -21,7 +22,7 @@ from labelwise.encoders.registry import open_registered
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError
-from labelwise.support.plugins import import_object, plugins
+from labelwise.support.plugins import plugins
 from labelwise.support.settings import convert, from_plain, options_of, to_plain
 
 # Where the class of each kind of head is, imported when a head of that kind is read; a plug-in may add some.
@@ -64,7 +65,7 @@ def head_class(kind: str) -> type[Any]:
     places = {**HEADS, **{name: place for plugin in plugins() for name, place in plugin.HEADS.items()}}
     if kind not in places:
         raise StoreError(f'It has a head of the kind "{kind}", which this version does not know.')
-    return cast(type[Any], import_object(places[kind]))
+    return cast(type[Any], resolve_name(places[kind]))
 
 
 def pack(head: Head) -> Packed:
@@ -211,7 +212,7 @@ def as_onnx(encoder: Encoder) -> OnnxEncoder:
     if isinstance(encoder, JoinedEncoder):
         raise UnsupportedError(f"{encoder.name} is several networks, and one file holds one. Fit with one of them.")
     exporter = getattr(encoder, "exporter", None)  # of one that runs in torch: what writes it as an ONNX file
-    exported = encoder if exporter is None else import_object(exporter)(encoder)
+    exported = encoder if exporter is None else resolve_name(exporter)(encoder)
     if not isinstance(exported, OnnxEncoder):
         raise UnsupportedError(f"The encoder {encoder.name} cannot be saved: it is no ONNX file, and shared by nobody.")
     return exported

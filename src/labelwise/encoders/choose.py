@@ -6,7 +6,7 @@ from typing import Final
 
 from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.registry import GET, is_installed, library
-from labelwise.support.limits import threads
+from labelwise.support.processes import threads
 
 PATIENCE: Final = 600.0  # seconds of encoding that an automatic choice may take
 

@@ -19,7 +19,7 @@ from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, card_file, onnx_id,
 from labelwise.encoders.registry import GET, Entry, Source, library, open_from_library
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
 from labelwise.support.files import open_regular, regular_path
-from labelwise.support.progress import with_bar
+from labelwise.support.text import with_bar
 from labelwise.support.writable import write_atomically
 
 PART: Final = 2**20  # bytes read at a time

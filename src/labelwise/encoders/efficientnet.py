@@ -20,8 +20,7 @@ import numpy as np
 
 from labelwise.encoders.graph import Array, Attribute, Graph
 from labelwise.support.errors import StoreError
-from labelwise.support.files import open_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, open_regular
 
 MAGIC: Final = 0x1950A86A20F9469CFC6C
 VERSION: Final = 1001

@@ -1,4 +1,4 @@
-"""The only place that calls an encoder outside training.
+"""Features of images: the only place that calls an encoder outside training.
 
 An image is read, decoded and encoded by one thread, several of them side by side. So its features depend on nothing but the image,
 and they are the same to the bit whether they are computed alone, among others, or read from the cache.
@@ -6,23 +6,23 @@ and they are the same to the bit whether they are computed alone, among others, 
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import PIL
 
 from labelwise.encoders.encoder import Encoder, Precomputed
-from labelwise.encoders.features import Features, ImagesWithFeatures
 from labelwise.encoders.joined import JoinedEncoder
 from labelwise.images.decode.decoding import QUIET
-from labelwise.images.images import Images, Skipped, Unreadable, read_all
+from labelwise.images.images import Array, Images, Rows, Skipped, Unreadable, positions, read_all
+from labelwise.images.view import Fit
 from labelwise.support.cache import Cache, digest, is_on
-from labelwise.support.limits import threads
-from labelwise.support.processes import cancel_on_error
-from labelwise.support.progress import with_bar
+from labelwise.support.processes import cancel_on_error, threads
+from labelwise.support.settings import brief
+from labelwise.support.text import with_bar
 
 FORM: Final = 3  # of features in the cache; another one where images are decoded in another way
 FLUSH: Final = 256  # images whose features go to the cache at a time
@@ -30,6 +30,72 @@ AHEAD: Final = 4096  # pieces of work that are handed to threads at a time
 
 Row = npt.NDArray[np.float32]
 Result = Row | Unreadable
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of those images that could be read."""
+
+    values: npt.NDArray[np.float32]  # [m, d]
+    rows: npt.NDArray[np.int64]  # which of the images these are [m], rising
+    ids: Sequence[str]  # how each is called [m]
+    digests: Sequence[bytes]  # of the content of each [m]
+    encoder_id: str
+    skipped: tuple[Skipped, ...] = ()  # images that could not be read
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ImagesWithFeatures:
+    """Images whose features are known: whoever asks the same encoder for them gets these."""
+
+    images: Images
+    features: Features  # of all of the images
+
+    __repr__ = brief
+
+    @classmethod
+    def readable(cls, images: Images, features: Features) -> Self:
+        """Return those of the images that could be read."""
+        rows = np.arange(len(features), dtype=np.int64)
+        return cls(images.select(features.rows), replace(features, rows=rows, skipped=()))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """What each is called."""
+        return self.images.ids
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all, if they have one."""
+        return self.images.shape
+
+    def digests(self) -> Sequence[bytes]:
+        """Return 16 bytes for the content of each."""
+        return self.features.digests
+
+    def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
+        """Return images of a shape."""
+        return self.images.read(rows, shape, fit)
+
+    def select(self, rows: Rows) -> Self:
+        """Return these rows only, in this order."""
+        at, known = positions(rows), self.features
+        some = replace(
+            known,
+            values=known.values[at],
+            rows=np.arange(len(at), dtype=np.int64),
+            ids=[known.ids[row] for row in at],
+            digests=[known.digests[row] for row in at],
+        )
+        return type(self)(self.images.select(at), some)
 
 
 def encode(

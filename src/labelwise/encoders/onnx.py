@@ -21,8 +21,7 @@ from labelwise.encoders.encoder import Array, Features
 from labelwise.images.view import Fit, View
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError
-from labelwise.support.files import open_regular, read_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, open_regular, read_regular
 from labelwise.support.settings import from_plain, to_plain
 
 SILENT = 4  # what goes wrong is raised, not printed

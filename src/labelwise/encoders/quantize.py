@@ -14,8 +14,8 @@ from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, onnx_id, onnxruntim
 from labelwise.images.images import Images, Unreadable
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.files import read_regular
-from labelwise.support.progress import with_bar
 from labelwise.support.rows import draw_rows
+from labelwise.support.text import with_bar
 
 # Of a transformer these alone are brought to 8 bits: with all of them features of DINOv2 had a cosine of 0.84 to the real ones, so 0.97.
 PRODUCTS: Final = ("Conv", "MatMul", "Gemm")

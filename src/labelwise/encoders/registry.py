@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
 from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, write_graph
@@ -17,7 +18,7 @@ from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id, open_onnx, read_
 from labelwise.images.view import WHOLE, View
 from labelwise.support.cache import GRAPHS, digest, encoders_folder, is_on, is_own, user_folder
 from labelwise.support.errors import StoreError, UsageError, listing, suggest
-from labelwise.support.plugins import import_object, plugins
+from labelwise.support.plugins import plugins
 from labelwise.support.settings import from_plain
 from labelwise.support.writable import write_atomically
 
@@ -162,7 +163,7 @@ def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Enc
         return open_from_library(name, view)
     added = {each: place for plugin in plugins() for each, place in plugin.ENCODERS.items()}
     if name in added:
-        opened: Encoder = import_object(added[name])(shape, view)
+        opened: Encoder = resolve_name(added[name])(shape, view)
         return opened
     known = [*VARIANTS, *library(), *added]
     raise UsageError(

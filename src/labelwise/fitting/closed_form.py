@@ -15,9 +15,8 @@ from labelwise.core.classifier import Classifier, MethodRecord, Origin, Training
 from labelwise.core.familiarity import MEMORY
 from labelwise.core.known_examples import KnownExamples
 from labelwise.encoders.efficientnet import VARIANTS
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Encoder, Precomputed
-from labelwise.encoders.features import Features
 from labelwise.encoders.quantize import quantized
 from labelwise.fitting.by_words import with_words
 from labelwise.fitting.choice import shape_for

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.classifier import Classifier, MethodRecord
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Encoder, Precomputed
-from labelwise.encoders.features import Features
 from labelwise.fitting.choice import TRAINS, encoder_of
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import Array, FeatureRows, Images, skipped_lines

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from labelwise.images.decode.listing import list_images
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
-from labelwise.images.sources.addresses import may_name_shards
+from labelwise.images.sources.paths import list_images, may_name_shards
 from labelwise.images.stored import FileImages, Uploads
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, UsageError, listing

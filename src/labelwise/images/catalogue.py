@@ -6,18 +6,18 @@ from pathlib import Path
 
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame, is_url
-from labelwise.images.decode.listing import holds_images, is_hidden
 from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
+from labelwise.images.sources.paths import holds_images, is_hidden
 from labelwise.images.sources.shards import names_shards, shards
 from labelwise.images.sources.tables import table
 from labelwise.images.split.divide import Grouping, check_grouping, group_by
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.limits import at_most
+from labelwise.support.files import at_most
 from labelwise.support.plugins import plugin_for, plugin_with, plugins
 
 # Each takes the seed of the split, which only matters where a set has none of its own.

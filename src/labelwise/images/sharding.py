@@ -19,8 +19,7 @@ from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.headers import SHAPE
-from labelwise.images.decode.listing import is_image
-from labelwise.images.sources.addresses import address, is_remote, plain_errors, url_to_fs
+from labelwise.images.sources.paths import address, is_image, is_remote, plain_errors, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
 from labelwise.images.stored import StoredImages

@@ -6,7 +6,6 @@ import stat
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -15,18 +14,28 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from labelwise.images.decode.decoding import FINGERPRINTED, QUIET, File, Frame, UnreadableError, fit_image, reason
+from labelwise.images.decode.decoding import (
+    FINGERPRINTED,
+    QUIET,
+    File,
+    Frame,
+    UnreadableError,
+    decode_stream,
+    decode_with_fingerprint,
+    fit_image,
+    is_quick,
+    open_content,
+    reason,
+)  # fmt: skip
 from labelwise.images.decode.headers import SIDE, Print, fingerprint
-from labelwise.images.decode.workers import decode_and_fingerprint, decode_safely
+from labelwise.images.decode.workers import crew
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
 from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest, is_on
-from labelwise.support.files import open_regular
-from labelwise.support.limits import memory, threads
-from labelwise.support.processes import cancel_on_error
+from labelwise.support.files import memory, open_regular
+from labelwise.support.processes import parallel_map, threads
 
 FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
-MOST_THREADS = 8  # that decode
 FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
 TOGETHER = 256  # images whose fingerprints go to the cache at a time
@@ -157,12 +166,27 @@ class StoredImages(Selection):
     def decode_rows(
         self, rows: Sequence[int], frame: Frame, decode: Callable[[Content, Frame], T]
     ) -> list[T | Unreadable]:
-        """Return what ``decode`` makes of some rows of all; the digests of contents in memory are known from then on."""
-        contents = self.contents(rows)
-        for row, content in zip(rows, contents, strict=True):
-            if isinstance(content, bytes) and row not in self._known:
-                self._known[row] = content_digest(content)
-        return decode_all(contents, frame, decode)
+        """Return what ``decode`` makes of some rows of all; the digests of contents in memory are known from then on.
+
+        Several threads decode, unless images are so small that one is faster.
+        """
+        files = self.contents(rows)
+        for row, file in zip(rows, files, strict=True):
+            if isinstance(file, bytes) and row not in self._known:
+                self._known[row] = content_digest(file)
+
+        def attempt(file: Content | Unreadable) -> T | Unreadable:
+            try:
+                return file if isinstance(file, Unreadable) else decode(file, frame)
+            except UnreadableError as error:
+                return Unreadable(str(error))
+
+        with QUIET:
+            first = [_time(attempt, file) for file in files[:FIRST]]
+            rest = files[len(first) :]
+            alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
+            done = [attempt(file) for file in rest] if alone else parallel_map(attempt, rest)
+            return [image for image, _ in first] + done
 
     def _note(self, row: int, image: Array, known: _Memory | None) -> None:
         """Note that a row can be read, and remember what was decoded where that was asked for."""
@@ -223,45 +247,38 @@ def frame_of(shape: tuple[int, ...], fit: Fit) -> Frame:
 
 
 def decode(file: Content, frame: Frame) -> Array:
-    """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError``.
+    """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError`` and nothing else.
 
     It is resized to cover the frame and its centre is kept, unless the frame says to stretch it. EXIF orientation is applied;
     transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
+    A file that will take long is decoded by a worker, see ``decode.workers``.
     """
-    if not isinstance(file, Image.Image):
-        return decode_safely(file, frame)
     try:
-        with QUIET:
-            return fit_image(file, frame)
+        if isinstance(file, Image.Image):
+            with QUIET:
+                return fit_image(file, frame)
+        with open_content(file) as stream:
+            if is_quick(stream, frame):
+                return decode_stream(stream, frame)
+        (pixels,) = crew().decode([file], frame)
     except Exception as error:
         raise UnreadableError(reason(error, frame)) from None
+    if isinstance(pixels, str):
+        raise UnreadableError(pixels)
+    return pixels
 
 
 def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
-    """Return what ``decode`` does, and the fingerprint of the image."""
-    if not isinstance(file, Image.Image):
-        return decode_and_fingerprint(file, frame)
-    return decode(file, frame), fingerprint(decode(file, FINGERPRINTED))
-
-
-def decode_all(
-    files: Sequence[Content | Unreadable], frame: Frame, decode: Callable[[Content, Frame], T]
-) -> list[T | Unreadable]:
-    """Return what ``decode`` makes of each file; several threads decode, unless images are so small that one is faster."""
-
-    def attempt(file: Content | Unreadable) -> T | Unreadable:
+    """Return what ``decode`` does, and the fingerprint of the image; of a file both come of one decode unless a worker decodes."""
+    if frame != FINGERPRINTED and not isinstance(file, Image.Image):
         try:
-            return file if isinstance(file, Unreadable) else decode(file, frame)
-        except UnreadableError as error:
-            return Unreadable(str(error))
-
-    with QUIET:
-        first = [_time(attempt, file) for file in files[:FIRST]]
-        rest = files[len(first) :]
-        alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
-        return [image for image, _ in first] + (
-            [attempt(file) for file in rest] if alone else parallel_map(attempt, rest)
-        )
+            with open_content(file) as stream:
+                if is_quick(stream, frame):
+                    return decode_with_fingerprint(stream, frame)
+        except Exception as error:
+            raise UnreadableError(reason(error, frame)) from None
+    pixels = decode(file, frame)
+    return pixels, fingerprint(pixels if frame == FINGERPRINTED else decode(file, FINGERPRINTED))
 
 
 def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:
@@ -304,11 +321,3 @@ def fits_in_memory(count: int, shape: Sequence[int]) -> bool:
     """Return whether ``count`` images of a shape should be held in memory; ``LABELWISE_MEMORY_MB`` sets the limit."""
     megabytes = os.environ.get("LABELWISE_MEMORY_MB")
     return count * prod(shape) <= (float(megabytes) * 2**20 if megabytes else MEMORY_SHARE * memory())
-
-
-def parallel_map(work: Callable[[T], U], items: Sequence[T]) -> list[U]:
-    """Return what work makes of each item, several at a time."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:
-        return list(pool.map(work, items))

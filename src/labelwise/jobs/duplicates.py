@@ -21,7 +21,7 @@ from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import DataError
 from labelwise.support.files import read_regular, regular_path
-from labelwise.support.limits import set_threads
+from labelwise.support.processes import set_threads
 from labelwise.support.writable import write_atomically, writing
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labelwise.core.store import ABOUT as CLASSIFIER
 from labelwise.core.store import shape_of
-from labelwise.images.sources.addresses import in_shard
+from labelwise.images.sources.paths import in_shard
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_regular
-from labelwise.support.limits import set_threads
+from labelwise.support.processes import set_threads
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -140,7 +140,7 @@ def _looks(images: "Images") -> list[dict[str, Any]]:
 
 def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str, Any]]:
     """Return a row for each picture."""
-    from labelwise.encoders.features import ImagesWithFeatures
+    from labelwise.encoders.encode import ImagesWithFeatures
     from labelwise.tasks.classify import classify
     from labelwise.tasks.gallery_store import open_gallery
     from labelwise.tasks.outliers import outliers

@@ -8,7 +8,7 @@ from labelwise.label.guess import SHARPNESS, Answered, Whitened, guess, one_hot,
 from labelwise.label.ledger import Ledger
 from labelwise.label.space import Floats, Ints, Space
 from labelwise.label.spread import Spread
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 
 FOLDS = 4  # parts of the answers that are left out in turn to decide about spreading
 LEAST_ACTIONS = 8

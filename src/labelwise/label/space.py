@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
 from labelwise.support.errors import DataError
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import draw_rows
 
 Floats = npt.NDArray[np.float32]

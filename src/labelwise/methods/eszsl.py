@@ -19,7 +19,7 @@ from labelwise.methods.discriminant.leave_one_out import segment_sums
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.errors import UsageError
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 from labelwise.support.settings import check_range, setting
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method

@@ -1,10 +1,11 @@
 """Methods by name. A class is imported when its method is asked for."""
 
 from collections import UserDict
+from pkgutil import resolve_name
 from typing import Any
 
 from labelwise.support.errors import UsageError, listing, needs_torch, suggest
-from labelwise.support.plugins import import_object, plugins
+from labelwise.support.plugins import plugins
 from labelwise.train.method import Method
 
 # Where the class of each method is.
@@ -37,7 +38,7 @@ class Methods(UserDict[str, type[Method]]):
         place: Any = self.data[name]
         if isinstance(place, str):
             try:
-                self.data[name] = import_object(place)
+                self.data[name] = resolve_name(place)
             except ModuleNotFoundError as error:
                 raise needs_torch(f'Method "{name}"', error) from None
         return self.data[name]

@@ -22,7 +22,7 @@ from labelwise.images.images import Images
 from labelwise.reporting import findings
 from labelwise.support.errors import DataError
 from labelwise.support.files import read_text
-from labelwise.support.limits import threads
+from labelwise.support.processes import threads
 from labelwise.tasks.similarity import By
 
 BATCH = 32  # images that are timed together

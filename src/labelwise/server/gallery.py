@@ -14,8 +14,8 @@ from PIL import Image
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.decode.decoding import Frame
-from labelwise.images.decode.listing import list_images
 from labelwise.images.decode.workers import crew
+from labelwise.images.sources.paths import list_images
 from labelwise.server.errors import HTTPError
 from labelwise.support.errors import DataError
 from labelwise.support.files import open_regular, read_regular

@@ -1,4 +1,4 @@
-"""The one opener of files that a user names; checksums, and arrays in safetensors read without unpickling anything."""
+"""Files that a user names: the one opener, how much memory they may take, checksums, and safetensors read without unpickling."""
 
 import errno
 import hashlib
@@ -6,17 +6,19 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
 from io import BufferedReader
 from itertools import chain
 from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 
-from labelwise.support.errors import StoreError
-from labelwise.support.limits import check_size
+from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError
 from labelwise.support.writable import write_atomically
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 2**30  # of an image or a sound: 100 million pixels of four 16-bit values have 0.8 GB uncompressed
 MAX_TEXT = 2**28  # of names, settings, a log
+CHUNK = 2**20  # bytes read or unpacked at a time
+VARIABLE = "LABELWISE_MAX_GB"
+SHARE = 0.5  # of this machine's memory, where nothing else is said
+_MAX_GB: ContextVar[float | None] = ContextVar("max_gb", default=None)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -78,12 +84,69 @@ def _check(path: str | Path, about: os.stat_result, most: int | None) -> None:
         raise OSError(errno.EFBIG, f"it has {about.st_size} bytes; the limit is {most}", os.fspath(path))
 
 
+class Stream(Protocol):
+    """What is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, so many at most."""
+
+
+def check_size(file: str | Path, size: float, error: type[LabelwiseError] = DataError) -> None:
+    """Raise an error if what a file holds would take more bytes of memory than is allowed, see ``max_bytes``."""
+    if size > (most := max_bytes()):
+        raise error(
+            f'"{file}" would take {size / 1e9:.3g} GB of memory, and {most / 1e9:.3g} GB are allowed. Where you trust the file, '
+            f"allow more: labelwise --max-gb {max(1, -int(-size // 1e9))}, max_gb= in Python, or the variable {VARIABLE}."
+        )
+
+
+def max_bytes() -> float:
+    """Return how many bytes may be taken: as ``at_most`` says, or the variable ``LABELWISE_MAX_GB``, or half of the memory."""
+    limit = _MAX_GB.get()
+    if limit is None and (words := os.environ.get(VARIABLE)):
+        with suppress(ValueError):
+            limit = float(words)
+        if limit is None or not limit > 0:
+            raise UsageError(f"{VARIABLE} must be a number of gigabytes above 0; given {words!r:.40}.")
+    return SHARE * memory() if limit is None else limit * 1e9
+
+
+@contextmanager
+def at_most(max_gb: float | None) -> Iterator[None]:
+    """While open, files may take so many gigabytes of memory; None leaves the limit as it is."""
+    if max_gb is not None and not max_gb > 0:
+        raise UsageError(f"max_gb must be a number of gigabytes above 0; given {max_gb}.")
+    token = _MAX_GB.set(_MAX_GB.get() if max_gb is None else max_gb)
+    try:
+        yield
+    finally:
+        _MAX_GB.reset(token)
+
+
+def unpack(stream: Stream, file: str | Path) -> bytes:
+    """Return all that a stream unpacks to; counted on the way, for what headers say of it may be a lie."""
+    content = bytearray()
+    while part := stream.read(CHUNK):
+        content += part
+        check_size(file, len(content))
+    return bytes(content)
+
+
+@cache
+def memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its container's where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # none there, or "max"
+            total = min(total, int(Path(file).read_text()))
+    return total
+
+
 # A safetensors file starts with the length of its head (8 bytes) and the head, whose first entry is the checksum of all else. CRC-32 sees
 # every flipped bit, and takes 12 ms for 50 MB where making and writing the file takes 90 (BLAKE2b 55, SHA-256 28).
 MARK = b'{"__metadata__":{"about":"{\\"checksum\\": \\"crc32:'
 PLACE = slice(8 + len(MARK), 8 + len(MARK) + 8)  # of the checksum, in hexadecimal digits
 BLANK = f"crc32:{0:08x}"
-CHUNK = 2**20  # bytes read at a time
 # What readers of safetensors raise for files that lie: of unknown kinds of numbers and of shapes that no tensor has, too.
 BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, OverflowError)
 

@@ -62,12 +62,6 @@ def plugin_for(folder: Path) -> Plugin | None:
     return next((plugin for plugin in plugins() if plugin.reads(folder)), None)
 
 
-def import_object(place: str) -> Any:
-    """Return the object at "module:name"."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
-
-
 def lazy_names(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a module from its imports under ``if TYPE_CHECKING``.
 

@@ -1,4 +1,4 @@
-"""Several processes that share one piece of work, and how a signal stops it.
+"""Threads and processes that share work, and how a signal stops them.
 
 Rows are shared only inside ``split_rows_across``, which all processes enter and leave together. Outside, a process has all rows.
 """
@@ -7,19 +7,26 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 ROWS = 2**16  # of a table that are summed in one message
+MOST_THREADS = 8  # that ``parallel_map`` starts
+_THREADS = [0]  # of this process; 0 is not set
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,28 @@ class ProcessGroup:
 
 
 _GROUP: ContextVar[ProcessGroup | None] = ContextVar("group", default=None)
+
+
+def threads() -> int:
+    """Return how many threads this process computes with: as ``set_threads`` says, by default one for each core it may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _THREADS[0] or cores
+
+
+def set_threads(count: int) -> None:
+    """Let this process compute with so many threads, as where several processes share the cores."""
+    _THREADS[0] = count
+
+
+def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function whose linear algebra runs on one thread."""
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+        with threadpool_limits(1, "blas"):
+            return function(*args, **kwargs)
+
+    return limited
 
 
 @contextmanager
@@ -172,6 +201,14 @@ def cancel_on_error(pool: Pool) -> Iterator[Pool]:
                 child.kill()
         raise
     pool.shutdown()
+
+
+def parallel_map(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what work makes of each item, several at a time."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:
+        return list(pool.map(work, items))
 
 
 def leave_to_parent() -> None:

@@ -1,9 +1,13 @@
-"""Texts for people: names made safe to show, and what figures are called."""
+"""Texts for people: names made safe to show, what figures are called, and a bar while they wait."""
 
 import json
 import math
 import re
-from typing import Any, Final
+import sys
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 # What changes a terminal or the order of letters, or cannot be written as UTF-8: controls (ESC, and CSI as one of them), line
 # and paragraph separators, marks and overrides of direction, halves of surrogate pairs.
@@ -69,6 +73,16 @@ def from_cell(cell: str) -> str:
 def as_file_name(name: str) -> str:
     """Return a name as a part of the name of a file: letters, digits and few others, not too long."""
     return re.sub(r"[^\w.-]+", "_", name)[:LONGEST]
+
+
+def with_bar(parts: Iterable[T], count: int, words: str) -> Iterable[T]:
+    """Return so many parts, with a bar while they are gone through; none for one part alone."""
+    if count < 2 or not sys.stderr.isatty():
+        return parts
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(parts, words, count, console=Console(stderr=True), transient=True)
 
 
 FIGURES: Final[dict[str, str]] = {

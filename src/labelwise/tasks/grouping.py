@@ -10,7 +10,7 @@ import numpy as np
 
 from labelwise.core.arrays import Array, root_features, unit_rows
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import Draws, draw_rows
 
 COMPONENTS = 32  # principal components that images are compared by

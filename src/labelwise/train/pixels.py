@@ -12,7 +12,7 @@ from labelwise.images.stored import fits_in_memory
 from labelwise.images.view import Fit
 from labelwise.support.cache import user_folder
 from labelwise.support.processes import all_gather, current_group, sum_over_processes
-from labelwise.support.progress import with_bar
+from labelwise.support.text import with_bar
 from labelwise.support.writable import check_room
 
 PIECE = 256  # images decoded at a time

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import DataError
-from labelwise.support.files import open_regular, read_regular
-from labelwise.support.limits import unpack
+from labelwise.support.files import open_regular, read_regular, unpack
 from labelwise_papers.benchmarks.records import Ints, Records, text_lines, tidy
 
 Bytes = npt.NDArray[np.uint8]

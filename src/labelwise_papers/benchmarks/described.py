@@ -20,8 +20,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.words import find_words, packaged_vectors
 from labelwise.images.sources.npz_files import open_npz, read_array
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.files import open_regular
-from labelwise.support.limits import unpack
+from labelwise.support.files import open_regular, unpack
 from labelwise_papers.benchmarks.records import text_lines, tidy
 from labelwise_papers.benchmarks.registry import find_marker
 from labelwise_papers.benchmarks.xlsa17 import PARTS, ZeroShotData

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from labelwise.images.decode.listing import is_hidden, is_image, list_images
 from labelwise.images.images import Skipped
+from labelwise.images.sources.paths import is_hidden, is_image, list_images
 from labelwise.support.errors import DataError
-from labelwise.support.files import open_regular, read_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, open_regular, read_regular
 from labelwise_papers.benchmarks.entries import ENTRIES
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.images.decode.listing import list_images
+from labelwise.images.sources.paths import list_images
 from labelwise.support.errors import DataError
 from labelwise_papers.benchmarks.mat_files import read_mat
 from labelwise_papers.benchmarks.records import Records, records_of, text_lines, tidy

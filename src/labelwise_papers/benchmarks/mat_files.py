@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import DataError, LabelwiseError, listing, suggest
-from labelwise.support.files import open_regular, regular_path
-from labelwise.support.limits import CHUNK, check_size
+from labelwise.support.files import CHUNK, check_size, open_regular, regular_path
 
 # A file of version 5 is made of elements of these kinds, and an array is an element made of others, one after another. scipy believes
 # that they are as they should be, and reads memory that is not there where they are not. ``_DEEPEST``: one for each label is 2.

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from labelwise.images.decode.listing import is_hidden, is_image
+from labelwise.images.sources.paths import is_hidden, is_image
 from labelwise_papers.benchmarks import binary_layouts as binary
 from labelwise_papers.benchmarks import folder_layouts as folders
 from labelwise_papers.benchmarks import listed_layouts as listed

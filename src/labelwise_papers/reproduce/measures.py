@@ -30,13 +30,13 @@ from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_batch
 from labelwise.images.images import join
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.methods.zero_label.label_prior import Source, label_similarity
 from labelwise.methods.zero_label.transport import LabelPrior
 from labelwise.support.errors import DataError, LabelwiseError, UsageError, listing, suggest
 from labelwise.support.rows import Draws
 from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
+from labelwise.train.tensors import kmeans
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from labelwise_papers.analyses.domains import evaluate_domains
 from labelwise_papers.analyses.joint import draw_joint, joint_view

@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.decode.listing import list_files
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import FeatureRows, Skipped
 from labelwise.images.sources.build import build
 from labelwise.images.sources.folders import labelled_files, list_tops
+from labelwise.images.sources.paths import list_files
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.files import read_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, read_regular
 
 Floats = npt.NDArray[np.float32]
 

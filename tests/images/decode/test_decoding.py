@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labelwise.images.as_images import as_batch
 from labelwise.images.decode.decoding import Frame, UnreadableError
-from labelwise.images.decode.listing import list_images
+from labelwise.images.sources.paths import list_images
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import decode, encoded, noise, read_picture
 

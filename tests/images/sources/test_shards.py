@@ -12,7 +12,7 @@ from labelwise.data import load
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import read_all
 from labelwise.images.sharding import write_shards
-from labelwise.images.sources.addresses import list_shards
+from labelwise.images.sources.paths import list_shards
 from labelwise.images.sources.rows import VARIABLE
 from labelwise.images.sources.shards import ShardImages, names_shards, shard_images
 from labelwise.images.survey import readable

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images.sources.addresses import list_shards
+from labelwise.images.sources.paths import list_shards
 from tests.cli.conftest import run as run
 
 s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed: addresses of S3 are not tried")

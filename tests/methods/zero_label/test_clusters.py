@@ -4,9 +4,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.methods.zero_label.clusters import discriminant, kmeans, nearest_centres, neighbour_means
+from labelwise.methods.zero_label.clusters import discriminant, neighbour_means
 from labelwise.support.errors import UsageError
-from labelwise.train.tensors import linear_scores
+from labelwise.train.tensors import kmeans, linear_scores, nearest_centres
 
 
 def groups(k: int = 4, each: int = 30, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from labelwise.core.arrays import Array, unit_rows
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.zero_label.clusters import balanced, cluster_starts, kmeans
+from labelwise.methods.zero_label.clusters import balanced, cluster_starts
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.naming import (
     Evidence,
@@ -19,6 +19,7 @@ from labelwise.methods.zero_label.naming import (
     vote,
 )
 from labelwise.support.rows import Draws
+from labelwise.train.tensors import kmeans
 
 HIDDEN = np.array([3, 0, 4, 1, 2])
 

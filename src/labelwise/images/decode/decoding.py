@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # a process that only decodes does without torch
 File = str | Path | bytes
 
 MAX_PIXELS = 100_000_000
+HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
 SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
@@ -128,6 +129,12 @@ def check_header(stream: BinaryIO, frame: Frame) -> float | None:
     stream.seek(0)
     _check_pixels(header.width, header.height, frame)
     return header.seconds
+
+
+def is_quick(stream: BinaryIO, frame: Frame) -> bool:
+    """Return whether an image is likely to take so little time that no worker is needed, or raise what ``check_header`` does."""
+    seconds = check_header(stream, frame)
+    return seconds is not None and seconds < HERE
 
 
 def _check_kind(head: bytes) -> None:

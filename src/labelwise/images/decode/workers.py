@@ -30,21 +30,16 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.images.decode.decoding import (
-    FINGERPRINTED,
     QUIET,
     File,
     Frame,
-    UnreadableError,
     check_header,
     decode_stream,
-    decode_with_fingerprint,
     open_content,
     reason,
 )
-from labelwise.images.decode.headers import Print, fingerprint
 
 Pixels = npt.NDArray[np.uint8]
-HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
 LEAST_SECONDS, TIMES = 2.0, 10.0  # that an image may take, and the factor on what its header suggests
 UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
 WALL = 1200.0  # seconds on the clock, however busy the cores are
@@ -158,35 +153,6 @@ def _crew(owner: int) -> Crew:
 def crew() -> Crew:
     """Return the one crew of this process, which a fork of it does not share."""
     return _crew(os.getpid())
-
-
-def decode_safely(file: File, frame: Frame) -> Pixels:
-    """Return the bytes ``[c, h, w]`` of an image, by a worker where it is large, or raise ``UnreadableError`` and nothing else."""
-    try:
-        with open_content(file) as stream:
-            seconds = check_header(stream, frame)
-            if seconds is not None and seconds < HERE:
-                return decode_stream(stream, frame)
-        (pixels,) = crew().decode([file], frame)
-    except Exception as error:
-        raise UnreadableError(reason(error, frame)) from None
-    if isinstance(pixels, str):
-        raise UnreadableError(pixels)
-    return pixels
-
-
-def decode_and_fingerprint(file: File, frame: Frame) -> tuple[Pixels, Print]:
-    """Return what ``decode_safely`` does, and the fingerprint of the image; both of one decode unless a worker decodes."""
-    if frame != FINGERPRINTED:
-        try:
-            with open_content(file) as stream:
-                seconds = check_header(stream, frame)
-                if seconds is not None and seconds < HERE:
-                    return decode_with_fingerprint(stream, frame)
-        except Exception as error:
-            raise UnreadableError(reason(error, frame)) from None
-    pixels = decode_safely(file, frame)
-    return pixels, fingerprint(pixels if frame == FINGERPRINTED else decode_safely(file, FINGERPRINTED))
 
 
 def work(connection: int, low: int) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 from labelwise.images.describe.labels import Array, Labels, normal_name, unfit_name
 from labelwise.images.sources.csv_files import headed_rows
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.files import read_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, read_regular
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
 _KEYS = ("text", "texts", "vector", "order", "share")

@@ -17,8 +17,7 @@ from labelwise.images.describe.labels import normal_name
 from labelwise.images.sources.csv_files import records
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.files import open_regular, read_text, regular_path
-from labelwise.support.limits import check_size, max_bytes
+from labelwise.support.files import check_size, max_bytes, open_regular, read_text, regular_path
 
 Array = npt.NDArray[Any]
 _LONGEST_LINE = 1 << 20

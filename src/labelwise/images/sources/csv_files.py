@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.files import open_regular
-from labelwise.support.limits import check_size, max_bytes
+from labelwise.support.files import check_size, max_bytes, open_regular
 
 Floats = npt.NDArray[np.float32]
 

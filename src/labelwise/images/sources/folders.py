@@ -14,11 +14,11 @@ import numpy as np
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.headers import is_image_file
-from labelwise.images.decode.listing import holds_images, is_hidden, is_image, list_files, list_images
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.describe.labels import RESERVED, Labels, normal_name, unfit_name
 from labelwise.images.images import Skipped
 from labelwise.images.sources.build import build, from_files, read_files
+from labelwise.images.sources.paths import holds_images, is_hidden, is_image, list_files, list_images
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.divide import Grouping
 from labelwise.images.split.make import SPELLINGS

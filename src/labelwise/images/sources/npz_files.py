@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.files import open_regular, regular_path
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size, open_regular, regular_path
 
 Array = npt.NDArray[Any]
 _BYTES_AT_ONCE = 1 << 20

@@ -42,7 +42,7 @@ from labelwise.images.sources.tables import table_rows
 from labelwise.images.split.make import split_name
 from labelwise.images.stored import Uploads
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size
 
 # The key of each column, first the one that is written, then those of other tools, which count where that is not there.
 KEYS = {

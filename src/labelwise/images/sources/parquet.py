@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.images.sources.addresses import PARQUET, is_shard, open_stream
 from labelwise.images.sources.csv_files import Columns, Floats, Header, read_header
+from labelwise.images.sources.paths import PARQUET, is_shard, open_stream
 from labelwise.images.sources.rows import Block, Content
 from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError
-from labelwise.support.files import MAX_BYTES, open_regular
-from labelwise.support.limits import check_size
+from labelwise.support.files import MAX_BYTES, check_size, open_regular
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
 _POINTER = 8  # bytes that a cell takes at least

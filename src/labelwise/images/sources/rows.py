@@ -16,7 +16,7 @@ from labelwise.images.dataset import COLUMNS, Array, among_labels, labels_presen
 from labelwise.images.images import Images, Skipped
 from labelwise.images.split.divide import Grouping
 from labelwise.support.errors import DataError, UsageError, listing, suggest
-from labelwise.support.limits import check_size
+from labelwise.support.files import check_size
 
 Targets = npt.ArrayLike
 

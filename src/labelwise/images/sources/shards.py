@@ -13,7 +13,10 @@ from pathlib import Path, PurePosixPath
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Skipped, Unreadable
-from labelwise.images.sources.addresses import (
+from labelwise.images.sources.build import build
+from labelwise.images.sources.csv_files import Columns
+from labelwise.images.sources.parquet import has_images, read_parquet_shard
+from labelwise.images.sources.paths import (
     PARQUET,
     SPELLINGS,
     TAR,
@@ -25,9 +28,6 @@ from labelwise.images.sources.addresses import (
     may_name_shards,
     open_stream,
 )
-from labelwise.images.sources.build import build
-from labelwise.images.sources.csv_files import Columns
-from labelwise.images.sources.parquet import has_images, read_parquet_shard
 from labelwise.images.sources.rows import Block, Blocks
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar

@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from labelwise.images.decode.listing import is_hidden, is_image
 from labelwise.images.images import Skipped
-from labelwise.images.sources.addresses import is_remote, open_shard
+from labelwise.images.sources.paths import is_hidden, is_image, is_remote, open_shard
 from labelwise.images.sources.rows import Block, Content, Numbers
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES

@@ -17,9 +17,9 @@ from labelwise.images.images import Images, join
 from labelwise.images.split.leaks import refuse_leaks
 from labelwise.images.split.lookalikes import lookalike_groups, name_groups
 from labelwise.images.split.make import Shares, divide_groups, hold_out_domain, zero_shot
-from labelwise.images.stored import parallel_map
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import open_regular
+from labelwise.support.processes import parallel_map
 
 Grouping = Literal["column", "exif", "lookalike", "folder", "none"]
 BURST = 3.0  # seconds between two images of a burst, at most

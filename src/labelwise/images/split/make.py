@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.images.dataset import SPLITS
-from labelwise.images.sources.addresses import SPELLINGS as SPELLINGS
+from labelwise.images.sources.paths import SPELLINGS as SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.rows import Draws
 

@@ -32,7 +32,7 @@ from labelwise.methods.discriminant.leave_one_out import (
 )
 from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
 from labelwise.methods.shared.label_source import LabelSource
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import draw_rows
 
 Array = npt.NDArray[Any]

@@ -23,7 +23,7 @@ from labelwise.methods.discriminant.leave_one_out import (
     leave_out_products,
     square_norms,
 )
-from labelwise.support.limits import on_one_thread
+from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import Draws
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # relative to the mean variance inside labels

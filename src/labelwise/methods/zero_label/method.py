@@ -22,7 +22,7 @@ from labelwise.images.images import read_all
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.linear import Encoder, HeadModel, array
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, nearest_centres, neighbour_means
+from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, neighbour_means
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity
@@ -45,7 +45,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
-from labelwise.train.tensors import linear_scores, segment_mean
+from labelwise.train.tensors import linear_scores, nearest_centres, segment_mean
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and images it looks at
 LOOKS_AT_ONCE = 256  # images

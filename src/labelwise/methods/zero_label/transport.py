@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad
 
 from labelwise.core.arrays import Array
-from labelwise.methods.zero_label.clusters import nearest_centres
 from labelwise.methods.zero_label.label_prior import cost_weights, prior_vectors, rank_labels
 from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
 from labelwise.support.errors import UsageError
@@ -24,6 +23,7 @@ from labelwise.train.data import TensorSplit
 from labelwise.train.distribution import whole_batch
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.tensors import nearest_centres
 
 SHUFFLED = 3  # entries of a sample of the prior
 MOST_LOSS = 1e30  # of a restart that has none yet

@@ -14,9 +14,9 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, open_encoder
-from labelwise.images.decode.listing import list_images
 from labelwise.images.describe.labels import label_name
 from labelwise.images.images import skipped_lines
+from labelwise.images.sources.paths import list_images
 from labelwise.images.stored import FileImages
 from labelwise.label.actions import Action
 from labelwise.label.ledger import NO_LABEL

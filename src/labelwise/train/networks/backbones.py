@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from labelwise.support.errors import UsageError, listing, suggest
-from labelwise.support.plugins import import_object, plugins
+from labelwise.support.plugins import plugins
 from labelwise.train.networks.adapters import build_adapter
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.efficientnet import EfficientNetLite0
@@ -24,7 +25,7 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
 
 def _of_plugin(place: str, **options: Any) -> Backbone:
     """Return a backbone of a plug-in, whose module is imported only now."""
-    backbone: Backbone = import_object(place)(**options)
+    backbone: Backbone = resolve_name(place)(**options)
     return backbone
 
 

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelwise.methods.zero_label.clusters import kmeans
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.settings import setting
 from labelwise.train.augment import Augment
 from labelwise.train.model import as_float
 from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.image_encoder import ImageEncoder
-from labelwise.train.tensors import BatchRng
+from labelwise.train.tensors import BatchRng, kmeans
 
 SIDE, STRIDE = 4, 2  # of a patch, and from one to the next, in pixels
 EMBEDDING_SIZE = 40

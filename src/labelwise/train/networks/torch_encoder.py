@@ -18,10 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from labelwise.encoders.encode import encode
+from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Array, Encoder, Precomputed
 from labelwise.encoders.encoder import Features as Rows
-from labelwise.encoders.features import Features
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.registry import open_encoder
 from labelwise.images.images import Images

@@ -7,8 +7,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from labelwise.support.errors import StoreError, listing
-from labelwise.support.files import BROKEN, regular_path
-from labelwise.support.limits import check_size
+from labelwise.support.files import BROKEN, check_size, regular_path
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
 IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what torchvision's weights expect

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from labelwise.images.decode.listing import list_images
+from labelwise.images.sources.paths import list_images
 from labelwise.support.errors import DataError, LabelwiseWarning
 from tests.images.samples import encoded, read_files
 
