@@ -229,7 +229,7 @@ async def change(port: int, history: History, pictures: list[bytes], drawn: rand
 
 async def survive(model: Path, rounds: int, changes: int, readers: int = 8, options: tuple[str, ...] = ()) -> History:
     """Return what happened in so many rounds of changes, reads, ``kill -9`` and a new start."""
-    from labelwise.core.store import load as read_model
+    from labelwise.core.load import load as read_model
 
     drawn = random.Random(0)
     pictures = drawn_images(16, "PNG")

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 import labelwise as lw
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.server.live import LiveClassifier
 from labelwise.tasks.teach import teach
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from labelwise.core.calibration import Calibration
+from labelwise.core.calibration import Calibration, Familiarity
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
-from labelwise.core.familiarity import Familiarity
+from labelwise.core.load import ABOUT
 from labelwise.core.scores import Scores
-from labelwise.core.store import ABOUT
 from labelwise.fitting import rebuild
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.steps import Trained

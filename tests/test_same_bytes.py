@@ -10,7 +10,8 @@ from PIL import Image
 import labelwise as lw
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.encoders.registry import is_installed
 from labelwise.images.stored import FileImages
 from labelwise.jobs.job import Job

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from labelwise.core import store
 from labelwise.core.classifier import Classifier
+from labelwise.core.load import load
 from labelwise.encoders.encode import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.images.as_images import ImagesLike, as_images
@@ -34,7 +34,7 @@ from labelwise.tasks.similarity import By
 
 def open_on(folder: str | Path, device: str = "auto") -> Classifier:
     """Return a saved classifier that encodes on this device: auto and cpu need no torch, cuda runs the model that was trained."""
-    classifier = store.load(folder)
+    classifier = load(folder)
     if device in ("auto", "cpu"):
         return classifier
     from labelwise.fitting.rebuild import on_device  # needs torch

@@ -9,6 +9,7 @@ import numpy as np
 
 from labelwise import api
 from labelwise.core import classifier as core
+from labelwise.core import load as saved
 from labelwise.core import store
 from labelwise.core.arrays import Array
 from labelwise.fitting import fit as fitting
@@ -105,7 +106,7 @@ class Classifier(core.Classifier):
 
 def load(path: str | Path) -> Classifier:
     """Return the classifier saved in a folder; needs no torch."""
-    return Classifier.of(store.load(path))
+    return Classifier.of(saved.load(path))
 
 
 def fit(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from labelwise.cli.answers import Answer, table_of
+from labelwise.cli.classify import Answer, table_of
 from labelwise.cli.sorting import Sorter, folder_names, safe_name
 from labelwise.images.sources.folders import RECORD
 from labelwise.support.errors import DataError, UsageError

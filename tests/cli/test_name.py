@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 
 import labelwise as lw
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.evaluation.naming import cluster_images, named_clusters
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Softmax, ZeroLabel

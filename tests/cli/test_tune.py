@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.train.networks.backbones import build_backbone
 
 

@@ -6,8 +6,7 @@ from io import StringIO
 import numpy as np
 from rich.console import Console
 
-from labelwise.cli.answers import answer
-from labelwise.cli.classify import _table
+from labelwise.cli.classify import _table, answer
 from labelwise.reporting.answer_sheet import Sheet
 from labelwise.tasks.classify import Prediction
 

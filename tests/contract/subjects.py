@@ -6,8 +6,9 @@ from pathlib import Path
 
 from labelwise.core.checks import Subject
 from labelwise.core.classifier import Classifier, KnownState
+from labelwise.core.load import load
 from labelwise.core.metrics import confusion_matrix
-from labelwise.core.store import load, save
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder

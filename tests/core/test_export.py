@@ -18,7 +18,8 @@ import labelwise as lw
 from labelwise.api import teach
 from labelwise.core.classifier import Classifier
 from labelwise.core.export import OUTPUTS, TOLERANCE, export, outputs_of
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Softmax

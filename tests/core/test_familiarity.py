@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from labelwise.core.calibration import NEAREST, Familiarity, Sign
 from labelwise.core.classifier import Classifier
-from labelwise.core.familiarity import NEAREST, Familiarity, Sign
 from labelwise.images.describe.labels import Labels
 from labelwise.tasks.outliers import outliers
 from labelwise.train.model import LabelModel, Spec

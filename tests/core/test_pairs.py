@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from labelwise.core.calibration import draw_pairs
+from labelwise.tasks.verify import draw_pairs
 
 
 def unordered(rows: NDArray[Any]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import labelwise as lw
-from labelwise.core.store import ABOUT, digest_of
+from labelwise.core.load import ABOUT, digest_of
 from labelwise.support.errors import StoreError, UsageError
 from tests.changed import description
 from tests.conftest import blobs

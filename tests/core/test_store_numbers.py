@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from labelwise.core.arrays import Array
-from labelwise.core.familiarity import OutlierRule
-from labelwise.core.store import load, save
+from labelwise.core.calibration import OutlierRule
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.methods import METHODS
 from labelwise.support.errors import LabelwiseError, StoreError
 from labelwise.support.files import read_arrays, write_arrays

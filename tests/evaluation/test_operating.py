@@ -6,7 +6,8 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 
 import labelwise as lw
 from labelwise.core.calibration import choose
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.operating import (
     THRESHOLDS,

@@ -11,7 +11,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.fitting.prior import PriorWish, choose_prior
 from labelwise.images.dataset import Dataset, Split

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.images import read_all
+from labelwise.images.sources.build import readable
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import read_npy_matrix
 from labelwise.images.sources.packs import pack
 from labelwise.images.sources.shards import shards
 from labelwise.images.sources.tables import table
-from labelwise.images.survey import readable
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.networks.weights import read_weights

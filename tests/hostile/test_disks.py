@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.encoders.registry import is_installed
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.writable import sole_writer, write_atomically, write_by, write_file

@@ -13,7 +13,7 @@ from PIL import Image
 import labelwise as lw
 from labelwise.cli.inputs import read_names
 from labelwise.cli.name import _rows
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.encoders.efficientnet import read_weights as read_published
 from labelwise.encoders.onnx import open_onnx
 from labelwise.images.describe.knowledge_files import read_labels

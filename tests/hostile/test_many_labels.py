@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.server import changes
 from labelwise.server.changes import teach_record
 from labelwise.server.live import LiveClassifier

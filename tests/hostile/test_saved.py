@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.support.errors import StoreError
 from tests.contract.subjects import trained
 from tests.core.test_store_numbers import say

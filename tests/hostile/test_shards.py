@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from labelwise.data import load
+from labelwise.images.sources.build import readable
 from labelwise.images.sources.tar_files import read_tar
-from labelwise.images.survey import readable
 from labelwise.support.errors import DataError
 from tests.images.samples import png
 from tests.images.tar_shards import numbered, write_tar

@@ -17,7 +17,8 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 import labelwise as lw
 from labelwise.core.classifier import Classifier
 from labelwise.core.export import export
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder as EncoderProtocol
 from labelwise.evaluation.test_set import select_test_set

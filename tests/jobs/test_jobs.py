@@ -15,7 +15,8 @@ import torch
 from PIL import Image
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.images import stored
 from labelwise.images.dataset import Dataset, Split

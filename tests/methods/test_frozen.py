@@ -12,7 +12,8 @@ from torch import Tensor
 
 from labelwise.api import explain, teach
 from labelwise.core.arrays import LENGTH
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.encoding import write_features
 from labelwise.fitting.fit import fit
 from labelwise.fitting.torch_encoding import encode_dataset

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split

@@ -9,8 +9,9 @@ import torch
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
+from labelwise.core.load import load
 from labelwise.core.saved_parts import pack
-from labelwise.core.store import load, save
+from labelwise.core.store import save
 from labelwise.evaluation.naming import cluster_images
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels

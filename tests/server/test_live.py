@@ -15,7 +15,7 @@ import pytest
 
 import labelwise as lw
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.server import live as module
 from labelwise.server.changes import UNDO, State, teach_record
 from labelwise.server.errors import HTTPError

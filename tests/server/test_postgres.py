@@ -23,7 +23,7 @@ from postgres_server import CannotStartError, Server
 from sqlalchemy import event, text
 from starlette.testclient import TestClient
 
-from labelwise.core.store import load
+from labelwise.core.load import load
 from labelwise.server import follower, store
 from labelwise.server.databases import postgres_engine
 from labelwise.server.live import LiveClassifier, bake, folder_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.api import rank
-from labelwise.core.familiarity import OutlierRule
+from labelwise.core.calibration import OutlierRule
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns, median_levels

@@ -23,7 +23,7 @@ from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
-from labelwise.train.sole_run import sole_run
+from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"

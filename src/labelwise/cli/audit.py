@@ -42,7 +42,7 @@ def audit(
 
     Each image is answered by leave-one-out, held-out images included. No file is changed: --apply writes a table that fit reads.
     """
-    from labelwise.images.survey import readable
+    from labelwise.images.sources.build import readable
 
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out takes a page (.html); given {page}.")

@@ -1,28 +1,165 @@
-"""The verb classify: what is it?"""
+"""The verb classify: what is it? It prints answers, and writes a table, a page of thumbnails, or images sorted into folders."""
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
 from typer import Option
 
-from labelwise.cli.answers import Answer, Answers, Writing, answer
 from labelwise.cli.inputs import PIECE, open_model, read_pieces
-from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_job
-from labelwise.cli.options import Model, Paths, shared
+from labelwise.cli.jobs import is_job, make_job, run_job
+from labelwise.cli.options import Model, Paths, refuse_workers, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
-from labelwise.cli.sorting import UNKNOWN
-from labelwise.support.errors import UsageError
-from labelwise.support.text import with_bar
+from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted, folder_names
+from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.text import to_cell, with_bar
+from labelwise.support.writable import check_writable, write_file
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.images.images import Images
+    from labelwise.tasks.classify import Prediction
 
 SHOWN = 1_000  # rows of the table on the screen
+COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """What is written, and of which answers."""
+
+    csv_file: Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")] = None
+    sort_into: Annotated[
+        Path | None,
+        Option(help="Copy images into a folder per answer."),
+    ] = None
+    link: Annotated[bool, Option("--link", help="With --sort-into: links in place of copies.")] = False
+    only: Annotated[
+        str | None,
+        Option(help="Only images with these answers, separated by commas."),
+    ] = None
+    min_probability: Annotated[
+        float,
+        Option(min=0, max=1, help="Less probable answers count as unsure."),
+    ] = 0.5
+    out: Annotated[Path | None, Option("--out", help="A page (.html) of thumbnails, or a .parquet folder.")] = None
+
+    def check(self) -> None:
+        """Raise an error where options contradict each other, or a place cannot be written: before anything is read."""
+        if self.link and self.sort_into is None:
+            raise UsageError("--link goes with --sort-into FOLDER.")
+        if self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"--out takes a page (.html) or a folder of answers (.parquet); given {self.out}.")
+        if self.sort_into is not None:
+            check_sorted(self.sort_into)
+        for target in filter(None, (self.csv_file, self.out, self.sort_into and self.sort_into / "unsure")):
+            check_writable(target)
+
+    def unsorted(self, files: "Images") -> "Images":
+        """Return the files that are not yet in the folder that images are sorted into."""
+        from labelwise.images.stored import FileImages
+
+        if self.sort_into is None:
+            return files
+        if not isinstance(files, FileImages):
+            raise UsageError("--sort-into copies image files, and these lie in shards. Use --csv FILE.")
+        own = self.sort_into.resolve()
+        return files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of one image, in a word: a label, or unknown, unsure or none."""
+
+    file: str
+    word: str
+    prediction: "Prediction"
+
+    def cells(self) -> list[str]:
+        """Return a row of the table of answers."""
+        one = self.prediction
+        second = one.top[1] if len(one.top) > 1 else ("", None)
+        numbers = ("" if value is None else f"{value:.4f}" for value in (one.probability, second[1], one.outlier))
+        probability, runner_up, outlier = numbers
+        labels = ";".join(one.labels or (one.top[0][0],))
+        words = (to_cell(text) for text in (self.file, self.word, labels, second[0]))
+        file, word, labels, other = words
+        return [file, word, labels, probability, other, runner_up, outlier]
+
+
+def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
+    """Return the answer to a image; a label that is less probable than ``min_probability`` is an unsure one."""
+    word = prediction.label if not prediction.known or prediction.probability >= min_probability else UNSURE
+    return Answer(file, word, prediction)
+
+
+def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
+    """Return the answers that are asked for, or None where all are; what is neither a label nor an answer is an error."""
+    from labelwise.images.describe.labels import Labels
+
+    if words is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([words], skipinitialspace=True), [])]
+    known = Labels(names=(*labels, UNKNOWN, UNSURE, NONE))
+    for name in names:
+        if known.find(name) is None:
+            raise UsageError(
+                f'--only names no answer "{name}".{suggest(name, known.names)} Answers: {listing(known.names)}.'
+            )
+    if not names:
+        raise UsageError("--only takes labels with commas between them; given none.")
+    return frozenset(map(known.meant, names))
+
+
+class Answers:
+    """The answers that are asked for; images are sorted as they come."""
+
+    def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
+        self.writing, self.rows = writing, list[Answer]()
+        self._labels = labels
+        self._only = read_only(writing.only, labels)
+        self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), link=writing.link)
+        self._sheet = None
+        if writing.out is not None:
+            from labelwise.reporting.answer_sheet import Sheet
+
+            self._sheet = Sheet()
+
+    def add(self, one: Answer, read: Callable[[], Any]) -> None:
+        """Take the answer to an image, if it is asked for; ``read`` returns its pixels ``[c, h, w]``."""
+        if self._only is not None and one.word not in self._only:
+            return
+        self.rows.append(one)
+        if self._sorter:
+            self._sorter.place(one.file, one.word)
+        if self._sheet:
+            self._sheet.add(one.word, one.file, one.prediction, read())
+
+    def write(self, model: str) -> list[str]:
+        """Write the table and the sheet, and return all that was written."""
+        table, sheet, folder = self.writing.csv_file, self.writing.out, self.writing.sort_into
+        if self._sorter:
+            self._sorter.finish(model)
+        if table is not None:
+            write_file(table, table_of(self.rows))
+        if self._sheet and sheet is not None:
+            write_file(sheet, self._sheet.page(model, self._labels).encode("utf-8", "replace"))
+        return [str(path) for path in (table, sheet, folder) if path is not None]
+
+
+def table_of(answers: Iterable[Answer]) -> bytes:
+    """Return the answers as a CSV file."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(one.cells() for one in answers)
+    return text.getvalue().encode("utf-8", "surrogateescape")
 
 
 def classify(

@@ -10,8 +10,8 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
-from labelwise.cli.jobs import is_job, make_job, refuse_workers, run_duplicates, run_job
-from labelwise.cli.options import EncoderName, Group, Paths, Size, add_verb, shared
+from labelwise.cli.jobs import is_job, make_job, run_duplicates, run_job
+from labelwise.cli.options import EncoderName, Group, Paths, Size, add_verb, refuse_workers, shared
 from labelwise.cli.output import note, one_line, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.plugins import plugins
@@ -81,7 +81,7 @@ def shard(
 ) -> None:
     """Write images as WebDataset shards, to stream them."""
     from labelwise.images.sharding import check_new, write_shards
-    from labelwise.images.survey import readable
+    from labelwise.images.sources.build import readable
 
     check_new(out_folder)
     dataset = readable(lw.data.load(data, root=shared().root))
@@ -132,14 +132,14 @@ def duplicates(
 
 def _read(data: str, size: int | None) -> "lw.data.Dataset":
     """Return the data with images of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
-    from labelwise.images.survey import readable
+    from labelwise.images.sources.build import readable
 
     return readable(open_data(data, None, size=size))
 
 
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
-    from labelwise.core.store import ABOUT
+    from labelwise.core.load import ABOUT
     from labelwise.encoders.efficientnet import VARIANTS
     from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
     from labelwise.fitting.encoding import encode_by, encode_with

@@ -85,7 +85,7 @@ def try_out(
     Every encoder at hand answers a sample of labelled images, each as if it had not been there (leave-one-out). Test images are not read.
     """
     from labelwise.fitting.try_encoders import try_encoders
-    from labelwise.images.survey import readable
+    from labelwise.images.sources.build import readable
 
     dataset = readable(open_data(data, None), ("train", "val"))
     tell_skipped(dataset.skipped)

@@ -14,9 +14,9 @@ from labelwise.cli.inputs import open_data, read_names, tell_groups, tell_skippe
 from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
-from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import of_the_run, pairs_of
+from labelwise.train.run_folder import sole_verb, weights_told
 
 if TYPE_CHECKING:
     from labelwise.fitting.choice import FitOptions
@@ -56,6 +56,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
     from labelwise.core.store import check_free, check_savable, save
     from labelwise.fitting import division
     from labelwise.fitting.choice import next_frame
+    from labelwise.fitting.fit import fit as train
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.support.processes import is_main_process, is_restarted
 
@@ -100,7 +101,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
             tell=tell,
         )
         with weights_told(folder):
-            classifier = lw.fit(dataset, chosen, run)
+            classifier = train(dataset, chosen, run)
         if not is_main_process():
             return
         document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}

@@ -38,12 +38,6 @@ def is_job(out: Path) -> bool:
     return out.suffix.lower() == ".parquet"
 
 
-def refuse_workers() -> None:
-    """Raise an error where processes were asked for, and there is no job."""
-    if shared().workers is not None:
-        raise UsageError("--workers goes with --out FOLDER.parquet.")
-
-
 @contextmanager
 def job_runner() -> "Iterator[Callable[[Parts, Done], None]]":
     """Yield what works on the blocks of a job."""

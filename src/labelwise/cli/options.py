@@ -16,6 +16,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand
 
+from labelwise.support.errors import UsageError
 from labelwise.support.files import VARIABLE
 
 DATA_HELP = "A folder, .csv table, .npz pack, or the name of a set."
@@ -118,6 +119,12 @@ def command_line() -> str:
 def shared() -> Shared:
     """Return the options of every verb, as they were given."""
     return _SHARED.get()
+
+
+def refuse_workers() -> None:
+    """Raise an error where processes were asked for, and there is no job."""
+    if shared().workers is not None:
+        raise UsageError("--workers goes with --out FOLDER.parquet.")
 
 
 @contextmanager

@@ -23,8 +23,6 @@ CIRCULAR = {  # what chose the labels, if not a person
 
 def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
     """Yield what is said of a classifier: how it was trained, its accuracy, what it confuses; ``home`` is the folder of its images."""
-    from labelwise.fitting.tuning import tuning_lines
-
     summary = classifier.origin.summary
     about = summary["training"]
     training = f": {len(classifier.labels)} labels from {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
@@ -115,6 +113,32 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
         )
     if len(suspicious) > LISTED:
         yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
+
+
+def tuning_lines(classifier: "Classifier") -> Iterator[str]:
+    """Yield what came of tuning; or, where it was not asked for and would pay, that it would."""
+    from labelwise.fitting.tuning import FEWEST, WEAK, images_each
+
+    summary, method = classifier.origin.summary, classifier.origin.method
+    if "tuning" in summary:
+        yield _tuning_result(summary["tuning"])
+    elif method is not None and method.name == "discriminant" and summary["training"]["device"] == "cuda":
+        accuracy, each = summary.get("leave_one_out", {}).get("accuracy", 1.0), images_each(classifier)
+        if len(classifier.shape) == 3 and accuracy < WEAK and each >= FEWEST:
+            yield f"--tune will probably pay here: {each:.0f} images of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
+
+
+def _tuning_result(about: dict[str, Any]) -> str:
+    """Return what came of tuning, in a line."""
+    frozen, *tuned = about["trials"]
+    best = max(tuned, key=lambda trial: float(trial["likelihood"]))
+    figures = (
+        f"validation accuracy {100 * best['accuracy']:.1f} % against {100 * frozen['accuracy']:.1f} % without, log-likelihood "
+        f"{best['likelihood']:.3f} against {frozen['likelihood']:.3f}"
+    )
+    if about["rate"] is None:
+        return f"tuning did not pay, and the encoder stays as it came: {figures}"
+    return f"encoder tuned (learning rate {about['rate']:g}, {best['steps']} steps): {figures}"
 
 
 def _balance_lines(classifier: "Classifier") -> Iterator[str]:

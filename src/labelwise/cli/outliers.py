@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_images, open_model
-from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
-from labelwise.cli.options import Model, Paths
+from labelwise.cli.jobs import JobOut, make_job, run_job
+from labelwise.cli.options import Model, Paths, refuse_workers
 from labelwise.cli.output import bar, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.text import FIGURES, to_cell

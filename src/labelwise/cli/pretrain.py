@@ -14,11 +14,11 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import Resume, Settings, Size, shared
 from labelwise.cli.output import note, percent, show, styled
-from labelwise.cli.run_folder import sole_verb, weights_told
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_text
 from labelwise.support.settings import of_the_run, override, pairs_of
 from labelwise.support.writable import check_writable
+from labelwise.train.run_folder import sole_verb, weights_told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +102,7 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
 
 def _check(file: Path, resume: Path | None) -> None:
     """Raise an error where the file cannot be written, or there is nothing to continue."""
-    from labelwise.train.sole_run import has_checkpoint
+    from labelwise.train.run_folder import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
@@ -118,10 +118,10 @@ def _check(file: Path, resume: Path | None) -> None:
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the images to train on, and the data set they come from where it has splits and labels."""
     from labelwise.images.images import Images, check_read
+    from labelwise.images.sources.build import readable
     from labelwise.images.sources.folders import plain_folder
     from labelwise.images.sources.paths import list_images
     from labelwise.images.stored import FileImages
-    from labelwise.images.survey import readable
     from labelwise.images.view import WHOLE
     from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
     from labelwise.train.networks.patches import Patches

@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_images, open_model, tell_skipped
-from labelwise.cli.jobs import JobOut, make_job, refuse_workers, run_job
-from labelwise.cli.options import Model, SearchBy, shared
+from labelwise.cli.jobs import JobOut, make_job, run_job
+from labelwise.cli.options import Model, SearchBy, refuse_workers, shared
 from labelwise.cli.output import note, plain_table, show
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.text import FIGURES

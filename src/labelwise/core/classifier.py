@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array
-from labelwise.core.calibration import Calibration, check_thresholds
-from labelwise.core.familiarity import Familiarity
+from labelwise.core.calibration import Calibration, Familiarity, check_thresholds
 from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import NONE as NONE

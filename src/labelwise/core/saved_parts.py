@@ -5,7 +5,8 @@ A head is a frozen dataclass. Its arrays, those of the dataclasses inside it and
 against the types and the declared shapes before anything is computed with it.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -184,7 +185,30 @@ def _bind(name: str, declared: tuple[str | int, ...], shape: tuple[int, ...], si
         raise UsageError(f'"{name}" has the shape {list(shape)}, not {list(declared)} with {sizes}')
 
 
+FREE = ("method", "summary")  # parts of a description that may hold any number: nothing is computed with them
 ENCODER, CARD = "encoder.onnx", "encoder.json"
+
+
+def check_finite(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Raise an error that names the first number or array that is not finite."""
+    bad = next((name for key in about if key not in FREE for name in _not_finite(about[key], key)), None)
+    for name, array in arrays.items():
+        if bad is None and array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = name
+    if bad is not None:
+        raise StoreError(
+            f'"{bad}" is not finite (NaN or infinity), as training that diverged leaves it. Fit again with a lower '
+            "learning rate (--set optimizer.lr=...), or without extreme values in the data."
+        )
+
+
+def _not_finite(value: Any, name: str) -> Iterator[str]:
+    """Yield the dotted names of numbers inside a value that are not finite."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from _not_finite(part, f"{name}.{key}")
+    if isinstance(value, float) and not math.isfinite(value):
+        yield name
 
 
 def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]]:

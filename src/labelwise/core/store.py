@@ -1,11 +1,10 @@
-"""A saved classifier is one folder, written whole or not at all.
+"""A saved classifier is one folder, written whole or not at all; ``load`` reads it.
 
 ``classifier.json`` says what it is, ``weights.safetensors`` holds the arrays of its head, labels and calibration. An encoder that was
 trained lies beside them as ``encoder.onnx`` with its card; one that others share is named by its id. ``training.safetensors``, which
 only continued training reads, is the state of the model that was trained. Nothing of it is executed.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,74 +19,22 @@ from safetensors.numpy import save as safetensors
 from labelwise import __version__
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.rebuild import TRAINING, StoredState, check_finite, classifier_of
-from labelwise.core.saved_parts import encoder_files, label_arrays, label_words, pack, saved_encoder
+from labelwise.core.load import ABOUT, CHECKSUM, FORMAT, TRAINING, WEIGHTS, checksum
+from labelwise.core.saved_parts import check_finite, encoder_files, label_arrays, label_words, pack
 from labelwise.images.describe.labels import Labels
-from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import file_digest, read_arrays, read_regular
+from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.files import file_digest
 from labelwise.support.settings import to_plain
 from labelwise.support.writable import check_writable, sync_folder, write_atomically, writing
-
-FORMAT = 3
-ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
-CHECKSUM = "checksum"
-ENTRIES = {
-    "format", "encoder", "head", "labels", "unseen", "examples", "calibration", "outlier_rule", "verifier", "thresholds", "method", "summary", "versions", "files",
-}  # fmt: skip
 
 
 def description_bytes(about: Mapping[str, Any]) -> bytes:
     """Return a description as the content of its file, with the SHA-256 of what it says as its first entry."""
     plain = json.loads(json.dumps(about))
-    return json.dumps({CHECKSUM: _checksum(plain), **plain}, indent=1, ensure_ascii=False).encode() + b"\n"
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """Return the description of the classifier saved in a folder, or raise an error."""
-    if not folder.exists():
-        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
-        hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
-        raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
-    file = folder / ABOUT
-    try:
-        about: dict[str, Any] = json.loads(read_regular(file))
-    except OSError as error:
-        raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
-    except (ValueError, RecursionError):
-        raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a copy, or fit again.") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        number = about.get("format") if isinstance(about, dict) else None
-        raise StoreError(
-            f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
-        )
-    stated = about.pop(CHECKSUM, None)
-    if (stated is not None and stated != _checksum(about)) or about.keys() - ENTRIES:
-        raise StoreError(
-            f"{file} differs from its checksum: it is damaged, or was edited. Restore it from a copy, or fit again. "
-            f'If you edited it on purpose, remove its entry "{CHECKSUM}", the second line.'
-        )
-    return about
-
-
-def _checksum(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def digest_of(path: str | Path) -> str:
-    """Return the checksum of a saved classifier's weights; another one means another classifier."""
-    files = read_about(Path(path)).get("files")
-    return str(files.get(WEIGHTS) if isinstance(files, dict) else None)
-
-
-def shape_of(path: str | Path) -> tuple[int, ...]:
-    """Return the image shape of a saved classifier, without loading it."""
-    encoder = read_about(Path(path)).get("encoder")
-    shape = encoder.get("shape") if isinstance(encoder, dict) else None
-    return tuple(shape) if isinstance(shape, list) else ()
+    return json.dumps({CHECKSUM: checksum(plain), **plain}, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 LOG = "log.jsonl"
-FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
@@ -124,40 +71,6 @@ def check_free(path: Path, overwrite: bool) -> None:
 def check_savable(method: object, labels: Labels, name: str) -> None:
     """Raise an error for what the file of a classifier of this method and these labels could not hold."""
     _as_text({"method": to_plain(method), "labels": label_words(labels), "data": name})
-
-
-def load(path: str | Path) -> Classifier:
-    """Return the classifier saved in a folder.
-
-    Checksums, shapes and numbers are checked before anything is computed with them.
-    """
-    folder = Path(path)
-    about = read_about(folder)
-    try:
-        _check_files(folder, about["files"])
-        encoder = saved_encoder(about["encoder"], folder)
-        state = StoredState(folder / TRAINING, about["files"][TRAINING]) if TRAINING in about["files"] else None
-        return classifier_of(about, read_arrays(folder / WEIGHTS)[0], encoder, state)
-    except StoreError as error:
-        raise StoreError(f"{folder} cannot be used. {error}") from error
-    except FAULTS as error:
-        versions = about.get("versions")
-        writer = versions.get("labelwise") if isinstance(versions, dict) else None
-        remedy = "Restore its description from a copy" if writer == __version__ else "Install that version"
-        reason = (str(error) or repr(error)).splitlines()[0].removesuffix(".")
-        raise StoreError(
-            f"{folder} was written by labelwise {writer or 'of an unknown version'} and does not fit this version, "
-            f"{__version__}: {reason}. {remedy}, or fit again."
-        ) from error
-
-
-def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
-    """Raise an error unless all files but the training state, which is checked when it is read, are as they were written."""
-    for name in {WEIGHTS, *digests} - {TRAINING}:
-        if not (folder / name).exists():
-            raise StoreError(f"It is damaged: {name} is missing. Restore it from a copy, or fit again.")
-        if file_digest(folder / name) != digests[name]:
-            raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a copy, or fit again.")
 
 
 def _write(classifier: Classifier, folder: Path) -> None:

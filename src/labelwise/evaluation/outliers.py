@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.familiarity import Sign
+from labelwise.core.calibration import Sign
 from labelwise.core.metrics import auroc, fpr_at_tpr
 from labelwise.core.scores import Scores
 

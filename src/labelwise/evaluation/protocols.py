@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.core.familiarity import Sign
+from labelwise.core.calibration import Sign
 from labelwise.evaluation.closed import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeResult, EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation

@@ -20,8 +20,8 @@ from labelwise.evaluation.training_images import LeftOutAnswers, left_out_answer
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Skipped
+from labelwise.images.sources.build import readable
 from labelwise.images.split.divide import pool
-from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.rows import draw_rows
 from labelwise.support.settings import brief

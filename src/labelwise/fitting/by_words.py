@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.core import store
 from labelwise.core.arrays import Array
+from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier, Origin, bind
-from labelwise.core.familiarity import MEMORY
+from labelwise.core.load import load
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
@@ -154,7 +154,7 @@ def _words_of(options: WordsOptions) -> tuple[Encoder, Vocabulary]:
         )
     if options.vocabulary is None:
         return open_encoder(DEFAULT), default_vocabulary()
-    known = store.load(Path(options.vocabulary))
+    known = load(Path(options.vocabulary))
     return known.encoder, vocabulary_of(known)
 
 

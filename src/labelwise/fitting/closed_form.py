@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, TrainingState, bind
-from labelwise.core.familiarity import MEMORY
 from labelwise.core.known_examples import KnownExamples
 from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encode import Features, encode
@@ -26,7 +26,7 @@ from labelwise.fitting.prior import PriorWish
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images, skipped_lines
-from labelwise.images.survey import readable
+from labelwise.images.sources.build import readable
 from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.processes import current_group

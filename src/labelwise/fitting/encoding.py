@@ -14,7 +14,7 @@ from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.fitting.choice import TRAINS, encoder_of
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import Array, FeatureRows, Images, skipped_lines
-from labelwise.images.survey import readable
+from labelwise.images.sources.build import readable
 from labelwise.images.view import WHOLE
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.support.writable import check_writable, write_by

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelwise.core.arrays import Array
-from labelwise.core.calibration import draw_pairs
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import average_precisions, wilson
 from labelwise.core.platt import LeaveOneOut, LeavesOut
@@ -14,7 +13,7 @@ from labelwise.core.scores import Scores
 from labelwise.fitting.prior import DATA, PriorWish, choose_prior
 from labelwise.images.dataset import Split
 from labelwise.tasks.calibrate import calibrate
-from labelwise.tasks.verify import can_verify, verifier_of
+from labelwise.tasks.verify import can_verify, draw_pairs, verifier_of
 
 if TYPE_CHECKING:
     from labelwise.train.data import TensorSplit

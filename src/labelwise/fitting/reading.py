@@ -7,7 +7,7 @@ import torch
 from labelwise.fitting.choice import encoder_of, shape_for
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.images import ArrayImages, FeatureRows, Skipped, skipped_lines
-from labelwise.images.survey import readable
+from labelwise.images.sources.build import readable
 from labelwise.images.view import Fit
 from labelwise.train.data import EncodedImages
 from labelwise.train.method import Method, Run

@@ -6,11 +6,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, bind
-from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import Head
-from labelwise.core.rebuild import check_finite
-from labelwise.core.saved_parts import pack
+from labelwise.core.saved_parts import check_finite, pack
 from labelwise.encoders.encoder import Encoder
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.tuning import about_trials

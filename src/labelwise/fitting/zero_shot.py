@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, seen_spread
+from labelwise.core.calibration import Familiarity
 from labelwise.core.classifier import Classifier
-from labelwise.core.familiarity import Familiarity
 from labelwise.core.metrics import harmonic_mean
 from labelwise.fitting.division import of_labels, set_aside, validation
 from labelwise.fitting.steps import Trained, origin_of, remembering, train_on
@@ -28,7 +28,7 @@ from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel
-from labelwise.train.sole_run import sole_run
+from labelwise.train.run_folder import sole_run
 
 HELD_SHARE = 1 / 3  # of the seen labels, held out in the trial
 VALIDATION_SHARE = 0.2  # of the images of the others

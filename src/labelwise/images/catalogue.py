@@ -12,8 +12,18 @@ from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
-from labelwise.images.sources.paths import holds_images, is_hidden
-from labelwise.images.sources.shards import names_shards, shards
+from labelwise.images.sources.parquet import has_images
+from labelwise.images.sources.paths import (
+    TAR,
+    address,
+    holds_images,
+    is_hidden,
+    is_remote,
+    is_shard,
+    list_shards,
+    may_name_shards,
+)
+from labelwise.images.sources.shards import shards
 from labelwise.images.sources.tables import table
 from labelwise.images.split.divide import Grouping, check_grouping, group_by
 from labelwise.support.errors import DataError, listing, suggest
@@ -82,6 +92,16 @@ def load(  # noqa: PLR0913 - what a source may be told
         if plugin := plugin_for(path):
             return group_by(plugin.read(path, seed), group, seed)
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
+
+
+def names_shards(source: str | Path) -> bool:
+    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with images."""
+    word = address(source)
+    possible = may_name_shards(word)
+    if not possible or is_remote(word) or is_shard(word, TAR):
+        return possible
+    files = list_shards(word)
+    return bool(files) and (is_shard(files[0], TAR) or has_images(Path(files[0])))
 
 
 def _by_name(word: str, size: int | None, side: int | None, *, seed: int, root: str | Path | None) -> Dataset:

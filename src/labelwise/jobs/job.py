@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from labelwise.core.store import ABOUT as CLASSIFIER
-from labelwise.core.store import shape_of
+from labelwise.core.load import ABOUT as CLASSIFIER
+from labelwise.core.load import shape_of
 from labelwise.images.sources.paths import in_shard
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
@@ -59,7 +59,7 @@ class Job(Parts):
     def open(self, threads: int) -> "Classifier | None":
         """Return the classifier in a process of its own, which keeps no features: they are in the answers, or of no use."""
         os.environ["LABELWISE_CACHE"] = "off"
-        from labelwise.core.store import load
+        from labelwise.core.load import load
 
         set_threads(threads)
         return load(self.model) if self.model else None

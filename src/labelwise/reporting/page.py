@@ -9,8 +9,9 @@ from typing import Any
 
 from labelwise import __version__
 from labelwise.core.classifier import Classifier
+from labelwise.core.load import load
 from labelwise.core.metrics import Reliability, wilson
-from labelwise.core.store import LOG, load
+from labelwise.core.store import LOG
 from labelwise.evaluation.evaluate import read_data, read_unknown
 from labelwise.evaluation.figures import to_json
 from labelwise.evaluation.tables import threshold_rows

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from labelwise.api import open_on
+from labelwise.core.load import shape_of
 from labelwise.core.scores import Scores
-from labelwise.core.store import shape_of
 from labelwise.images.decode.decoding import QUIET, Frame
 from labelwise.server import store
 from labelwise.server.batcher import Batcher

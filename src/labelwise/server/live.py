@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import digest_of, load, save
+from labelwise.core.load import digest_of, load
+from labelwise.core.store import save
 from labelwise.images.describe.labels import find_name
 from labelwise.server.changes import Source, State, correct_record, follow, forget_record, teach_record, undo_record
 from labelwise.server.errors import LATER, HTTPError, known_label

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvicorn
 
-from labelwise.core.store import shape_of
+from labelwise.core.load import shape_of
 from labelwise.server.app import build
 from labelwise.server.capabilities import check_takes_images
 from labelwise.server.databases import create_private_folder

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier
-from labelwise.core.familiarity import MEMORY
 from labelwise.core.head import (
     LEARN,
     Head,

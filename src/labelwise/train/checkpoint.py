@@ -19,7 +19,7 @@ from labelwise.support.processes import is_main_process
 from labelwise.support.writable import write_atomically
 from labelwise.train.data import TrainData
 from labelwise.train.method import Method, Run
-from labelwise.train.sole_run import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
+from labelwise.train.run_folder import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 

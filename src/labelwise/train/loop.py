@@ -29,7 +29,7 @@ from labelwise.train.distribution import (
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import MovingAverage
-from labelwise.train.sole_run import sole_run
+from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
 from labelwise.train.step import FEW, RecordedStep, Step
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import ArrayImages, FeatureRows, Images, Skipped, at_side
+from labelwise.images.sources.build import readable
 from labelwise.images.stored import FileImages, Uploads
-from labelwise.images.survey import readable
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
 from labelwise.support.files import read_text

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from labelwise.data import load
+from labelwise.images.catalogue import names_shards
 from labelwise.images.dataset import Dataset
 from labelwise.images.images import read_all
 from labelwise.images.sharding import write_shards
+from labelwise.images.sources.build import readable
 from labelwise.images.sources.paths import list_shards
 from labelwise.images.sources.rows import VARIABLE
-from labelwise.images.sources.shards import ShardImages, names_shards, shard_images
-from labelwise.images.survey import readable
+from labelwise.images.sources.shards import ShardImages, shard_images
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from tests.cli.folders import write_folders
 from tests.conftest import blobs, squares

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from labelwise.core.arrays import unit_rows
 from labelwise.core.classifier import Classifier
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels

@@ -10,12 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import linear
 
+from labelwise.cli.outcome import tuning_lines
 from labelwise.core.classifier import MethodRecord
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.choice import FitOptions, decide
 from labelwise.fitting.fit import fit
 from labelwise.fitting.training import training_data
-from labelwise.fitting.tuning import before_tuning, tuning_lines
+from labelwise.fitting.tuning import before_tuning
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from labelwise.core.arrays import LENGTH
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.fit import fit
 from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset, Split

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelwise.core.store import load, save
+from labelwise.core.load import load
+from labelwise.core.store import save
 from labelwise.fitting.rebuild import model_of
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Softmax

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Skipped, Unreadable
-from labelwise.images.sources.build import build
+from labelwise.images.sources.build import build, readable
 from labelwise.images.sources.csv_files import Columns
-from labelwise.images.sources.parquet import has_images, read_parquet_shard
+from labelwise.images.sources.parquet import read_parquet_shard
 from labelwise.images.sources.paths import (
     PARQUET,
     SPELLINGS,
@@ -25,7 +25,6 @@ from labelwise.images.sources.paths import (
     is_remote,
     is_shard,
     list_shards,
-    may_name_shards,
     open_stream,
 )
 from labelwise.images.sources.rows import Block, Blocks
@@ -33,22 +32,11 @@ from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
 from labelwise.images.split.divide import Grouping
 from labelwise.images.stored import Content, StoredImages
-from labelwise.images.survey import readable
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
 CLASSES = "classnames.txt"
 EMPTY = "there is no image in this row, or it is too large."
-
-
-def names_shards(source: str | Path) -> bool:
-    """Return whether a word names shards: a tar file, an address, a folder of shards, or a Parquet file with images."""
-    word = address(source)
-    possible = may_name_shards(word)
-    if not possible or is_remote(word) or is_shard(word, TAR):
-        return possible
-    files = list_shards(word)
-    return bool(files) and (is_shard(files[0], TAR) or has_images(Path(files[0])))
 
 
 def shards(

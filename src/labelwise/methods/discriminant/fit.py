@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
-from labelwise.core.familiarity import MEMORY
+from labelwise.core.calibration import MEMORY
 from labelwise.core.platt import LeaveOneOut, most_rows
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import (

@@ -1,14 +1,15 @@
-"""The folder of a run: one process writes to it, and an unfinished run in it is not overwritten. Needs no torch."""
+"""The folder of a run: one process writes to it, an unfinished run is not overwritten, errors say what is kept. Needs no torch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.processes import is_main_process
 from labelwise.support.writable import sole_writer
 
+AGAIN = "the same command and --resume"
 NEWEST, BEFORE = "checkpoint.safetensors", "previous.safetensors"
 OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the folders of the run around this call
 
@@ -43,3 +44,33 @@ def refuse_unfinished(folder: Path) -> None:
         raise UsageError(
             f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
         )
+
+
+@contextmanager
+def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
+    """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
+    if not is_main_process():
+        yield
+        return
+    with sole_writer(target), sole_run(folder):
+        for run in () if resume else (folder, folder / "trial"):
+            refuse_unfinished(run)
+        yield
+
+
+@contextmanager
+def weights_told(folder: Path, *, trained: bool = False) -> Iterator[None]:
+    """Add to an error where the weights are kept and how to go on; while it trains, what training says itself is left as it is."""
+    try:
+        yield
+    except Exception as error:
+        advice = ""
+        if has_checkpoint(folder) or has_checkpoint(folder / "trial"):
+            advice = f" What was trained is kept in {folder}; mend this and continue with {AGAIN}."
+        if isinstance(error, LabelwiseError) and trained:
+            raise type(error)(f"{error}{advice}") from error
+        if isinstance(error, OSError):
+            raise StoreError(f"A file could not be written or read: {error}.{advice}") from error
+        if advice and not isinstance(error, LabelwiseError):
+            error.add_note(advice.strip())
+        raise

@@ -1,26 +1,112 @@
-"""A classifier from a description and arrays; every number is checked before anything is computed with it."""
+"""A saved classifier, read: its files, its description, its arrays. Every number is checked before anything is computed with it."""
 
-import math
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelwise.core.calibration import Calibration, check_thresholds
+from labelwise import __version__
+from labelwise.core.calibration import Calibration, Familiarity, OutlierRule, check_thresholds
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, Verifier
-from labelwise.core.familiarity import Familiarity, OutlierRule
 from labelwise.core.head import Array, Head
 from labelwise.core.known_examples import KnownExamples
-from labelwise.core.saved_parts import Packed, labels_of, unpack
+from labelwise.core.saved_parts import Packed, check_finite, labels_of, saved_encoder, unpack
 from labelwise.encoders.encoder import Encoder
-from labelwise.support.errors import StoreError, UsageError
-from labelwise.support.files import file_digest, read_arrays
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.files import file_digest, read_arrays, read_regular
 from labelwise.support.settings import from_plain
 
 TRAINING = "training.safetensors"
-FREE = ("method", "summary")  # parts of a description that may hold any number: nothing is computed with them
+FORMAT = 3
+ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
+CHECKSUM = "checksum"
+ENTRIES = {
+    "format", "encoder", "head", "labels", "unseen", "examples", "calibration", "outlier_rule", "verifier", "thresholds", "method", "summary", "versions", "files",
+}  # fmt: skip
+FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def load(path: str | Path) -> Classifier:
+    """Return the classifier saved in a folder.
+
+    Checksums, shapes and numbers are checked before anything is computed with them.
+    """
+    folder = Path(path)
+    about = read_about(folder)
+    try:
+        _check_files(folder, about["files"])
+        encoder = saved_encoder(about["encoder"], folder)
+        state = StoredState(folder / TRAINING, about["files"][TRAINING]) if TRAINING in about["files"] else None
+        return classifier_of(about, read_arrays(folder / WEIGHTS)[0], encoder, state)
+    except StoreError as error:
+        raise StoreError(f"{folder} cannot be used. {error}") from error
+    except FAULTS as error:
+        versions = about.get("versions")
+        writer = versions.get("labelwise") if isinstance(versions, dict) else None
+        remedy = "Restore its description from a copy" if writer == __version__ else "Install that version"
+        reason = (str(error) or repr(error)).splitlines()[0].removesuffix(".")
+        raise StoreError(
+            f"{folder} was written by labelwise {writer or 'of an unknown version'} and does not fit this version, "
+            f"{__version__}: {reason}. {remedy}, or fit again."
+        ) from error
+
+
+def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Raise an error unless all files but the training state, which is checked when it is read, are as they were written."""
+    for name in {WEIGHTS, *digests} - {TRAINING}:
+        if not (folder / name).exists():
+            raise StoreError(f"It is damaged: {name} is missing. Restore it from a copy, or fit again.")
+        if file_digest(folder / name) != digests[name]:
+            raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a copy, or fit again.")
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the description of the classifier saved in a folder, or raise an error."""
+    if not folder.exists():
+        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
+        hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
+        raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
+    file = folder / ABOUT
+    try:
+        about: dict[str, Any] = json.loads(read_regular(file))
+    except OSError as error:
+        raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
+    except (ValueError, RecursionError):
+        raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a copy, or fit again.") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        number = about.get("format") if isinstance(about, dict) else None
+        raise StoreError(
+            f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
+        )
+    stated = about.pop(CHECKSUM, None)
+    if (stated is not None and stated != checksum(about)) or about.keys() - ENTRIES:
+        raise StoreError(
+            f"{file} differs from its checksum: it is damaged, or was edited. Restore it from a copy, or fit again. "
+            f'If you edited it on purpose, remove its entry "{CHECKSUM}", the second line.'
+        )
+    return about
+
+
+def checksum(about: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a description says."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def digest_of(path: str | Path) -> str:
+    """Return the checksum of a saved classifier's weights; another one means another classifier."""
+    files = read_about(Path(path)).get("files")
+    return str(files.get(WEIGHTS) if isinstance(files, dict) else None)
+
+
+def shape_of(path: str | Path) -> tuple[int, ...]:
+    """Return the image shape of a saved classifier, without loading it."""
+    encoder = read_about(Path(path)).get("encoder")
+    shape = encoder.get("shape") if isinstance(encoder, dict) else None
+    return tuple(shape) if isinstance(shape, list) else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,28 +213,6 @@ def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamp
 def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the arrays whose names start with ``prefix/``, without it."""
     return {name.removeprefix(f"{prefix}/"): a for name, a in arrays.items() if name.startswith(f"{prefix}/")}
-
-
-def check_finite(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Raise an error that names the first number or array that is not finite."""
-    bad = next((name for key in about if key not in FREE for name in _not_finite(about[key], key)), None)
-    for name, array in arrays.items():
-        if bad is None and array.dtype.kind == "f" and not np.isfinite(array).all():
-            bad = name
-    if bad is not None:
-        raise StoreError(
-            f'"{bad}" is not finite (NaN or infinity), as training that diverged leaves it. Fit again with a lower '
-            "learning rate (--set optimizer.lr=...), or without extreme values in the data."
-        )
-
-
-def _not_finite(value: Any, name: str) -> Iterator[str]:
-    """Yield the dotted names of numbers inside a value that are not finite."""
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in parts:
-        yield from _not_finite(part, f"{name}.{key}")
-    if isinstance(value, float) and not math.isfinite(value):
-        yield name
 
 
 def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
