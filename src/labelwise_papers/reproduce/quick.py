@@ -72,6 +72,8 @@ def _small(method: str, settings: dict[str, Any], pixels: bool) -> dict[str, Any
         small["encoder"] = {**SMALL_ENCODER, "backbone": backbone} if pixels else {**SMALL_ENCODER, "width": None}
     if settings.get("adversarial"):
         small["adversarial"] = {"steps": 1}
+    if settings.get("rounds"):
+        small["rounds"] = [{**one, "epochs": SMALL["epochs"], "batch": SMALL["batch"]} for one in settings["rounds"]]
     return small
 
 

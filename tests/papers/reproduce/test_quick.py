@@ -1,6 +1,7 @@
 """Every recipe runs from end to end on tiny data, through the code that runs the real one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,23 @@ from labelwise_papers.reproduce.quick import quick
 from labelwise_papers.reproduce.results import read_results
 from labelwise_papers.reproduce.running import Place, run_cells
 from labelwise_papers.reproduce.table import lines_of, markdown
+
+
+def lengths(settings: Any) -> list[int]:
+    """Return every number of epochs or steps of training that settings name, however deep."""
+    if isinstance(settings, list | tuple):
+        return [length for each in settings for length in lengths(each)]
+    if not isinstance(settings, dict):
+        return []
+    own = [value for key, value in settings.items() if key in ("epochs", "steps", "head_epochs", "encoder_epochs")]
+    return own + [length for each in settings.values() for length in lengths(each)]
+
+
+@pytest.mark.parametrize("name", recipe_files())
+def test_no_stage_of_a_quick_run_is_long(name: str) -> None:
+    (whole,) = find_recipes(name)
+    for row in quick(whole).rows:
+        assert max(lengths(row.settings), default=0) <= 2, row.name
 
 
 @pytest.mark.parametrize("name", recipe_files())
