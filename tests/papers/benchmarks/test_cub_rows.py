@@ -12,7 +12,7 @@ from PIL import Image
 from labelwise.images.sources.npz_files import read_npz
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "none"))
-CLASSES, SIDE = 60, 6
+CLASSES, SIDE = 30, 6
 Matrix = npt.NDArray[np.float64]
 
 
