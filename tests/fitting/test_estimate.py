@@ -1,9 +1,10 @@
 """What answers to images that training did not use say of a classifier."""
 
 import numpy as np
+import pytest
 
 from labelwise.core.metrics import confusion_matrix
-from labelwise.fitting.estimate import confused_labels
+from labelwise.fitting.estimate import FEW, SHARES, SLACK, confused_labels, weigh_signs
 
 
 def test_confused_labels_are_those_of_the_whole_table() -> None:
@@ -14,3 +15,28 @@ def test_confused_labels_are_those_of_the_whole_table() -> None:
     right = [{"label": "abcde"[p // 5], "taken_for": "abcde"[p % 5], "count": int(table.flat[p])} for p in places]
     assert confused_labels(best, targets, tuple("abcde")) == right
     assert confused_labels(best, best, tuple("abcde")) == []
+
+
+def test_the_weights_of_signs_are_those_of_the_largest_area_by_label_left_out() -> None:
+    """Against the plain form: every stranger compared with every known image of another label."""
+    rng = np.random.default_rng(0)
+    labels, left_out = rng.integers(0, 3, 60), np.repeat([0, 1, 2], [20, 3, 9])
+    known, strange = rng.normal(size=(60, 2)), rng.normal([0.9, 0.3], size=(32, 2))
+
+    def area(share: float) -> float:
+        """Return the mean area over labels, by how many strangers each has."""
+        inside, outside = (rows @ [1 - share, share] for rows in (known, strange))
+        areas, counted = [], []
+        for label in range(3):
+            others, own = inside[labels != label], outside[left_out == label]
+            areas.append(float((own[:, None] > others).mean()))
+            counted.append(len(own) / (len(own) + FEW))
+        return float(np.average(areas, weights=counted))
+
+    areas = {share: area(share) for share in SHARES}
+    share = weigh_signs(known, strange, labels, left_out)[1] / 2
+    assert areas[share] >= max(areas.values()) - SLACK - 1e-12
+    assert max(areas.values()) > areas[0.5] + SLACK, "the even weights are not the best here"
+    assert weigh_signs(known[:, ::-1], strange[:, ::-1], labels, left_out)[0] == pytest.approx(2 * share)
+    alike = np.repeat(rng.normal(size=(60, 1)), 2, 1)
+    assert weigh_signs(alike, alike[:32], labels, left_out) == (1.0, 1.0), "where all do as well, the even ones"

@@ -3,7 +3,7 @@
 Two signs say that an image is unknown. It may get little confidence: no label's yes is probable. Or it may be unfamiliar: its embedding
 points away from those of all training images, as with a drawing shown to a model of photographs, where confidence
 says nothing. Each sign is measured in standard deviations of known images, and the larger one is the outlier score; or, where rule and
-unfamiliarity are those of leave-one-out (``OutlierRule.nearest``), their sum, which tells more strangers: docs/results/everyday.md.
+unfamiliarity are those of leave-one-out (``OutlierRule.nearest``), their weighted sum, which tells more strangers: docs/results/everyday.md.
 """
 
 from collections.abc import Mapping
@@ -164,8 +164,9 @@ class OutlierRule:
     centre: tuple[float, float]  # the mean of both signs over known images
     spread: tuple[float, float]  # their standard deviation
     limit: float  # an outlier score above this means "unknown"
-    # whether unfamiliarity is the distance to the nearest training image, and the outlier score the sum of both signs
+    # whether unfamiliarity is the distance to the nearest training image, and the outlier score the weighted sum of both signs
     nearest: bool = False
+    sign_weights: tuple[float, float] = (1.0, 1.0)  # in that sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -191,10 +192,13 @@ class Familiarity:
         columns = zip(self._signs(scores, nearest=rule.nearest), rule.centre, rule.spread, strict=True)
         doubt, distance = ((column - centre) / spread for column, centre, spread in columns)
         if sign == "both" and (self.memory is not None or scores.distances is not None):
-            return doubt + distance if rule.nearest else np.maximum(doubt, distance)
+            weighed = rule.sign_weights[0] * doubt + rule.sign_weights[1] * distance
+            return weighed if rule.nearest else np.maximum(doubt, distance)
         return distance if sign == "familiarity" else doubt
 
-    def fit(self, scores: "Scores", keep: float, *, nearest: bool = False) -> Self:
+    def fit(
+        self, scores: "Scores", keep: float, *, nearest: bool = False, weights: tuple[float, float] = (1.0, 1.0)
+    ) -> Self:
         """Return it with the rule under which the share ``keep`` of these held-out known images counts as known."""
         doubt, distance = self._signs(scores, nearest=nearest)
         rule = OutlierRule(
@@ -202,6 +206,7 @@ class Familiarity:
             spread=(max(float(doubt.std()), 1e-6), max(float(distance.std()), 1e-6)),
             limit=0.0,
             nearest=nearest,
+            sign_weights=weights,
         )
         outlier_score = replace(self, rule=rule).outlier_score(scores)
         return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep)) + ROUNDING))

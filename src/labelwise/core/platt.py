@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -193,11 +193,17 @@ class LeaveOneOut:
     margin_ratio: Array
 
 
+LeftOut = Literal["groups", "copies", "labels"]  # what is left out together with an image
+
+
 class LeavesOut(Protocol):
     """What is known after a fit whose training images can be left out in closed form."""
 
-    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
-        """Return what is said of training images, each left out; ``grouped`` with all of its group, else with its copies alone."""
+    def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
+        """Return what is said of training images, each left out with all of its group, its copies alone, or its whole label.
+
+        Without its label an image is a stranger, and that label has the score -inf. No row at all where that cannot be said.
+        """
 
     def pair_cosines(self, pairs: Array) -> Array | None:
         """Return how alike pairs ``[p, 2]`` of training images are by ``head.Whitens.whitened``, as if neither had been seen.

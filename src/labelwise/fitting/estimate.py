@@ -104,6 +104,22 @@ def merit(scores: Scores, val: "Split | TensorSplit") -> dict[str, float]:
 
 
 CALIBRATION_IMAGES = 2  # that calibration takes
+SHARES = (
+    0.0,
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    1.0,
+)  # of the distance in the sum of both signs of a stranger
+FEW = 5  # images of a label that is left out, from about which on it counts fully
+SLACK = 0.001  # of an area, by which weights that are more even may be worse
+LEAST_LEFT_OUT = 3  # labels that are left out in turn to weigh the signs of a stranger
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
@@ -119,7 +135,8 @@ def calibrate_by_leave_one_out(
         embeddings: of these ``[n, d]``.
         wish: which prior labels have.
     """
-    classifier = _with_prior(classifier, fitted.leave_one_out(grouped=False), train, wish)
+    alone = fitted.leave_one_out("copies")
+    classifier = _with_prior(classifier, alone, train, wish)
     left = fitted.leave_one_out()
     usable = np.flatnonzero(left.usable)
     if len(usable) < CALIBRATION_IMAGES:
@@ -127,6 +144,7 @@ def calibrate_by_leave_one_out(
     rows, labels = left.rows[usable], np.asarray(train.targets)
     scores, targets = left_out_scores(classifier, embeddings, left)[usable], labels[rows]
     done = calibrate(scores, targets, nearest=True)
+    done = _with_sign_weights(done, scores, (alone, fitted.leave_one_out("labels")), labels, embeddings)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
     right = _right(scores.of(done), targets, left, usable)
@@ -150,6 +168,65 @@ def _with_prior(classifier: Classifier, left: LeaveOneOut, train: "Split | Tenso
     calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
     summary = {**classifier.origin.summary, "prior": prior.about(classifier.labels.names[:trained])}
     return replace(classifier, calibration=calibration, origin=replace(classifier.origin, summary=summary))
+
+
+def _with_sign_weights(
+    classifier: Classifier, scores: Scores, left: tuple[LeaveOneOut, LeaveOneOut], labels: Array, embeddings: Array
+) -> Classifier:
+    """Return the classifier whose outlier rule weighs its signs as tells strangers best: training images whose whole label is left out.
+
+    Args:
+        classifier: calibrated.
+        scores: of the images that its rule was fitted on.
+        left: training images left out alone, and with their label.
+        labels: of all training images.
+        embeddings: of these ``[n, d]``.
+    """
+    familiarity, keep = classifier.familiarity, classifier.origin.summary["calibration"]["keep"]
+    strange = left[1].rows
+    if len(np.unique(labels[strange])) < LEAST_LEFT_OUT:
+        return classifier
+    known = left[0].rows[left[0].usable]
+    inside = left_out_scores(classifier, embeddings, left[0])[np.flatnonzero(left[0].usable)]
+    outside = left_out_scores(classifier, embeddings, left[1])
+    signs = (
+        np.stack([familiarity.outlier_score(each, sign) for sign in ("confidence", "familiarity")], 1)
+        for each in (inside, outside)
+    )
+    weights = weigh_signs(*signs, labels[known], labels[strange])
+    return replace(classifier, familiarity=familiarity.fit(scores.of(classifier), keep, nearest=True, weights=weights))
+
+
+def weigh_signs(known: Array, strange: Array, labels: Array, left_out: Array) -> tuple[float, float]:
+    """Return the weights of two signs under whose sum strangers stand out most: by the area under the ROC curve of each label left out.
+
+    A label of n strangers counts n / (n + 5). Of weights that do nearly as well the most even ones are taken.
+
+    Args:
+        known: both signs of known images ``[n, 2]``.
+        strange: both signs of images whose label was left out ``[m, 2]``.
+        labels: of known images ``[n]``.
+        left_out: of the others ``[m]``.
+    """
+    counts = np.bincount(left_out)
+    counted = (1 / (counts + FEW))[left_out]
+    areas = {share: float(counted @ _below(known, labels, strange, left_out, share)) for share in SHARES}
+    best = max(areas.values()) - SLACK * float(counted.sum())
+    share = min((share for share in SHARES if areas[share] >= best), key=lambda share: abs(share - 0.5))
+    return 2 * (1 - share), 2 * share
+
+
+def _below(known: Array, labels: Array, strange: Array, left_out: Array, share: float) -> Array:
+    """Return which share of known images of other labels each stranger stands out from ``[m]``."""
+    weights = np.array([1 - share, share])
+    inside, outside = known @ weights, strange @ weights
+    every = np.searchsorted(np.sort(inside), outside).astype(np.float64)
+    total = np.full(len(outside), float(len(inside)))
+    for label in np.unique(left_out):
+        rows, own = left_out == label, np.sort(inside[labels == label])
+        every[rows] -= np.searchsorted(own, outside[rows])
+        total[rows] -= len(own)
+    return np.asarray(every / np.maximum(total, 1))
 
 
 def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:
@@ -182,7 +259,7 @@ def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Ar
 
 def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
-    scores = classifier.scores_of(embeddings[left.rows])
-    raw = scores.raw.copy()
-    raw[:, : left.scores.shape[1]] = left.scores
-    return classifier.scores_of(scores.embeddings, raw, left.outlier_scores, left.nearest)
+    rows, raw = embeddings[left.rows], left.scores
+    if raw.shape[1] < len(classifier.labels):
+        raw = np.concatenate([raw, classifier.score(rows)[:, raw.shape[1] :]], 1)
+    return classifier.scores_of(rows, raw, left.outlier_scores, left.nearest)

@@ -48,7 +48,8 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
     nearest = nearest if nearest is not None else former is not None and former.nearest
-    familiarity = fitted.familiarity.fit(before.of(fitted), keep, nearest=nearest)
+    weights = former.sign_weights if former is not None and nearest else (1.0, 1.0)
+    familiarity = fitted.familiarity.fit(before.of(fitted), keep, nearest=nearest, weights=weights)
     fitted = replace(fitted, familiarity=familiarity, origin=origin)
     return replace(fitted, origin=fitted.origin_with(scores.images))
 

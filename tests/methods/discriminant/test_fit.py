@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from labelwise.core.head import Array
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant import fit as fit_module
-from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant
+from labelwise.methods.discriminant.fit import DiscriminantFit, fit_discriminant, with_second_opinion
 
 
 def labels(k: int, vectors: Array | None = None) -> Labels:
@@ -73,6 +73,24 @@ def test_rows_left_out_are_scored_as_after_a_fit_without_them() -> None:
         head = fit_discriminant(rows[rest], targets[rest], labels(4)).head
         scores = head.score(head.embed(rows[row : row + 1]), head.rows)[0]
         assert_allclose(left.scores[row], scores, atol=0.03 * float(np.abs(left.scores).max()))
+
+
+def test_images_left_out_with_their_label_are_scored_as_after_a_fit_without_it() -> None:
+    """Nearly, as above; the kernel regression exactly, but for its width, ridge and share."""
+    rows, targets = drawn([60] * 5, 12)
+    one = with_second_opinion(fit_discriminant(rows, targets, labels(5)))
+    left, alone = one.leave_one_out("labels"), one.leave_one_out("copies")
+    assert np.isneginf(left.scores[np.arange(300), targets]).all()
+    assert (left.nearest >= alone.nearest).all()
+    for label in range(5):
+        own, rest = targets == label, targets != label
+        others = fit_discriminant(rows[rest], np.unique(targets[rest], return_inverse=True)[1], labels(4)).head
+        scores = others.score(others.embed(rows[own]), others.rows)
+        best = np.delete(left.scores[own], label, 1)
+        if one.kernel is not None:
+            best -= np.delete(one.kernel_left_out(np.flatnonzero(own), targets[own]), label, 1)
+        assert_allclose(best.max(1), scores.max(1), atol=0.15 * float(np.abs(scores).max()))
+        assert np.corrcoef(best.max(1), scores.max(1))[0, 1] > 0.98
 
 
 def test_images_of_a_group_are_left_out_together() -> None:

@@ -226,13 +226,15 @@ def test_the_shell_asks_for_it(weights: str, data: Dataset) -> None:
         decide(data, replace(options, method="softmax"))
 
 
-def test_tries_take_twice_the_steps_as_long_as_validation_images_gain(weights: str, data: Dataset) -> None:
+def test_the_best_try_goes_on_for_twice_the_steps_as_long_as_validation_images_gain(
+    weights: str, data: Dataset
+) -> None:
     part = training_data(data, 0)
     model, _ = train(method(weights, rates=(1e-4, 3e-3), steps=10, minutes=5.0), part, CPU)
     assert isinstance(model, DiscriminantModel)
     tries = model.trials
-    assert [trial.steps for trial in tries[:4]] == [0, 10, 10, 20]
-    assert [trial.steps for trial in tries[3:]] == [20 * 2**place for place in range(len(tries) - 3)]
+    assert [trial.steps for trial in tries[:4]] == [0, 10, 10, 30]
+    assert [trial.steps for trial in tries[3:]] == [10 * (2**place - 1) for place in range(2, len(tries) - 1)]
     assert len({trial.rate for trial in tries[3:]}) == 1
     *longer, last = [trial.likelihood for trial in tries[2:]]
     assert longer == sorted(longer), "each but the last was better than the one before"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from labelwise.core.arrays import root_features, unit_rows
 from labelwise.core.calibration import MEMORY
-from labelwise.core.platt import LeaveOneOut, most_rows
+from labelwise.core.platt import LeaveOneOut, LeftOut, most_rows
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import (
     Beliefs,
@@ -36,6 +36,7 @@ from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import draw_rows
 
 Array = npt.NDArray[Any]
+MOST_STRANGERS = 1_500  # images whose whole label is left out: the time grows with the cube of those of one label
 ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
 
 
@@ -52,19 +53,30 @@ class DiscriminantFit:
     kernel_weights: Array | None = None  # how much each training image counts in it [n]
 
     @on_one_thread
-    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
-        """Return what is said of training images, each left out with its copies; of very many images some.
+    def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
+        """Return what is said of training images, each left out; of very many images some.
 
-        ``grouped`` leaves whole groups of the data out, for an honest estimate. Without, images are left out with true copies alone:
-        so the classifier is chosen, which images that merely look alike do not shape.
+        Args:
+            also: what is left out with an image. Its "groups" of the data: for an honest estimate. True "copies" alone: so the classifier
+                is chosen, which images that merely look alike do not shape. Its whole "labels": so it is a stranger.
         """
-        whole = replace(self.plain, sample=self.sample.regroup(self.groups)) if grouped else self.plain
-        rows = draw_groups(whole.sample.groups, most_rows(len(self.head.labels)))
+        groups = {"groups": self.groups, "copies": self.sample.groups, "labels": self.sample.targets}[also]
+        whole = replace(self.plain, sample=self.sample.regroup(groups))
+        most = MOST_STRANGERS if also == "labels" else most_rows(len(self.head.labels))
+        rows = draw_groups(whole.sample.groups, most)
         beliefs = whole if len(rows) == len(whole.sample.rows) else whole.select(rows)
         sample = beliefs.sample
         points = np.concatenate([beliefs.means, np.zeros_like(beliefs.means[:1])])  # and the mean of all labels
-        table = leave_out_distances(sample, points, beliefs.other_means)
+        here = np.arange(len(rows)), sample.targets
+        if also == "labels":  # the distance to the mean of the other labels takes the place of that to the own mean
+            others = -sample.means[sample.targets] / max(1, int((sample.counts > 0).sum()) - 1)
+            table = leave_out_distances(sample, points, others)
+            table[:, -1] = table[here]
+        else:
+            table = leave_out_distances(sample, points, beliefs.other_means)
         likelihoods = leave_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.other_excess)
+        if also == "labels":
+            likelihoods[here] = -np.inf
         means, excess = means_at_full_size(sample, beliefs)
         means -= sample.rows
         own = excess - leave_out_products(sample, means, means) + table[:, -1]
@@ -73,7 +85,7 @@ class DiscriminantFit:
         own_scores: Array = (0.5 * sharpness * own).astype(np.float32)
         if self.kernel is not None:
             more = self.kernel_left_out(rows, sample.groups)
-            scores, own_scores = scores + more, own_scores + more[np.arange(len(rows)), sample.targets]
+            scores, own_scores = scores + more, own_scores + more[here]
         return LeaveOneOut(
             rows=rows,
             scores=scores,
@@ -151,7 +163,7 @@ def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) ->
     ``shares [k]`` is how frequent labels are where the classifier is used; None: as in training.
     """
     sample, k = fitted.sample, len(fitted.head.labels)
-    left = fitted.leave_one_out(grouped=False)
+    left = fitted.leave_one_out("copies")
     usable = np.flatnonzero(left.usable)
     if len(usable) < 2:
         return fitted

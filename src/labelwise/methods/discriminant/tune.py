@@ -13,8 +13,10 @@ class Tune:
     rates: tuple[float, ...] = setting(
         (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
     )
-    steps: int = setting(300, "Steps of the first tries, at least one pass; longer ones take twice as many, and so on.")
-    minutes: float = setting(10.0, "Minutes that all tries may take; 0: no longer ones.")
+    steps: int = setting(
+        300, "Steps of the first tries, at least one pass; the best goes on for twice as many, and so on."
+    )
+    minutes: float = setting(10.0, "Minutes that all tries may take; 0: none goes on.")
     batch: int = setting(64, "Images of a step, over all processes.")
     weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
     smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")

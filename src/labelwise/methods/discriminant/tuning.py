@@ -1,12 +1,14 @@
 """Tune a pretrained encoder with a linear layer of its own; kept only if validation images gain by it.
 
-Each learning rate is tried. The best one is tried again with twice the steps, from the pretrained weights, as long as validation images gain and
-time is left.
+Each learning rate is tried for a few steps. The best try then goes on, for twice the steps each time and at most for the time that is left, as
+long as validation images gain (Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017). So nearly all of the
+time goes into the weights that are kept.
 """
 
 import math
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +28,19 @@ from labelwise.train.stages import Stage
 
 PACE = 10.0  # learning rates of the head, of the encoder's
 CROP = (0.4, 1.0)  # share of the area of a picture that a random crop covers
+AVERAGE = 0.99  # share that stays of the moving average of weights at a step
 WARMUP = 0.1  # share of the steps in which the learning rate rises
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tried next."""
+
+    rate: float | None  # None: the encoder as it came
+    steps: int
+    before: int = (
+        0  # steps after which the best try ended, where this one goes on; 0: it begins with the pretrained weights
+    )
 
 
 class TuningLayer(nn.Module):
@@ -61,43 +75,45 @@ def tuning_stages(
     """
     features = model.encode_all(data.train.images, by=model.encoder)
     targets = data.train.targets.to(features.device)
-    start = best = state_copy(model)
+    start = best = state_copy(model)  # the best with the layer it was trained with
     trials: list[Trial] = []
-    plan: list[tuple[float | None, int]] = [(None, 0), *((rate, tune.steps) for rate in tune.rates)]
+    plan: list[Plan] = [Plan(None, 0), *(Plan(rate, tune.steps) for rate in tune.rates)]
     began = time.monotonic()
     while plan:
-        (rate, steps), begin = plan.pop(0), time.monotonic()
-        if rate is not None:
-            model.load_state_dict(start)
+        now, begin = plan.pop(0), time.monotonic()
+        if now.rate is not None:
             layer = TuningLayer(features, targets, len(data.labels))
             model.add_module("tuning", layer)
+            model.load_state_dict(best if now.before else {**model.state_dict(), **start})
             model.encoder.tune(True)
-            yield _stage(model, layer, data, tune, (rate, steps))
+            yield _stage(model, layer, data, tune, now)
             model.encoder.tune(False)
-            del model.tuning
         likelihood, accuracy = (of_main_process(value, model.device) for value in solve())
         if all(likelihood > other.likelihood for other in trials):
             best = state_copy(model)
-        trials.append(Trial(rate=rate, likelihood=likelihood, accuracy=accuracy, steps=steps))
-        now = time.monotonic()
-        needed = of_main_process(now - began + 2 * (now - begin), model.device)
-        if not plan and needed <= 60 * tune.minutes:
-            plan = _longer(trials)
-    model.load_state_dict(best)
+        if now.rate is not None:
+            del model.tuning
+        trials.append(Trial(rate=now.rate, likelihood=likelihood, accuracy=accuracy, steps=now.before + now.steps))
+        left = of_main_process(60 * tune.minutes - (time.monotonic() - began), model.device)
+        if not plan:
+            plan = _longer(trials, now, int(left / max(time.monotonic() - begin, 1e-9) * now.steps))
+    model.load_state_dict({name: value for name, value in best.items() if name in start})
     model.encoder.tune(False)
     solve()
     return tuple(trials)
 
 
-def _longer(trials: list[Trial]) -> list[tuple[float | None, int]]:
-    """Return the rate of the best trial with twice its steps; nothing where it is not among the longest."""
+def _longer(trials: list[Trial], last: Plan, most: int) -> list[Plan]:
+    """Return the try that goes on where the best one ended, for twice the steps or ``most``; nothing where the last gained nothing."""
     best = max(trials, key=lambda trial: trial.likelihood)
-    return [(best.rate, 2 * best.steps)] if best.rate and best.steps == trials[-1].steps else []
+    steps = min(2 * last.steps, most)
+    gained = best is trials[-1] or not last.before
+    return [Plan(best.rate, steps, before=best.steps)] if best.rate and gained and steps >= last.steps / 2 else []
 
 
-def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, what: tuple[float, int]) -> Stage:
-    """Return the stage that trains the encoder together with the head, with a learning rate and for so many steps."""
-    rate, steps = what
+def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, plan: Plan) -> Stage:
+    """Return the stage that trains the encoder together with the head."""
+    assert plan.rate is not None
 
     def loss(batch: Batch) -> dict[str, Tensor]:
         scores: Tensor = layer(model.encoder(batch.images))
@@ -106,11 +122,12 @@ def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune,
     augment = Augment(scale=CROP, flip=tune.flip)
     batches = ShuffledBatches(split=data.train, size=tune.batch, augment=augment)
     return Stage(
-        name=f"tune {rate:g}" if steps == tune.steps else f"tune {rate:g} for {steps} steps",
+        name=f"tune {plan.rate:g}, steps {plan.before} to {plan.before + plan.steps}",
         loss=loss,
         parameters=tuple(p for p in model.parameters() if p.requires_grad),
         batches=batches,
-        epochs=math.ceil(steps / len(batches)),
-        optimizer=Optimizer(name="adamw", lr=rate, weight_decay=tune.weight_decay),
+        epochs=math.ceil(plan.steps / len(batches)),
+        optimizer=Optimizer(name="adamw", lr=plan.rate, weight_decay=tune.weight_decay),
         schedule=Schedule(name="onecycle", warmup=WARMUP),
+        average=AVERAGE,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.calibration import Penalty
-from labelwise.core.platt import LeaveOneOut
+from labelwise.core.platt import LeaveOneOut, LeftOut
 from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import DiscriminantFit
@@ -143,16 +143,16 @@ class WordsAndImagesFit:
         size = float(np.abs(features).sum(1).mean())
         head = WordsAndImagesHead(images=fitted.head, words=words, shares=np.ones(2, np.float32), size=size)
         said = head.said(head.embed(features), words.rows)
-        left = fitted.leave_one_out(grouped=False)
+        left = fitted.leave_one_out("copies")
         rows = left.rows[left.usable]
         shares = choose_shares(left.scores[left.usable], said[rows], targets[rows], usual)
         if len(rows) < 2:
             shares = np.array([ONE_EXAMPLE, choose_shares(0 * said, said, targets, usual)[1]])
         return cls(head=replace(head, shares=shares.astype(np.float32)), fitted=fitted, said=said)
 
-    def leave_one_out(self, *, grouped: bool = True) -> LeaveOneOut:
+    def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
         """Return what is said of training images, each left out; words never saw one."""
-        left = self.fitted.leave_one_out(grouped=grouped)
+        left = self.fitted.leave_one_out(also)
         (a, c), said = self.head.shares, self.said[left.rows]
         own = said[np.arange(len(left.rows)), self.fitted.sample.targets[left.rows]]
         return replace(left, scores=a * left.scores + c * said, own_scores=a * left.own_scores + c * own)
