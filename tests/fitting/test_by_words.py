@@ -12,6 +12,7 @@ from labelwise.encoders.registry import is_installed
 from labelwise.fitting.by_words import WordsOptions, calibrated
 from labelwise.methods.words.vocabulary import default_vocabulary, sentence
 from labelwise.support.errors import UnsupportedError, UsageError
+from tests.encoders.hub_reader import HUB
 from tests.methods.words.samples import colours, pictures, read_colours
 
 NAMES = ["scarlet", "emerald", "azure"]
@@ -132,7 +133,9 @@ def test_the_default_encoder_has_a_thousand_words() -> None:
 
 
 def test_the_shell_takes_words_where_they_are_at_hand(words: Path) -> None:
-    assert _by_words("words", ["epochs=3"])
-    assert not _by_words("zero_label", [])
-    assert not _by_words("auto", ["epochs=3"])
-    assert _by_words("auto", ["templates=a {}"]) == is_installed()
+    assert _by_words("words", "auto", ["epochs=3"])
+    assert not _by_words("zero_label", "auto", [])
+    assert not _by_words("auto", "auto", ["epochs=3"])
+    assert _by_words("auto", "auto", ["templates=a {}"]) == is_installed()
+    assert _by_words("auto", str(HUB / "clip"), [])
+    assert not _by_words("auto", str(HUB / "dinov2"), [])

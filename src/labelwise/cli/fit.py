@@ -70,8 +70,8 @@ def fit(  # noqa: PLR0913 - the options of the verb
         for key, value in (("prior", prior), ("costs", costs), ("precision", precision))
         if value is not None
     ]
-    if names is not None and _by_words(method, words):
-        _fit_words(data, out_folder, names, words)
+    if names is not None and _by_words(method, encoder, words):
+        _fit_words(data, out_folder, names, words if encoder == "auto" else [*words, f"encoder={encoder}"])
         return
     engine, accumulate = of_the_run(words)
     options = _options(method if names is None else _method_of_names(method), encoder, words)
@@ -120,12 +120,12 @@ def fit(  # noqa: PLR0913 - the options of the verb
     show(document, *lines)
 
 
-def _by_words(method: str, words: list[str]) -> bool:
+def _by_words(method: str, encoder: str, words: list[str]) -> bool:
     """Return whether labels that are names are taken as words: as asked for, or where the encoder has words and nothing else is asked for."""
     from labelwise.fitting.by_words import SETTINGS, words_are_at_hand
 
     plain = all(word.partition("=")[0] in SETTINGS for word in words)
-    return method == "words" or (method == "auto" and plain and words_are_at_hand())
+    return method == "words" or (method == "auto" and plain and words_are_at_hand(encoder))
 
 
 def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> None:

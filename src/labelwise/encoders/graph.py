@@ -1,6 +1,6 @@
 """ONNX files written and changed as protobuf messages, so that neither an exporter nor the package onnx is needed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ INT, INTS, FLOAT, STRING = 2, 7, 1, 3  # kinds of attributes
 
 Attribute = int | float | str | Sequence[int]
 Array = npt.NDArray[Any]
+Shape = tuple[int | None, ...]
 
 
 @dataclass
@@ -100,7 +101,14 @@ def _value(name: str, kind: int, shape: Sequence[int]) -> bytes:
 
 
 GRAPH: Final = 7  # the field of a model that holds its graph
-NODE, TENSOR, OUTPUT, KNOWN = 1, 5, 12, 13  # fields of a graph: operations, fixed numbers, outputs, shapes in between
+NODE, TENSOR, INPUT, OUTPUT, KNOWN = (
+    1,
+    5,
+    11,
+    12,
+    13,
+)  # fields of a graph: operations, fixed numbers, inputs, outputs, shapes in between
+TENSOR_NAME, ATTRIBUTE, SUBGRAPHS = 8, 5, (6, 11)  # fields of a tensor, of an operation, of an attribute
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
 
 
@@ -138,6 +146,69 @@ def cut(content: bytes, plan: Cut) -> bytes:
         )
     except (IndexError, ValueError) as error:
         raise StoreError(f"This is no ONNX file, or it is damaged ({error}).") from None
+
+
+def interface(content: bytes) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """Return the inputs and the outputs of an ONNX file: names, and the sizes that are fixed."""
+    try:
+        (graph,) = (part for number, part, _ in _fields(content) if number == GRAPH)
+        inner = list(_fields(graph))
+        fixed = {_name(part, TENSOR_NAME) for number, part, _ in inner if number == TENSOR}
+        inputs = dict(_described(part) for number, part, _ in inner if number == INPUT)
+        outputs = dict(_described(part) for number, part, _ in inner if number == OUTPUT)
+    except (IndexError, ValueError) as error:
+        raise StoreError(f"This is no ONNX file, or it is damaged ({error}).") from None
+    return {name: shape for name, shape in inputs.items() if name not in fixed}, outputs
+
+
+def part_of(content: bytes, outputs: Collection[str]) -> bytes:
+    """Return an ONNX file that makes some of its outputs, with the inputs and numbers that these need and no others."""
+    whole = list(_fields(content))
+    (graph,) = (part for number, part, _ in whole if number == GRAPH)
+    inner, needed, operations = list(_fields(graph)), set(outputs), []
+    for _, part, field_bytes in reversed([each for each in inner if each[0] == NODE]):
+        if needed & set(_names(part, 2)):
+            needed |= set(_read_names(part))
+            operations.append(field_bytes)
+    kept = operations[::-1]
+    for number, part, field_bytes in inner:
+        name_place = TENSOR_NAME if number == TENSOR else 1
+        wanted = needed if number in (TENSOR, INPUT) else outputs
+        if number in (TENSOR, INPUT, OUTPUT) and _name(part, name_place) in wanted:
+            kept.append(field_bytes)
+    rest = [field_bytes for number, _, field_bytes in whole if number != GRAPH]
+    return b"".join([*rest, length_delimited(GRAPH, _text(2, "part") + b"".join(kept))])
+
+
+def _read_names(node: bytes) -> Iterator[str]:
+    """Yield the names of what an operation reads, the graphs inside it included."""
+    yield from _names(node, 1)
+    for attribute in _parts(node, ATTRIBUTE):
+        for graph in (each for place in SUBGRAPHS for each in _parts(attribute, place)):
+            yield from (_name(output) for output in _parts(graph, OUTPUT))
+            for inner in _parts(graph, NODE):
+                yield from _read_names(inner)
+
+
+def _described(value: bytes) -> tuple[str, Shape]:
+    """Return the name and the shape of an input or an output; None is a size that is open."""
+    (tensor,) = (tensor for kind in _parts(value, 2) for tensor in _parts(kind, 1))
+    sizes = (size for shape in _parts(tensor, 2) for size in _parts(shape, 1))
+    read = ([_varint(whole, 1)[0] for number, _, whole in _fields(size) if number == 1] for size in sizes)
+    return _name(value), tuple(known[0] if known else None for known in read)
+
+
+def _parts(message: bytes, place: int) -> list[bytes]:
+    return [part for number, part, _ in _fields(message) if number == place]
+
+
+def _names(message: bytes, place: int) -> list[str]:
+    return [part.decode() for part in _parts(message, place)]
+
+
+def _name(message: bytes, place: int = 1) -> str:
+    """Return the name of a tensor, an input or an output."""
+    return next(iter(_names(message, place)), "")
 
 
 def _rewired(graph: bytes, more: Graph) -> bytes:

@@ -13,6 +13,7 @@ from typing import Final
 from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, write_graph
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.graph import Cut
+from labelwise.encoders.hub import Hub, is_hub, open_hub
 from labelwise.encoders.joined import JoinedEncoder
 from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id, open_onnx, read_file
 from labelwise.images.view import WHOLE, View
@@ -94,12 +95,28 @@ def open_from_library(name: str, view: View = WHOLE) -> OnnxEncoder:
 
 
 def open_file(path: Path, view: View = WHOLE) -> OnnxEncoder:
-    """Return the encoder of an ONNX file, or of a folder that holds ``encoder.onnx``, with its card.
+    """Return the encoder of an ONNX file with its card, of a folder that holds ``encoder.onnx``, or of one as hubs publish it.
 
     Images are seen as ``view`` says, in place of the card, unless that leaves everything open.
     """
+    if (hub := hub_of(str(path))) is not None:
+        return hub.images if view == WHOLE else _with_view(hub.images, view)
     file = path / FILE if path.is_dir() else path
     return _opened(file, _stamp(file), view, None)
+
+
+def hub_of(name: str) -> Hub | None:
+    """Return the networks of a folder as hubs publish it; None where a name is no such folder."""
+    folder = Path(name)
+    if not folder.is_dir() or (folder / FILE).is_file() or not is_hub(folder):
+        return None
+    files = sorted(each for each in (*folder.glob("*.json"), *folder.rglob("*.onnx")))
+    return _hub(folder, tuple((each.stat().st_mtime_ns, each.stat().st_size) for each in files))
+
+
+@lru_cache(maxsize=2)
+def _hub(folder: Path, _: tuple[tuple[int, int], ...]) -> Hub:
+    return open_hub(folder)
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
@@ -123,6 +140,11 @@ def _opened(file: Path, _: tuple[int, ...], view: View, width: int | None) -> On
     )
 
 
+def _with_view(encoder: OnnxEncoder, view: View) -> OnnxEncoder:
+    card, content = _viewed(encoder.card, view), encoder.content
+    return OnnxEncoder(card, onnx_id(card, content), partial(bytes, content))
+
+
 def _viewed(card: Card, view: View) -> Card:
     size = card.view.seen(card.shape)[1] if len(card.shape) == 3 else None
     if size is None or view.size not in (None, size):
@@ -140,7 +162,7 @@ def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view
 
     Args:
         name: ``efficientnet_lite0``, one that ``labelwise encoders`` lists, what a plug-in adds, the path of an .onnx file with a card
-            or of a folder that holds one, or several of these joined by ``+``.
+            of a folder that holds one or is laid out as hubs do, or several of these joined by ``+``.
         shape: of the images ``(c, h, w)``; None is the one that the encoder was made for, and the only one that a file has.
         view: how images of the shape are seen.
     """
@@ -190,7 +212,11 @@ def _fixed(name: str, view: View) -> OnnxEncoder | None:
 
 
 def _is_path(name: str) -> bool:
-    return Path(name).exists() if "+" in name else name.endswith(".onnx") or (Path(name) / FILE).is_file()
+    return Path(name).exists() if "+" in name else name.endswith(".onnx") or _is_folder(Path(name))
+
+
+def _is_folder(path: Path) -> bool:
+    return (path / FILE).is_file() or (path.is_dir() and is_hub(path))
 
 
 def is_installed(name: str = DEFAULT) -> bool:

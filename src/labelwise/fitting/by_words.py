@@ -15,7 +15,7 @@ from labelwise.core.classifier import Classifier, Origin, bind
 from labelwise.core.load import load
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
-from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
+from labelwise.encoders.registry import DEFAULT, hub_of, is_installed, open_encoder
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.minilm import INSTALL_MINILM, MINILM
@@ -27,6 +27,7 @@ from labelwise.methods.words.vocabulary import (
     UNKNOWN_BELOW,
     Vocabulary,
     default_vocabulary,
+    hub_vocabulary,
     sentence,
     vocabulary_of,
 )
@@ -35,7 +36,7 @@ from labelwise.support.files import read_text
 from labelwise.support.rows import draw_rows
 from labelwise.train.method import Run
 
-SETTINGS = ("vocabulary", "templates")
+SETTINGS = ("vocabulary", "templates", "encoder")
 KNOWN_RATE = 0.95  # of the images pass as known
 # The softmax temperature of words by how near names are to words of the vocabulary, and the yes of a single word: fitted on three sets
 # of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md.
@@ -51,23 +52,29 @@ class WordsOptions:
         None  # a saved classifier of the closed form whose labels are the words; None: the default encoder's
     )
     templates: tuple[str, ...] = (TEMPLATE,)  # sentences with {} for the name
+    encoder: str = "auto"  # the default encoder, or the folder of an image-text encoder
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "WordsOptions":
         """Return the options of settings as the shell gives them; ``templates`` is a sentence with {}, or a .txt file of some."""
         if wrong := set(settings) - set(SETTINGS):
-            raise UsageError(f"Words have the settings vocabulary and templates; given {listing(sorted(wrong))}.")
+            raise UsageError(f"Words have the settings {listing(SETTINGS)}; given {listing(sorted(wrong))}.")
         told = settings.get("templates", TEMPLATE)
         lines = read_text(told).splitlines() if told.endswith(".txt") else [told]
         templates = tuple(line.strip() for line in lines if line.strip())
         if not templates or any(each.count("{}") != 1 for each in templates):
             raise UsageError(f"A template is a sentence with one {{}} where the name goes; given {listing(templates)}.")
-        return cls(vocabulary=settings.get("vocabulary"), templates=templates)
+        return cls(
+            vocabulary=settings.get("vocabulary"), templates=templates, encoder=settings.get("encoder", "auto")
+        )  # fmt: skip
 
 
-def words_are_at_hand() -> bool:
-    """Return whether the default encoder has words here: its weights, and what reads sentences."""
-    return is_installed() and all(map(find_spec, MINILM))
+def words_are_at_hand(encoder: str = "auto") -> bool:
+    """Return whether an encoder has words here: the default one and what reads sentences for it, or the folder of an image-text encoder."""
+    if encoder in ("auto", DEFAULT):
+        return is_installed() and all(map(find_spec, MINILM))
+    hub = hub_of(encoder)
+    return hub is not None and hub.reads_texts
 
 
 def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | None = None) -> Classifier:
@@ -104,21 +111,18 @@ def with_words(
     fitted: DiscriminantFit, features: Array, targets: Array, encoder: str, templates: Sequence[str] = (TEMPLATE,)
 ) -> WordsAndImagesFit:
     """Return the closed form of training images, and what the names of its labels say, joined."""
-    if encoder not in ("auto", DEFAULT):
-        raise UsageError(
-            f"Names are words of {DEFAULT} alone, and the encoder is {encoder}. Give --encoder {DEFAULT}, or leave words=true out."
-        )
-    _, vocabulary = _words_of(WordsOptions())
+    _, vocabulary = _words_of(WordsOptions(encoder=encoder))
     labels = _described(fitted.head.labels, templates)
     head, near = _head_of(labels, vocabulary)
-    return WordsAndImagesFit.of(fitted, head, features, targets, 1 / _temperature(float(near.mean())))
+    usual = 1.0 if vocabulary.network is not None else 1 / _temperature(float(near.mean()))
+    return WordsAndImagesFit.of(fitted, head, features, targets, usual)
 
 
 def _head_of(labels: Labels, vocabulary: Vocabulary) -> tuple[WordsHead, Array]:
     """Return the head of labels with sentences, and how near each is to a word ``[k]``."""
-    read = [vocabulary.read(list(texts)) for texts in labels.texts or ()]
-    rows = np.stack([each.mean(0) for each, _ in read]).astype(np.float32)
-    return WordsHead(labels=labels, rows=rows, vocabulary=vocabulary), np.array([alike.mean() for _, alike in read])
+    read = [vocabulary.read(texts) for texts in labels.texts or ()]
+    rows = np.stack([row for row, _ in read]).astype(np.float32)
+    return WordsHead(labels=labels, rows=rows, vocabulary=vocabulary), np.array([near for _, near in read])
 
 
 def _temperature(near: float) -> float:
@@ -126,15 +130,24 @@ def _temperature(near: float) -> float:
 
 
 def calibrated(classifier: Classifier, near: float) -> Classifier:
-    """Return the classifier with the calibration of words that are this near to those of the vocabulary on average."""
+    """Return the classifier with the calibration of words that are this near to those of the vocabulary on average.
+
+    Scores of an image-text encoder are log-odds already: of its sigmoid, or of a word against the background, which counts as one word.
+    """
+    k, calibration, head = len(classifier.labels), classifier.calibration, classifier.head
     temperature = _temperature(near)
-    k, calibration = len(classifier.labels), classifier.calibration
-    scale, offset = np.full(k, 1 / temperature, np.float32), np.full(k, ODDS / temperature + RARE, np.float32)
+    shift = ODDS / temperature + RARE
+    if isinstance(head, WordsHead) and head.vocabulary.network is not None:
+        temperature, shift = 1.0, float(np.log(max(1, len(head.vocabulary.names))))
+    scale, offset = np.full(k, 1 / temperature, np.float32), np.full(k, shift, np.float32)
     return replace(classifier, calibration=replace(calibration, scale=scale, offset=offset, unseen=np.ones(k, bool)))
 
 
 def told(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
     """Return lines that say which labels the encoder has no word for, and what a few others were read as."""
+    if vocabulary.network is not None:
+        single = "compared with general words" if vocabulary.names else "answered by the sigmoid"
+        return [f"Words: sentences of an image-text encoder; a single word is {single}."]
     far = [name for name, alike in zip(labels.names, near, strict=True) if alike < UNKNOWN_BELOW]
     some = list(zip(labels.names, labels.texts or (), near, strict=True))[:3]
     lines = [
@@ -148,6 +161,14 @@ def told(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
 
 
 def _words_of(options: WordsOptions) -> tuple[Encoder, Vocabulary]:
+    if options.encoder not in ("auto", DEFAULT):
+        hub = hub_of(options.encoder)
+        if hub is None or options.vocabulary is not None:
+            raise UsageError(
+                f"The encoder {options.encoder} has no words of its own. Take {DEFAULT} or the folder of an image-text encoder (CLIP, "
+                "SigLIP), or leave names out; --set vocabulary=things.lw brings its own encoder."
+            )
+        return hub.images, hub_vocabulary(hub, options.templates[0])
     if not all(map(find_spec, MINILM)):
         raise UsageError(
             f"Labels that are words are read by a sentence encoder, which is not installed: {INSTALL_MINILM}."

@@ -1,12 +1,12 @@
 """How an image is brought to a model: part of the model, saved with it, and the same for every verb and route."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 
-Fit = Literal["crop", "stretch"]
+Fit = Literal["crop", "stretch", "crop bicubic", "stretch bicubic"]  # bilinear unless it says bicubic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class View:
             raise UsageError(
                 f"view.crop is a share of the side, above 0 and up to 1, or a whole number of pixels; given {self.crop}."
             )
-        if self.fit not in ("crop", "stretch"):
-            raise UsageError(f'view.fit is "crop" or "stretch"; given "{self.fit}".')
+        if self.fit not in get_args(Fit):
+            raise UsageError(f'view.fit is "crop" or "stretch", with " bicubic" behind it or not; given "{self.fit}".')
 
     def window(self, height: int, width: int) -> tuple[slice, slice]:
         """Return the rows and the columns of an image that are kept."""

@@ -119,7 +119,7 @@ def seen_window(encoder: Encoder) -> tuple[slice, slice]:
 def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]:
     channels, height, width = classifier.shape
     summary, calibration, encoder = classifier.origin.summary, classifier.calibration, classifier.encoder
-    how = "both sides stretched" if encoder.fit == "stretch" else "the centre, with the short side fitted"
+    how = "both sides stretched" if encoder.fit.startswith("stretch") else "the centre, with the short side fitted"
     yield f"It sees every image as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
     rows, columns = (len(range(side)[part]) for side, part in zip((height, width), seen_window(encoder), strict=True))
     if (rows, columns) != (height, width):

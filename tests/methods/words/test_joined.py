@@ -36,9 +36,8 @@ def words(monkeypatch: pytest.MonkeyPatch, strength: float) -> WordsHead:
     vectors = Reader().encode(NAMES)
     known = Vocabulary(names=NAMES, vectors=vectors, rows=rows - rows.mean(0), scale="plain")
     texts = tuple((name,) for name in NAMES)
-    return WordsHead(
-        labels=Labels(names=NAMES, texts=texts), rows=known.read(list(NAMES))[0].astype(np.float32), vocabulary=known
-    )
+    read = np.stack([known.read([name])[0] for name in NAMES]).astype(np.float32)
+    return WordsHead(labels=Labels(names=NAMES, texts=texts), rows=read, vocabulary=known)
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, examples: int, strength: float, noise: float = 1.0) -> WordsAndImagesFit:
@@ -132,5 +131,5 @@ def test_another_encoder_has_no_words(tmp_path: Path, monkeypatch: pytest.Monkey
     read_colours(monkeypatch)
     colours(tmp_path)
     images, targets = pictures()
-    with pytest.raises(UsageError, match="words of efficientnet_lite0 alone"):
+    with pytest.raises(UsageError, match="no words of its own"):
         lw.fit((images, [NAMES[i] for i in targets]), "discriminant", encoder=str(tmp_path / "tiny.onnx"), words=True)

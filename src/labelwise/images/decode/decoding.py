@@ -244,34 +244,36 @@ def fit_image(image: Image.Image, frame: Frame, extent: tuple[float, float] | No
         image.format = kind  # which says how deep its values are
         full = full[::-1] if turn in _LYING else full
     box = (0.0, 0.0, *full)
-    if frame.fit == "crop":
+    if frame.fit.startswith("crop"):
         scale = min(full[0] / frame.width, full[1] / frame.height)
         left = round((full[0] / scale - frame.width) / 2) * scale
         top = round((full[1] / scale - frame.height) / 2) * scale
         box = (left, top, min(left + frame.width * scale, full[0]), min(top + frame.height * scale, full[1]))
-    small = _resize(image, (frame.width, frame.height), box)
+    small = _resize(image, (frame.width, frame.height), box, bicubic=frame.fit.endswith("bicubic"))
     pixels = np.asarray(small.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
     return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
 
 
-def _resize(image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+def _resize(
+    image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float], *, bicubic: bool
+) -> Image.Image:
     """Return the part of an image inside the box, resized, as 8-bit grey or colour."""
-    triangle = Image.Resampling.BILINEAR  # antialiased in Pillow
+    kernel = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR  # antialiased in Pillow
     if image.mode[0] in "IF":
         deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
         wide = image if image.mode in ("I", "F") else image.convert("I")
         low, high = (0.0, 65535.0) if deep else _range(wide)
-        values = (np.asarray(wide.resize(size, triangle, box), np.float64) - low) * (255 / (high - low))
+        values = (np.asarray(wide.resize(size, kernel, box), np.float64) - low) * (255 / (high - low))
         if not np.isfinite(values).all():
             raise UnreadableError(
                 "it holds values that are not finite numbers (NaN or infinity). Replace or remove it."
             )
         return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:
-        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, triangle, box)
+        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, kernel, box)
         return Image.alpha_composite(Image.new("RGBA", size, "white"), part).convert("RGB")
     plain = image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
-    return plain.resize(size, triangle, box)
+    return plain.resize(size, kernel, box)
 
 
 def _range(image: Image.Image) -> tuple[float, float]:

@@ -19,7 +19,8 @@ Array = npt.NDArray[Any]
 class WordsHead(HeadDefaults):
     """The score of a label is its linear score less the log of what all words of the vocabulary have together.
 
-    So it is the log-odds of one word against a background, which mean something for a single word, too.
+    So it is the log-odds of one word against a background, which mean something for a single word, too. Without a background (an
+    image-text encoder with a sigmoid) the linear score is the log-odds.
     """
 
     kind: ClassVar[str] = "words"
@@ -49,14 +50,11 @@ class WordsHead(HeadDefaults):
         places = {name: row for row, name in enumerate(self.labels.names)}
         told = self.describe(labels)
         rows = [
-            self.rows[places[name]] if known.get(name) == texts else self.vocabulary.read(list(texts))[0].mean(0)
+            self.rows[places[name]] if known.get(name) == texts else self.vocabulary.read(texts)[0]
             for name, texts in zip(told.names, told.texts or (), strict=True)
         ]
         return np.stack(rows).astype(np.float32)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``: the log-odds of a word against all words."""
-        words = linear_scores(embeddings, self.vocabulary.rows)
-        most = words.max(1, keepdims=True)
-        background = most + np.log(np.exp(words - most).sum(1, keepdims=True))
-        return np.asarray(linear_scores(embeddings, label_embeddings) - background)
+        return np.asarray(linear_scores(embeddings, label_embeddings) - self.vocabulary.background(embeddings))

@@ -91,7 +91,8 @@ class WordsAndImagesHead:
 
     def said(self, embeddings: Array, words: Array) -> Array:
         """Return what words say of every pair ``[n, k]``, from embeddings of images and of words."""
-        return self.words.score(spread(embeddings, self.size, rooted=self.images.rooted), words)
+        features = spread(embeddings, self.size, rooted=self.images.rooted)
+        return self.words.score(self.words.embed(features), words)
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""

@@ -1,8 +1,10 @@
 """What an encoder has words for: names, and for each a linear score of features.
 
-The default encoder knows a thousand words, its last layer. Any classifier of the closed form knows the names of its labels.
+The default encoder knows a thousand words, its last layer. Any classifier of the closed form knows the names of its labels. An
+image-text encoder reads any sentence; its names are only what a single word is compared with.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +12,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.arrays import linear_scores, root_features, unit_rows
 from labelwise.core.classifier import Classifier
 from labelwise.core.saved_parts import shaped
 from labelwise.encoders.efficientnet import LITE0
+from labelwise.encoders.hub import Hub
+from labelwise.encoders.texts import TextNetwork
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import split_text
 from labelwise.images.sources.npz_files import read_npz
@@ -24,6 +28,7 @@ Array = npt.NDArray[Any]
 PACKED = Path(__file__).parents[2] / "images" / "describe" / "vectors" / "imagenet_words.npz"
 SHARPNESS = 20.0  # of the weights that names get by the similarity of their sentences
 TEMPLATE = "a photo of a {}"
+EVERY = 4  # of the thousand words one is in the background of an image-text encoder
 UNKNOWN_BELOW = 0.72  # similarity to the nearest word below which an encoder has no word for a name
 
 
@@ -36,6 +41,9 @@ class Vocabulary:
     rows: Array = shaped("v", "d+1")  # weights, then bias; their mean over the names is 0
     scale: Literal["plain", "unit", "root"]  # what is made of features first
     sentences: str = "minilm"  # what encodes a sentence
+    network: TextNetwork | None = None  # of an image-text encoder, which encodes sentences in the space of images
+    gain: float = 1.0  # the score of a sentence is gain x cosine + bias
+    bias: float = 0.0
 
     def embed(self, features: Array) -> Array:
         """Return embeddings ``[n, d]`` of features."""
@@ -43,17 +51,38 @@ class Vocabulary:
             return features
         return root_features(features) if self.scale == "root" else unit_rows(features)
 
-    def read(self, sentences: list[str]) -> tuple[Array, Array]:
-        """Return the linear scores ``[n, d + 1]`` of sentences, and how near each is to the nearest name ``[n]``."""
-        alike = np.asarray(encode_sentences(sentences, self.sentences), np.float32) @ self.vectors.T
+    def read(self, sentences: Sequence[str]) -> tuple[Array, float]:
+        """Return the linear scores ``[d + 1]`` of a label by its sentences, and how near these are to the nearest names on average."""
+        vectors = self._vectors(sentences)
+        if self.network is not None:
+            return self.scored(unit_rows(vectors.mean(0, keepdims=True)))[0], 1.0
+        alike = vectors @ self.vectors.T
         nearest = alike.max(1, keepdims=True)
         weights = np.exp(SHARPNESS * (alike - nearest))
-        return (weights / weights.sum(1, keepdims=True)) @ self.rows, nearest[:, 0]
+        rows = (weights / weights.sum(1, keepdims=True)) @ self.rows
+        return rows.mean(0), float(nearest.mean())
+
+    def scored(self, embeddings: Array) -> Array:
+        """Return the linear scores ``[n, d + 1]`` of sentences in the space of images ``[n, d]``."""
+        bias = np.full((len(embeddings), 1), self.bias)
+        return np.concatenate([self.gain * embeddings, bias], 1).astype(np.float32)
+
+    def background(self, embeddings: Array) -> Array | float:
+        """Return the log of what all names have together ``[n, 1]``; 0 where there is none."""
+        if not len(self.rows):
+            return 0.0
+        words = linear_scores(embeddings, self.rows)
+        most = words.max(1, keepdims=True)
+        return np.asarray(most + np.log(np.exp(words - most).sum(1, keepdims=True)))
 
     def nearest(self, sentence: str) -> str:
         """Return the name that a sentence is nearest to."""
-        alike = np.asarray(encode_sentences([sentence], self.sentences)) @ self.vectors.T
-        return self.names[int(alike.argmax())]
+        return self.names[int((self._vectors([sentence]) @ self.vectors.T).argmax())]
+
+    def _vectors(self, sentences: Sequence[str]) -> Array:
+        if self.network is not None:
+            return self.network.encode(sentences)
+        return np.asarray(encode_sentences(sentences, self.sentences), np.float32)
 
 
 def default_vocabulary() -> Vocabulary:
@@ -62,6 +91,21 @@ def default_vocabulary() -> Vocabulary:
     rows = np.concatenate([weights["_fc.weight"], weights["_fc.bias"][:, None]], 1).astype(np.float32)
     names = tuple(map(str, packed["names"].tolist()))
     return _centred(Vocabulary(names=names, vectors=packed["vectors"].astype(np.float32), rows=rows, scale="plain"))
+
+
+def hub_vocabulary(hub: Hub, template: str = TEMPLATE) -> Vocabulary:
+    """Return the vocabulary of an image-text encoder.
+
+    Where its labels compete (softmax), general words are the background that gives a single word a probability; one that answers each
+    label on its own (sigmoid) needs none.
+    """
+    names = () if hub.logits.sigmoid else tuple(map(str, read_npz(PACKED, "names")["names"].tolist()[::EVERY]))
+    vectors = hub.texts.encode([sentence(name, template) for name in names]) if names else np.zeros((0, 1), np.float32)
+    empty = Vocabulary(
+        names=names, vectors=vectors, rows=np.zeros((0, hub.images.width + 1), np.float32), scale="unit", network=hub.texts,
+        gain=hub.logits.scale, bias=hub.logits.bias,
+    )  # fmt: skip
+    return replace(empty, rows=empty.scored(vectors)) if names else empty
 
 
 def vocabulary_of(classifier: Classifier, sentences: str = "minilm") -> Vocabulary:

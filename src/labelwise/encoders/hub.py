@@ -1,0 +1,311 @@
+"""Folders as model hubs publish them: ``config.json``, how images are brought to the network, a tokenizer, and ONNX files.
+
+An image network alone (DINOv2, ViT) is an encoder as any other. With a text network beside it (CLIP, SigLIP 1 and 2, MobileCLIP,
+BioCLIP, Chinese-CLIP) images and sentences have embeddings in one space. Nothing of the folder runs but its ONNX files.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from labelwise.encoders.graph import Cut, Operation, Shape, cut, interface, part_of
+from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id, open_session, read_file
+from labelwise.encoders.texts import TextNetwork
+from labelwise.images.view import Fit
+from labelwise.support.errors import StoreError, UsageError, listing
+from labelwise.support.files import read_regular
+
+CONFIG, OPEN_CLIP, PREPROCESSOR = "config.json", "open_clip_config.json", "preprocessor_config.json"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+IMAGE, TEXT, BOTH = "vision_model", "text_model", "model"  # files of networks
+PRECISIONS: Final = ("", "_fp16", "_quantized", "_int8", "_uint8")  # ends of their names, the most exact first
+LOGITS: Final = ("image_embeds", "text_embeds", "logits_per_image")  # outputs of a whole network
+MOST_JSON: Final = 2**26  # bytes; a tokenizer of a quarter of a million words has 34 MB
+INTERPOLATIONS: Final[Mapping[object, str]] = {2: "", 3: " bicubic", "bilinear": "", "bicubic": " bicubic"}
+# The scale of cosines, as a logarithm, and the bias, where a folder does not say: every published CLIP ends at its limit of 100; of SigLIP
+# these are the numbers of base-patch16-224, and other sizes differ a little.
+USUAL: Final = {"softmax": (float(np.log(100)), 0.0), "sigmoid": (4.765, -12.93)}
+CLASS_TOKEN: Final = 0  # the row of the class token in ``last_hidden_state``
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logits:
+    """How cosines become log-odds: scale x cosine + bias."""
+
+    scale: float
+    bias: float
+    sigmoid: bool  # each label is answered on its own; else labels compete (softmax)
+    source: str  # where the numbers are from, in words
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Hub:
+    """The networks of a folder; what reads texts is opened when it is first asked for."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    images: OnnxEncoder
+    reads_texts: bool
+
+    @cached_property
+    def texts(self) -> TextNetwork:
+        """The text network."""
+        if not self.reads_texts:
+            raise UsageError(
+                f"{self.images.name} reads no texts: it has no text network. Take an image-text encoder (CLIP, SigLIP)."
+            )
+        return _text_network(self.folder, self.config)
+
+    @cached_property
+    def logits(self) -> Logits:
+        """How cosines become log-odds."""
+        return _logits(self)
+
+
+def is_hub(folder: Path) -> bool:
+    """Return whether a folder is laid out as hubs do."""
+    return any((folder / name).is_file() for name in (CONFIG, OPEN_CLIP)) and _file(folder, IMAGE, BOTH) is not None
+
+
+def open_hub(folder: Path) -> Hub:
+    """Return the networks of a folder, or raise what is wrong with it."""
+    config = _config(folder)
+    file = _file(folder, IMAGE, BOTH)
+    if file is None:
+        raise StoreError(f'"{folder}" has no {IMAGE}.onnx or {BOTH}.onnx, in it or in its folder onnx.')
+    content = read_file(file)
+    dual = "text_config" in config or _file(folder, TEXT) is not None
+    inputs, outputs = interface(content)
+    output = _image_output(outputs, config, dual=dual)
+    card = _card(folder, config, inputs, output)
+    read = partial(_image_network, file, output, config.get("hidden_size"))
+    images = OnnxEncoder(card, onnx_id(card, read()), read)
+    return Hub(folder=folder, config=config, images=images, reads_texts=dual)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """Return what config.json says, or the same of open_clip."""
+    if (folder / CONFIG).is_file():
+        return _json(folder / CONFIG)
+    plain = _json(folder / OPEN_CLIP)
+    model = plain.get("model_cfg", {})
+    sigmoid = "siglip" in str(plain).lower()
+    text = {"max_position_embeddings": model.get("text_cfg", {}).get("context_length", 77)}
+    vision = {"image_size": model.get("vision_cfg", {}).get("image_size")}
+    return {"model_type": "siglip" if sigmoid else "clip", "text_config": text, "vision_config": vision, **plain}
+
+
+def _file(folder: Path, *stems: str) -> Path | None:
+    """Return the first ONNX file of these names, the most exact one."""
+    places = (
+        place / f"{stem}{end}.onnx" for stem in stems for end in PRECISIONS for place in (folder / "onnx", folder)
+    )
+    return next((each for each in places if each.is_file()), None)
+
+
+def _image_output(outputs: Mapping[str, Shape], config: Mapping[str, Any], *, dual: bool) -> str:
+    """Return the output that holds image embeddings: of a dual encoder those in the space of texts, projected where it projects."""
+    if "image_embeds" in outputs:
+        return "image_embeds"
+    if "pooler_output" in outputs and (not dual or _is_sigmoid(config)):
+        return "pooler_output"
+    if dual:
+        raise StoreError(
+            f"The image network has the outputs {listing(outputs)}, and none is in the space of texts: image_embeds is expected. "
+            "Export it with its projection (CLIPVisionModelWithProjection)."
+        )
+    if "last_hidden_state" in outputs:
+        return "last_hidden_state"
+    if len(outputs) == 1:
+        return next(iter(outputs))
+    raise StoreError(f"The image network has the outputs {listing(outputs)}, and none is known. Write a card for it.")
+
+
+def _image_network(file: Path, output: str, width: int | None) -> bytes:
+    """Return the image network of a file: of several networks that part, of tokens the class token, which has so many features."""
+    content = read_file(file)
+    inputs, outputs = interface(content)
+    if output == "last_hidden_state":
+        width = outputs[output][-1] or width
+        if width is None:
+            raise StoreError(f'"{file.name}" does not say how many features it makes. Write a card for it.')
+        token = Operation(kind="Gather", inputs=(output, "class/row"), output="class_token", attributes={"axis": 1})
+        plan = Cut(outputs={"class_token": (width,)}, operations=(token,), constants={"class/row": CLASS_TOKEN})
+        return cut(content, plan)
+    return content if set(inputs) == {"pixel_values"} and list(outputs) == [output] else part_of(content, [output])
+
+
+def _card(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, Shape], output: str) -> Card:
+    """Return the card of the image network; numbers that contradict each other are an error."""
+    if "pixel_values" not in inputs:
+        raise StoreError(f"The image network has the inputs {listing(inputs)}; pixel_values is expected.")
+    if extra := {"pixel_attention_mask", "spatial_shapes"} & set(inputs):
+        raise StoreError(
+            f"The image network asks for {min(extra)}: images of any size are not read. Take a fixed size."
+        )
+    shape, crop, fit, mean, std = _preprocessing(folder)
+    card = Card(
+        name=folder.resolve().name, shape=shape, input="pixel_values",
+        output="class_token" if output == "last_hidden_state" else output, mean=mean, std=std, fit=fit, crop=crop,
+    )  # fmt: skip
+    seen = card.view.seen(shape)
+    stated = (config.get("vision_config") or {}).get("image_size")
+    graph = inputs["pixel_values"][1:]
+    wanted = {size for size in (stated,) if isinstance(size, int)}
+    fixed = [size for size in graph if size is not None]
+    if (wanted and wanted != set(seen[1:])) or any(size not in seen for size in fixed):
+        raise StoreError(
+            f'"{folder}" contradicts itself: images are brought to {list(seen)}, and the network takes '
+            f"{list(graph) if fixed else stated}. Get {PREPROCESSOR} of this network."
+        )
+    return card
+
+
+Floats = tuple[float, ...]
+
+
+def _preprocessing(folder: Path) -> tuple[tuple[int, int, int], float | None, Fit, Floats, Floats]:
+    """Return the shape, the crop, the fit, the mean and the deviation of images in [0, 1]."""
+    if not (folder / PREPROCESSOR).is_file():
+        return _preprocessing_of_open_clip(folder)
+    plain = _json(folder / PREPROCESSOR)
+    crops, size = bool(plain.get("do_center_crop")), plain.get("size", plain.get("crop_size"))
+    short = (size if crops else None) if isinstance(size, int) else (size or {}).get("shortest_edge")
+    sides = _sides(size) if short is None else (short, short)
+    if short is not None and not crops:
+        raise StoreError(f"{PREPROCESSOR} leaves images of any shape; a centre crop or both sides are expected.")
+    crop, kind = None, "stretch" if short is None else "crop"
+    if crops:
+        inner = _sides(plain.get("crop_size", size))
+        if inner[0] > sides[0] or inner[0] != inner[1]:
+            raise StoreError(f"{PREPROCESSOR} crops {list(inner)} of {list(sides)}; a smaller square is expected.")
+        crop = float(inner[0]) if inner[0] < sides[0] else None
+    mean: Floats = (0.0, 0.0, 0.0)
+    std: Floats = (1.0, 1.0, 1.0)
+    if plain.get("do_normalize", True):
+        mean, std = (tuple(map(float, plain[name])) for name in ("image_mean", "image_std"))
+    step = 255 * float(plain.get("rescale_factor", 1 / 255)) if plain.get("do_rescale", True) else 255.0
+    fit = _fit(kind, plain.get("resample", 2))
+    return (3, *sides), crop, fit, tuple(each / step for each in mean), tuple(each / step for each in std)
+
+
+def _preprocessing_of_open_clip(folder: Path) -> tuple[tuple[int, int, int], float | None, Fit, Floats, Floats]:
+    try:
+        plain = _json(folder / OPEN_CLIP)
+        preprocess, size = plain["preprocess_cfg"], plain["model_cfg"]["vision_cfg"]["image_size"]
+    except (OSError, KeyError, TypeError):
+        raise StoreError(
+            f'"{folder}" does not say how images are brought to the network: get {PREPROCESSOR}.'
+        ) from None
+    size = preprocess.get("size", size)
+    sides = (size, size) if isinstance(size, int) else (int(size[-2]), int(size[-1]))
+    mode = {"shortest": "crop", "squash": "stretch"}.get(preprocess.get("resize_mode", "shortest"), "")
+    fit = _fit(mode, preprocess.get("interpolation", "bicubic"))
+    mean, std = (tuple(map(float, preprocess[name])) for name in ("mean", "std"))
+    return (3, *sides), None, fit, mean, std
+
+
+def _fit(kind: str, interpolation: object) -> Fit:
+    if interpolation not in INTERPOLATIONS or not kind:
+        raise StoreError(
+            f"Images are resized in a way that is not known here: {kind} {interpolation}. Bilinear and bicubic are."
+        )
+    fits: Mapping[str, Fit] = {
+        "crop": "crop", "stretch": "stretch", "crop bicubic": "crop bicubic", "stretch bicubic": "stretch bicubic",
+    }  # fmt: skip
+    return fits[kind + INTERPOLATIONS[interpolation]]
+
+
+def _sides(size: Any) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    try:
+        return int(size["height"]), int(size["width"])
+    except (KeyError, TypeError, ValueError):
+        raise StoreError(f"{PREPROCESSOR} has the size {size}; a side, or height and width are expected.") from None
+
+
+def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
+    """Return the text network of a folder."""
+    file = _file(folder, TEXT, BOTH)
+    if file is None or not (folder / TOKENIZER).is_file():
+        raise StoreError(
+            f'"{folder}" reads texts and lacks {TOKENIZER if file else f"{TEXT}.onnx"}. Get the whole folder.'
+        )
+    content = read_file(file)
+    inputs, outputs = interface(content)
+    sigmoid = _is_sigmoid(config)
+    output = "text_embeds" if "text_embeds" in outputs else "pooler_output" if sigmoid else ""
+    if output not in outputs:
+        raise StoreError(
+            f"The text network has the outputs {listing(outputs)}, and none is in the space of images: text_embeds is expected. "
+            "Export it with its projection (CLIPTextModelWithProjection)."
+        )
+    if set(outputs) != {output}:
+        content = part_of(content, [output])
+    about = _json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    fixed = inputs.get("input_ids", (None,))[-1]
+    stated = (config.get("text_config") or {}).get("max_position_embeddings") or about.get("model_max_length")
+    longest = fixed or (64 if stated is None and sigmoid else int(stated or 77))
+    tokenizer = read_regular(folder / TOKENIZER, MOST_JSON)
+    filled = sigmoid or fixed is not None  # SigLIP reads its last token, so sentences have one length
+    return TextNetwork(
+        graph=np.frombuffer(content, np.uint8), tokenizer=np.frombuffer(tokenizer, np.uint8), output=output, longest=longest,
+        padding=_padding(json.loads(tokenizer), about) if filled else None, lowercase=sigmoid,
+    )  # fmt: skip
+
+
+def _padding(tokenizer: Mapping[str, Any], about: Mapping[str, Any]) -> int:
+    """Return the token that fills sentences."""
+    told = (tokenizer.get("padding") or {}).get("pad_id")
+    named = about.get("pad_token")
+    name = named.get("content") if isinstance(named, dict) else named
+    by_name = {each["content"]: each["id"] for each in tokenizer.get("added_tokens", ())}
+    return int(by_name.get(name, told or 0))
+
+
+def _logits(hub: Hub) -> Logits:
+    """Return how cosines become log-odds: as the folder says, as its whole network computes them, or as is usual."""
+    sigmoid, whole = _is_sigmoid(hub.config), _file(hub.folder, BOTH)
+    if "logit_scale" in hub.config:
+        scale, bias, source = float(hub.config["logit_scale"]), float(hub.config.get("logit_bias", 0.0)), CONFIG
+    elif whole is not None and set(LOGITS) <= set(interface(read_file(whole))[1]):
+        scale, bias, source = *_measured(read_file(whole), hub), "its whole network"
+    else:
+        scale, bias, source = *USUAL["sigmoid" if sigmoid else "softmax"], "what is usual for its kind"
+    return Logits(scale=float(np.exp(scale)), bias=bias if sigmoid else 0.0, sigmoid=sigmoid, source=source)
+
+
+def _measured(whole: bytes, hub: Hub) -> tuple[float, float]:
+    """Return the logarithm of the scale and the bias by which a network makes logits of cosines."""
+    session, card = open_session(whole), hub.images.card
+    pixels = np.random.default_rng(0).normal(size=(2, *card.view.seen(card.shape))).astype(np.float32)
+    cosines, logits = [], []
+    for sentence in ("a cat", "a red car on a road", "the sea", "an old man"):
+        tokens = hub.texts.tokens(sentence)
+        fed = {name: tokens[name] for each in session.get_inputs() if (name := each.name) != "pixel_values"}
+        image, text, logit = session.run(list(LOGITS), {**fed, "pixel_values": pixels})
+        unit_image, unit_text = (each / np.linalg.norm(each, axis=-1, keepdims=True) for each in (image, text))
+        cosines += (unit_image @ unit_text.T).ravel().tolist()
+        logits += logit.ravel().tolist()
+    scale, bias = np.polyfit(cosines, logits, 1)
+    return float(np.log(scale)), float(bias)
+
+
+def _is_sigmoid(config: Mapping[str, Any]) -> bool:
+    return str(config.get("model_type", "")).startswith("siglip")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        plain = json.loads(read_regular(file, MOST_JSON))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f'"{file}" cannot be read: {error}') from None
+    if not isinstance(plain, dict):
+        raise StoreError(f'"{file}" is a table of names and values in such folders; given {type(plain).__name__}.')
+    return plain
