@@ -76,7 +76,7 @@ def test_two_workers(service: Running, temporary: Path) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60) as one:
         known = patiently(one, "/labels")["labels"]
     assert {row["name"] for row in known} == labels, "workers that took the place of dead ones know all"
-    a_stop_under_load_loses_at_most_one_answer(service)
+    a_stop_under_load_loses_no_answer(service)
 
 
 def what_was_acknowledged_is_known_to_every_worker(service: Running) -> frozenset[str]:
@@ -156,17 +156,12 @@ async def stopped(service: Running, clients: int) -> Counter[str]:
 
 @pytest.mark.parametrize("service", [1], indirect=True)
 def test_a_stop_of_one_under_load(service: Running) -> None:
-    a_stop_under_load_loses_at_most_one_answer(service)
+    a_stop_under_load_loses_no_answer(service)
 
 
-def a_stop_under_load_loses_at_most_one_answer(service: Running) -> None:
+def a_stop_under_load_loses_no_answer(service: Running) -> None:
     met = asyncio.run(stopped(service, 60))
-    assert met["200"] > 60
-    reset = met.pop("lost: ConnectionResetError", 0)  # connections that were not accepted yet
-    # A connection that is accepted in the very moment of the stop may be closed unanswered: seen once in 1,500 requests.
-    lost = sum(count for kind, count in met.items() if kind not in ("200", "refused connection"))
-    assert lost <= 1, met
-    assert met["refused connection"] + reset + lost == 60
-    assert reset < 30
+    assert met.pop("200") > 60
+    assert met == {"refused connection": 60}
     with contextlib.suppress(TimeoutError):
         assert service.process.wait(30) == 0

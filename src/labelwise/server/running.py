@@ -29,12 +29,12 @@ from labelwise.server.live import folder_of, open_store
 from labelwise.server.metrics import CELLS, Metrics
 from labelwise.server.middleware import LOG, Guard
 from labelwise.server.settings import Service
+from labelwise.server.stopping import MOMENT, finish, make_no_more_connections
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.text import as_json, visible
 from labelwise.support.writable import sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
-MOMENT = 0.5  # seconds for which it goes on accepting connections, and as long again reads requests
 ORPHANED = 3.0  # seconds that requests get to end when the first process is gone
 BACKLOG = 1024  # connections that wait to be accepted
 LARGEST_HEAD = 2**16  # bytes of a request before its body
@@ -125,18 +125,14 @@ def serve_app(guard: Guard, service: Service, listener: socket.socket, parent: i
 async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, parent: int | None) -> None:
     """Serve until told to stop; then answer for a moment more, so that clients see that they must not send on."""
     loop = asyncio.get_running_loop()
+    last = list[asyncio.Task[None]]()
 
     def stop() -> None:
         if guard.stopping:  # for the second time
             server.should_exit = server.force_exit = True
-        guard.stopping = True
-        loop.call_later(MOMENT, stop_listening)
-        loop.call_later(2 * MOMENT, setattr, server, "should_exit", True)
-
-    def stop_listening() -> None:
-        """Accept no more connections; those that were accepted have a moment more to send their request."""
-        for one in server.servers:
-            one.close()
+        else:
+            guard.stopping = True
+            last.append(asyncio.create_task(finish(server, listener, alone=parent is None)))
 
     def stop_soon(parent: int) -> None:
         loop.remove_reader(parent)
@@ -196,9 +192,11 @@ class Supervisor:
             wait([one.process.sentinel for one in workers if one.due is None], timeout=0.2)
             for row, worker in enumerate(workers):
                 self._restart(row, worker)
-        self.listener.close()
         for worker in workers:
             worker.process.terminate()
+        time.sleep(MOMENT)  # workers go on accepting
+        make_no_more_connections(self.listener)
+        self.listener.close()
         end = time.monotonic() + GRACE + 5
         while any(one.process.is_alive() for one in workers) and time.monotonic() < end and self._signals < 2:
             wait([one.process.sentinel for one in workers if one.process.is_alive()], timeout=0.2)
