@@ -151,6 +151,10 @@ def test_a_division_that_was_stopped_is_made_anew(photos: Path, tmp_path: Path) 
     for each in (whole, job):
         each.answer(None, 0)
     assert found(job) == found(whole)
+    looks = (cells / "0.looks").read_bytes()
+    (cells / "0.looks").write_bytes(looks[:99] + bytes([looks[99] ^ 1]) + looks[100:])
+    job_of(photos, tmp_path / "half.parquet")
+    assert (cells / "0.looks").read_bytes() == looks, "a flipped bit is found"
 
 
 def test_a_picture_that_was_changed_is_compared_again(photos: Path, tmp_path: Path) -> None:

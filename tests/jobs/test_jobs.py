@@ -124,6 +124,16 @@ def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place:
     assert not half.exists(), "what a process that was killed leaves is removed"
 
 
+def test_a_part_that_is_damaged_anywhere_is_made_again(place: Path, tmp_path: Path) -> None:
+    job = answered(job_of(place, tmp_path / "c.parquet", size=25), load(place / "m.lw"))
+    whole = job.place(0).read_bytes()
+    for at in range(0, len(whole), len(whole) // 40):
+        job.place(0).write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        assert job.missing == [0], f"byte {at}"
+    job.place(0).write_bytes(whole)
+    assert job.missing == []
+
+
 def test_an_image_that_was_changed_is_answered_again(place: Path, tmp_path: Path) -> None:
     classifier = load(place / "m.lw")
     shutil.copytree(place, tmp_path / "own")

@@ -8,6 +8,7 @@ whose looks are equal to the last bit, the first stands for all.
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import DataError
-from labelwise.support.files import read_regular, regular_path
+from labelwise.support.files import open_regular, read_regular, regular_path
 from labelwise.support.processes import set_threads
 from labelwise.support.writable import write_atomically, writing
 
@@ -86,7 +87,9 @@ class Pairs(Parts):
 
     def divide(self) -> None:
         """Write the looks of all pictures in cells of near ones, unless an earlier run did."""
-        if self._division().get("made_of") != self.made_of:
+        division = self._division()
+        whole = all(box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ())))
+        if division.get("made_of") != self.made_of or not whole:
             with writing(self.cells):
                 self.cells.mkdir(exist_ok=True)
                 _divide(self.looks, self.cells, self.made_of)
@@ -156,6 +159,18 @@ def _cell(job: Pairs, cell: int, box: dict[str, Any] | None = None, reach: float
     return rows[near[first]], places[near[first]], some[first]
 
 
+def _digest(folder: Path, cell: int) -> str:
+    """Return the digest of the files of a cell; nothing where one is missing."""
+    digest = hashlib.sha256()
+    with suppress(OSError):
+        for kind in ("rows", "places", "looks"):
+            with open_regular(folder / f"{cell}.{kind}") as file:
+                while piece := file.read(2**20):
+                    digest.update(piece)
+        return digest.hexdigest()
+    return ""
+
+
 def _divide(looks: Job, folder: Path, made_of: str) -> None:
     """Write for each cell the rows of its pictures among all, where they lie, and their looks; pictures of one grey lie in none."""
     mean, directions = _directions(looks)
@@ -188,6 +203,7 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
         for number in np.unique(numbers).tolist():
             with (folder / f"{number}.looks").open("ab") as kept:
                 kept.write(look[numbers == number].tobytes())
+    boxes = [box | {"digest": _digest(folder, number)} for number, box in enumerate(boxes)]
     write_atomically(folder / BOXES, json.dumps({"made_of": made_of, "boxes": boxes}).encode())
 
 

@@ -1,9 +1,11 @@
 """Work in blocks, each of which becomes a Parquet file of a folder.
 
-The folder is what is known of the work: a block is done if its file is whole and was made of what is there now, which the file says itself.
-So work that was stopped, or killed, goes on with the blocks that are missing, whatever ran it before; an image that was changed is answered again.
+The folder is what is known of the work: a block is done if its file has the digest that a second file states, and was made of what is there
+now. So work that was stopped, or killed, goes on with the blocks that are missing or damaged, whatever ran it before; an image that was
+changed is answered again.
 """
 
+import hashlib
 import io
 import json
 import re
@@ -16,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
-from labelwise.support.files import read_regular, regular_path
+from labelwise.support.files import read_regular
 from labelwise.support.writable import write_atomically, write_file, writing
 
 ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
 MOST_ABOUT = 2**20  # bytes of it
-CONTENT = b"labelwise_content"  # under which the file of a block says what it was made of
-PART = re.compile(r"\.(_job\.json|part-\d{6,}\.parquet)\.\d+\.part")  # what a process that was killed leaves
+MOST_RECORD = 2**12  # bytes of what is known of a block
+PART = re.compile(r"\.(_job\.json|_?part-\d{6,}\.(parquet|made))\.\d+\.part")  # what a process that was killed leaves
 TRIES = 3  # of a block whose process dies
 AHEAD = 2  # blocks that wait for each process
 Done = Callable[[int], None]  # is told how many pictures a finished block had
@@ -70,13 +72,16 @@ class Parts(ABC):
         return [block for block in range(len(self.sizes)) if not self.is_done(block)]
 
     def is_done(self, block: int) -> bool:
-        """Return whether the file of a block is whole, and answers what the block holds now."""
-        pyarrow = arrow()
+        """Return whether the file of a block is what was written, and answers what the block holds now."""
         try:
-            about = import_module("pyarrow.parquet").read_metadata(regular_path(self.place(block)))
-        except (OSError, pyarrow.ArrowException):
+            record = read_regular(self._record(block), MOST_RECORD)
+            return record == _record_of(self.content(block), read_regular(self.place(block)))
+        except OSError:
             return False
-        return (about.metadata or {}).get(CONTENT) == self.content(block)
+
+    def _record(self, block: int) -> Path:
+        """Return the file that says what the file of a block was made of, and its digest."""
+        return Path(self.out) / f"_part-{block:06d}.made"
 
     def begin(self) -> None:
         """Make the folder, or find what an earlier run of the same work left there; that of another is refused."""
@@ -109,10 +114,11 @@ class Parts(ABC):
     def write(self, block: int, content: bytes, schema: Any, tables: Iterable[Any]) -> None:
         """Write tables of pyarrow, one after another, as the file of a block, whole or not at all; ``content`` was asked for before they were made."""
         sink = io.BytesIO()
-        with import_module("pyarrow.parquet").ParquetWriter(sink, schema.with_metadata({CONTENT: content})) as writer:
+        with import_module("pyarrow.parquet").ParquetWriter(sink, schema) as writer:
             for table in tables:
                 writer.write_table(table)
         write_file(self.place(block), sink.getbuffer())
+        write_file(self._record(block), _record_of(content, sink.getbuffer()))
 
     def deadly(self, block: int) -> LabelwiseError:
         """Return the error of a block whose process died each time."""
@@ -120,6 +126,10 @@ class Parts(ABC):
             f"A process that read {self.words(block)} was ended {TRIES} times, perhaps for want of memory. The other "
             "answers are kept: take fewer --workers, or leave these pictures out, and run the same command again."
         )
+
+
+def _record_of(content: bytes, written: bytes | memoryview) -> bytes:
+    return content + b"\n" + hashlib.sha256(written).hexdigest().encode()
 
 
 def _read(file: Path) -> dict[str, Any]:
