@@ -155,6 +155,19 @@ def test_only_so_many_labels_can_be_taught(opened: Open, monkeypatch: pytest.Mon
     assert live.snapshot.change == 2
 
 
+def test_only_so_much_memory_can_be_taught(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = opened()
+    teach(live, "a")
+    monkeypatch.setattr(module, "MOST_BYTES", 2 * live.snapshot.state.added[0].nbytes + 4)
+    teach(live, "b")
+    for change in (teach, correct):
+        with pytest.raises(HTTPError, match="fills the"):
+            change(live, "b" if change is correct else "c", 1)
+    live.forget("a")
+    teach(live, "c")
+    assert live.snapshot.change == 4
+
+
 def test_corrections_count_as_taught_labels_do(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TAUGHT", 2)
     live = opened()

@@ -22,7 +22,8 @@ from labelwise.server.store import News, Position, Record, Store, UnavailableErr
 from labelwise.support.errors import StoreError
 
 LOG = logging.getLogger("labelwise.server")
-MOST_TAUGHT = 10_000
+MOST_TAUGHT = 10_000  # labels and corrections
+MOST_BYTES = 512_000_000  # of what they hold: 1,560 labels of 64 images each with the default encoder
 TRIES = 5  # of a correction that others of the same label overtake
 
 
@@ -211,10 +212,15 @@ class _OutdatedError(Exception):
 
 
 def _allowed(state: State, record: Record) -> Record:
-    """Return a change that teaches, or refuse it where there are too many: each is kept in memory."""
+    """Return a change that teaches, or refuse it where there are too many or too large ones: each is kept in memory."""
     if len(state.added) >= MOST_TAUGHT:
         raise HTTPError(
             409, f"{MOST_TAUGHT} labels and corrections are stored already, and no more can be. Forget some first."
+        )
+    if sum(one.nbytes for one in state.added) + record.nbytes > MOST_BYTES:
+        size = f"{MOST_BYTES / 1e6:,.0f} MB"
+        raise HTTPError(
+            409, f"What was taught fills the {size} that it may have. Forget some labels, or teach from fewer images."
         )
     return record
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,6 +103,11 @@ class Record:
     def label(self) -> str:
         """The label that it is about."""
         return str(self.about["label"])
+
+    @cached_property
+    def nbytes(self) -> int:
+        """How many bytes its arrays have."""
+        return sum(rows.nbytes for rows in self.arrays.values())
 
 
 @dataclass(frozen=True, eq=False)
