@@ -60,12 +60,13 @@ class Answers:
 
     def copy(self) -> "Answers":
         """Return what is known now, for a time to which the store is set back."""
-        return Answers({row: list(stack) for row, stack in self.stacks.items()})
+        done = {person: list(actions) for person, actions in self.done.items()}
+        return Answers({row: list(stack) for row, stack in self.stacks.items()}, done=done)
 
     def set_back(self, earlier: "Answers") -> None:
         """Let what was known earlier be true again: the store was restored from a copy of that time."""
         self.settle([*self.stacks, *earlier.stacks])
-        self.stacks = earlier.stacks
+        self.stacks, self.done = earlier.stacks, earlier.done
 
     def check(self, found: Mapping[int, str], rows: Sequence[int], began: float, where: str) -> None:
         """Compare the labels of images with all that was known before they were asked for."""
@@ -87,7 +88,6 @@ class Labelling(Asking[Answers]):
         super().__init__(Answers(), seed)
         self.photos, self.project, self.file = photos, project, project / "changes.sqlite"
         self.size, self.number = len(list(photos.iterdir())), 0
-        self.done: dict[str, list[tuple[int, list[int], str]]] = {}  # actions of each browser that it can take back
         self.start()
 
     def port(self) -> int:
@@ -106,15 +106,20 @@ class Labelling(Asking[Answers]):
         """Answer what is asked, correct and take back, as one browser does."""
         while not self.ended:
             await self.resumed.wait()
-            done, drawn = self.done.setdefault(person, []), self.drawn.random()
-            if done and drawn < 0.25:
-                await self._undo(person, *done.pop())
-            elif drawn < 0.5:
-                rows = self._own(person)
-                await self._act(person, rows, self._other(rows))
-            else:
-                await self._answer(person)
+            self.inside += 1  # until it is known what became of the action
+            await self._step(person)
+            self.inside -= 1
             await asyncio.sleep(self.drawn.uniform(0, PAUSE))
+
+    async def _step(self, person: str) -> None:
+        done, drawn = self.model.done.setdefault(person, []), self.drawn.random()
+        if done and drawn < 0.25:
+            await self._undo(person, *done.pop())
+        elif drawn < 0.5:
+            rows = self._own(person)
+            await self._act(person, rows, self._other(rows))
+        else:
+            await self._answer(person)
 
     def _own(self, person: str) -> list[int]:
         """Return images that have an answer, and that this browser alone corrects."""
@@ -144,19 +149,19 @@ class Labelling(Asking[Answers]):
         body = {"actions": [action], "person": person, "browser": person}
         if await self._ask_for("/actions", body, rows, dict.fromkeys(rows, label)):
             self.model.add(number, rows, label)
-            self.done[person].append((number, rows, label))
+            self.model.done.setdefault(person, []).append((number, rows, label))
 
     async def _undo(self, person: str, number: int, rows: list[int], label: str) -> None:
         """Take the last action back."""
         if self.model.unsure_rows & set(rows):
-            self.done[person].append((number, rows, label))
+            self.model.done.setdefault(person, []).append((number, rows, label))
             return
         left = {row: [one for one in self.model.stacks[row] if one[0] != number] for row in rows}
         then = {row: stack[-1][1] if stack else FREE for row, stack in left.items()}
         if await self._ask_for("/undo", {"person": person, "browser": person}, rows, then):
             self.model.take_back(number, rows)
         else:
-            self.done[person].append((number, rows, label))
+            self.model.done.setdefault(person, []).append((number, rows, label))
 
     async def _ask_for(self, path: str, body: Mapping[str, Any], rows: list[int], then: Mapping[int, str]) -> bool:
         """Return whether a change was made; one without an answer is looked up: it is there whole, or not at all."""
