@@ -14,6 +14,7 @@ from serve import Running
 from soak_asking import TOLD, Asking
 
 PAUSE = 0.3  # seconds at most between two requests of a browser
+PEOPLE = ("ann", "bob")  # each corrects every second image
 LABELS = ("heron", "crane", "a, b", "stork; <b>", "=1+1")
 FREE, NONE, UNSURE = "", "none of these", None  # of an image: without an answer, of no label, not known
 
@@ -100,7 +101,7 @@ class Labelling(Asking[Answers]):
 
     def clients(self) -> list[Coroutine[Any, Any, None]]:
         """Return what is to run."""
-        return [self.browse("ann"), self.browse("bob"), self.look(), self.write_out(), self.annoy()]
+        return [*map(self.browse, PEOPLE), self.look(), self.write_out(), self.annoy()]
 
     async def browse(self, person: str) -> None:
         """Answer what is asked, correct and take back, as one browser does."""
@@ -123,8 +124,7 @@ class Labelling(Asking[Answers]):
 
     def _own(self, person: str) -> list[int]:
         """Return images that have an answer, and that this browser alone corrects."""
-        first = sum(map(ord, person)) % 2
-        known = [row for row in self.model.stacks if row % 2 == first and self.model.label(row) != FREE]
+        known = [row for row in self.model.stacks if row % 2 == PEOPLE.index(person) and self.model.label(row) != FREE]
         return self.drawn.sample(known, min(len(known), self.drawn.randrange(1, 4)))
 
     def _other(self, rows: Sequence[int]) -> str:
