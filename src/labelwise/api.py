@@ -42,9 +42,11 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
     return on_device(classifier, device)
 
 
-def classify(classifier: Classifier, images: ImagesLike, *, top: int = 5) -> list[classify_task.Prediction]:
-    """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels."""
-    return classify_task.classify(classifier.scores(images), top=top)
+def classify(
+    classifier: Classifier, images: ImagesLike, *, top: int = 5, coverage: float | None = None
+) -> list[classify_task.Prediction]:
+    """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels; see ``tasks.classify``."""
+    return classify_task.classify(classifier.scores(images), top=top, coverage=coverage)
 
 
 def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> list[list[str]]:

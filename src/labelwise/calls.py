@@ -63,9 +63,9 @@ class Classifier(core.Classifier):
         """Return how probable each label is ``[n, k]``, in the order of ``labels.names``."""
         return self.scores(images).reported
 
-    def classify(self, images: ImagesLike, *, top: int = 5) -> list[Prediction]:
-        """Return what each image is: its label or "unknown"."""
-        return api.classify(self, images, top=top)
+    def classify(self, images: ImagesLike, *, top: int = 5, coverage: float | None = None) -> list[Prediction]:
+        """Return what each image is: its label or "unknown"; with ``coverage=0.9``, also the labels that hold the right one at this rate."""
+        return api.classify(self, images, top=top, coverage=coverage)
 
     def ask(self, images: ImagesLike, label: str | None = None, *, text: str | None = None) -> list[Answer]:
         """Return for each image whether it is a ``label``, or whether a sentence is true of it."""

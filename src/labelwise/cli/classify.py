@@ -167,14 +167,17 @@ def classify(
     paths: Paths,
     *,
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3,
+    coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None,
     writing: Writing,
 ) -> None:
     """What is it? Labels with probabilities, or unknown."""
     from labelwise.tasks.classify import classify as predictions
 
     if writing.out is not None and is_job(writing.out):
-        if writing != Writing(out=writing.out):
-            raise UsageError("A .parquet folder holds all answers; leave out --csv, --sort-into, --link and --only.")
+        if writing != Writing(out=writing.out) or coverage is not None:
+            raise UsageError(
+                "A .parquet folder holds all answers; leave out --csv, --sort-into, --link, --only and --coverage."
+            )
         run_job(make_job("classify", model, writing.out, top), paths)
         return
     from labelwise.images.as_images import as_images
@@ -189,7 +192,7 @@ def classify(
     pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
     for images, names, unread in pieces:
         skipped += unread
-        some = predictions(classifier.scores(images), top=count) if names else []
+        some = predictions(classifier.scores(images), top=count, coverage=coverage) if names else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
             answers.add(answer(name, one, writing.min_probability), partial(_pixels, classifier, images, row))
     written = answers.write(str(model))

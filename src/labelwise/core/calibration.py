@@ -14,7 +14,7 @@ import numpy as np
 
 from labelwise.core.arrays import Array, logit, pieces, sigmoid, softmax, unit_rows
 from labelwise.images.describe.labels import Labels
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.rows import append_rows
 from labelwise.support.settings import brief
 
@@ -55,6 +55,8 @@ class Calibration:
     exclusive: bool = False
     # whether several labels may be true of one image, or none; each is then answered on its own
     multilabel: bool = False
+    # of images that training left out, how far the right label is below the best one [m], sorted: the difference of log-odds over the temperature
+    margins: Array | None = None
 
     __repr__ = brief
 
@@ -83,6 +85,22 @@ class Calibration:
             largest: Array = self.choice(log_odds.astype(np.float64)).max(1)
             return largest
         return sigmoid(log_odds.max(1).astype(np.float64))
+
+    def covering(self, log_odds: Array, coverage: float) -> Array:
+        """Return ``[n, k]`` which labels are so near the best one that the right label is among them at this rate.
+
+        A label is in the set if it is at most q below the best, where q is the ceil((m + 1) coverage)-th smallest of the m
+        margins: split conformal prediction (Vovk et al., 2005) with left-out images. Where m is too small for this rate, all labels are.
+        """
+        if not 0 < coverage < 1:
+            raise UsageError(f"The coverage lies between 0 and 1, as 0.9; given {coverage}.")
+        if self.margins is None:
+            reason = "several labels may be true of an image" if self.multilabel else "it was not calibrated"
+            raise UnsupportedError(f"This classifier has no sets of labels with a promised coverage: {reason}.")
+        place = int(np.ceil((len(self.margins) + 1) * coverage)) - 1
+        largest = self.margins[place] if place < len(self.margins) else np.inf
+        within: Array = (log_odds.max(1, keepdims=True) - log_odds) / self.temperature <= largest
+        return within
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
@@ -122,7 +140,7 @@ class Calibration:
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though the seen penalty and the prior stay."""
         factor, shift = self.penalties()
-        return replace(self, scale=factor, offset=shift, temperature=1.0)
+        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None)
 
     def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
         """Return it with another map of scores, applied after the seen penalty and the prior."""

@@ -163,7 +163,7 @@ def classifier_of(
     labels = labels_of(about["labels"], under("labels", arrays))
     kind, settings = about["head"]["kind"], about["head"]["settings"]
     head = unpack(Packed(kind, settings, under("head", arrays)))
-    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior"}
+    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior", "margins"}
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
@@ -185,6 +185,7 @@ def classifier_of(
             temperature=fitted.temperature,
             exclusive=head.exclusive,
             multilabel=fitted.multilabel,
+            margins=_margins(arrays.get("margins")),
         ),
         familiarity=Familiarity(memory=arrays.get("memory"), rule=described.outlier_rule, width=width),
         verifier=described.verifier,
@@ -197,6 +198,13 @@ def classifier_of(
         ),
         examples=_examples(described.examples, under("examples", arrays)),
     )
+
+
+def _margins(array: Array | None) -> Array | None:
+    """Return the margins of a calibration; numbers that are no sorted row are an error."""
+    if array is not None and (array.ndim != 1 or array.dtype.kind != "f" or (np.diff(array) < 0).any()):
+        raise UsageError('"margins" are not a sorted row of numbers')
+    return array
 
 
 def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamples | None:

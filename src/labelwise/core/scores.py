@@ -117,6 +117,12 @@ class Scores:
         unknown: Array = self.outlier_score > self.classifier.familiarity.limit
         return unknown
 
+    def covering(self, coverage: float) -> Array:
+        """Which labels are needed for the right one to be among them at this rate ``[n, k]``; the answer always is."""
+        within = self.classifier.calibration.covering(self.log_odds, coverage)
+        within[np.arange(len(self)), self.best] = True
+        return within
+
     def __repr__(self) -> str:
         return f"<Scores of {len(self)} images and {self.classifier.labels!r:.200}>"
 

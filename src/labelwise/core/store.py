@@ -83,6 +83,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "memory": familiarity.memory,
         "width": familiarity.width,
         "prior": calibration.prior,
+        "margins": calibration.margins,
     }
     examples = classifier.examples
     if examples is not None:

@@ -17,6 +17,7 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws, draw_rows
 
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
+MARGINS = 999  # that a classifier keeps
 
 
 def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
@@ -44,6 +45,8 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest
     before = scores.of(raw)
     calibration, figures = fit_calibration(raw.calibration, before.log_odds, right)
     fitted = replace(raw, calibration=calibration)
+    if not calibration.multilabel:
+        fitted = replace(fitted, calibration=replace(calibration, margins=margins(before.of(fitted), right)))
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
@@ -78,6 +81,17 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
     applied = {"answer_ece": answers and choice if bare.exclusive else answers}
     applied |= {} if bare.multilabel else {"ece": choice}
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
+
+
+def margins(scores: Scores, targets: Array) -> Array:
+    """Return how far the right label of each image ``[n]`` is below the best one, sorted; of many images ``MARGINS`` quantiles."""
+    own = np.take_along_axis(scores.log_odds, targets[:, None], 1)[:, 0]
+    every = np.sort((scores.log_odds.max(1) - own) / scores.classifier.calibration.temperature).astype(np.float32)
+    if len(every) <= MARGINS:
+        return every
+    ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
+    quantiles: Array = every[ranks - 1]
+    return quantiles
 
 
 Map = tuple[float | Array, float | Array, float]

@@ -32,14 +32,23 @@ class Prediction:
         return bool(self.labels)
 
 
-def classify(scores: Scores, *, top: int = 5) -> list[Prediction]:
-    """Return one prediction per image, each listing the ``top`` labels."""
-    return [one for part in scores.parts() for one in _predictions(part, top)]
+def classify(scores: Scores, *, top: int = 5, coverage: float | None = None) -> list[Prediction]:
+    """Return one prediction per image, each listing the ``top`` labels.
+
+    With ``coverage``, such as 0.9, each lists as many labels as it takes for the right one to be among them at this rate, as measured
+    on images that training left out.
+    """
+    return [one for part in scores.parts() for one in _predictions(part, top, coverage)]
 
 
-def _predictions(scores: Scores, top: int) -> list[Prediction]:
+def _predictions(scores: Scores, top: int, coverage: float | None) -> list[Prediction]:
     multilabel = scores.classifier.calibration.multilabel
-    tops = scores.top(len(scores.classifier.labels) if multilabel else top)
+    if coverage is None:
+        tops = scores.top(len(scores.classifier.labels) if multilabel else top)
+    else:
+        sizes = scores.covering(coverage).sum(1).tolist()
+        tops = [row[:size] for row, size in zip(scores.top(max(sizes, default=1)), sizes, strict=True)]
+        top = len(scores.classifier.labels)
     rows = zip(tops, scores.confidence.tolist(), scores.outlier_score.tolist(), scores.unknown.tolist(), strict=True)
     limits = scores.classifier.thresholds
     predictions = []
