@@ -30,3 +30,16 @@ def test_classify_skips_or_refuses_what_it_cannot_read(run: Any, model: Path, pi
     assert run("classify", model, broken)[0] == 1
     _, _, err = run("classify", model, "https://example.org/1.jpg")
     assert "Download it and give the file" in " ".join(err.split())
+
+
+def test_coverage_lists_enough_labels_in_the_shell_and_over_http(run: Any, model: Path, pictures: Path) -> None:
+    folder = pictures / "test" / "blob 2"
+    lengths = []
+    for coverage in (0.5, 0.9999):
+        code, out, _ = run("classify", model, folder, "--json", "--coverage", coverage)
+        assert code == 0
+        lengths.append([len(one["top"]) for one in json.loads(out)["predictions"]])
+    assert max(lengths[0]) < min(lengths[1]) == 4  # so few images cannot promise 99.99 %: all labels
+    code, _, err = run("classify", model, folder, "--coverage", 90)
+    assert code == 2
+    assert "between 0 and 1" in err

@@ -346,7 +346,7 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
             assert {"200", "400", "401", "403", "404", "405", "429", "500", "503"} <= set(route["responses"])
     post = document["paths"]["/classify"]["post"]
     assert set(post["requestBody"]["content"]) >= {"image/png", "image/jpeg", "multipart/form-data"}
-    assert [one["name"] for one in post["parameters"]] == ["top"]
+    assert [one["name"] for one in post["parameters"]] == ["top", "coverage"]
 
 
 def test_metrics_count(tmp_path: Path) -> None:

@@ -143,6 +143,12 @@ class Top(Nothing):
     top: int = Field(5, ge=1, le=MOST_TOP, description="How many to list.")
 
 
+class TopOrCovering(Top):
+    """How many to list, or as many as hold the right label at a rate."""
+
+    coverage: float | None = Field(None, gt=0, lt=1, description="List enough labels to hold the right one this often.")
+
+
 class TopEight(Top):
     """How many to list, eight if nothing is said."""
 

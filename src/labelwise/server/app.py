@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from labelwise import __version__
 from labelwise.server import answers
-from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopEight
+from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, TopEight, TopOrCovering
 from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, refuse
 from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
@@ -80,7 +80,7 @@ def table(does: Routes) -> list[Route]:
         Route("/card", does.card, "What the model is and can", answer=answers.Card),
         Route("/labels", does.labels, "All labels, taught ones last", answer=answers.LabelList),
         Route("/metrics", does.metrics, "Counts and times for Prometheus"),
-        ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=Top),
+        ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=TopOrCovering),
         ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
         ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=AboutWhy),
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),

@@ -13,7 +13,7 @@ from labelwise.core.calibration import HALF
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import label_name
-from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top
+from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopOrCovering
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
 from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source
@@ -86,16 +86,18 @@ class Routes:
         about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **_headers(now.seen)}
         return Response(self.engine.metrics.text(gauges), headers=about)
 
-    async def classify(self, request: Request, options: Top) -> Response:
+    async def classify(self, request: Request, options: TopOrCovering) -> Response:
         """Return what an image shows."""
         scores, seen = await self._scores(request)
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
-        (prediction,) = classify(scores, top=len(scores.classifier.labels) if several else options.top)
+        most = len(scores.classifier.labels) if several else options.top
+        (prediction,) = classify(scores, top=most, coverage=options.coverage)
+        listed = prediction.top if options.coverage else prediction.top[: options.top]
         document: dict[str, Any] = {
             "label": prediction.label,
             "known": prediction.known,
             "probability": prediction.probability,
-            "top": [{"label": name, "probability": value} for name, value in prediction.top[: options.top]],
+            "top": [{"label": name, "probability": value} for name, value in listed],
             "outlier": None if rule is None else _outlier(scores),
             "multilabel": several,
             "change": seen.change,
