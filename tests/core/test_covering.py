@@ -8,6 +8,7 @@ import pytest
 
 import labelwise as lw
 from labelwise.core.calibration import Calibration
+from labelwise.core.classifier import Classifier
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.calibrate import MARGINS, calibrate
 
@@ -27,7 +28,7 @@ def classifier(n: int = 240) -> lw.Classifier:
     return lw.fit((features, [f"label {target}" for target in targets]))
 
 
-def held(fitted: lw.Classifier, coverage: float) -> tuple[float, float]:
+def held(fitted: Classifier, coverage: float) -> tuple[float, float]:
     """How often the sets of new images hold the right label, and their size."""
     features, targets = draw(4000, 2)
     within = fitted.scores(features).covering(coverage)
@@ -48,7 +49,7 @@ def test_of_many_margins_quantiles_say_the_same() -> None:
     assert fitted.calibration.margins is not None
     assert len(fitted.calibration.margins) == MARGINS
     few = held(calibrate(classifier().scores(features[:MARGINS]), targets[:MARGINS]), 0.9)
-    many = held(lw.Classifier.of(fitted), 0.9)
+    many = held(fitted, 0.9)
     assert abs(few[0] - many[0]) < 0.02
 
 

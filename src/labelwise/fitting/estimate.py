@@ -189,11 +189,11 @@ def _with_sign_weights(
     known = left[0].rows[left[0].usable]
     inside = left_out_scores(classifier, embeddings, left[0])[np.flatnonzero(left[0].usable)]
     outside = left_out_scores(classifier, embeddings, left[1])
-    signs = (
+    of_known, of_strange = (
         np.stack([familiarity.outlier_score(each, sign) for sign in ("confidence", "familiarity")], 1)
         for each in (inside, outside)
     )
-    weights = weigh_signs(*signs, labels[known], labels[strange])
+    weights = weigh_signs(of_known, of_strange, labels[known], labels[strange])
     return replace(classifier, familiarity=familiarity.fit(scores.of(classifier), keep, nearest=True, weights=weights))
 
 
