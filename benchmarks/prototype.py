@@ -24,7 +24,6 @@ the same codes ``nearest mean`` and ``cosine``. Rivals need pytorch-metric-learn
 """
 
 import argparse
-import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +47,6 @@ from labelwise.fitting.fit import fit
 from labelwise.fitting.rebuild import model_of
 from labelwise.images.dataset import Dataset, Split
 from labelwise.methods import Encoder, ImageMethod, Prototype, Softmax
-from labelwise.methods.prototype.method import Head, PrototypeModel
 from labelwise.methods.shared.head import TrainedHead
 from labelwise.methods.shared.linear import LinearModel
 from labelwise.methods.shared.statistics import whiten
@@ -59,7 +57,7 @@ from labelwise.train.augment import Augment
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.optimizers import Optimizer
-from labelwise_papers.analyses.domains import evaluate_domain_views
+from labelwise_papers.analyses.domains import evaluate_domain_views, with_head
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.attack import AttackSettings, attack
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
@@ -174,14 +172,6 @@ def views(method: ImageMethod) -> dict[str, Callable[[LabelModel], LabelModel]]:
     if isinstance(method, Prototype):
         own = {name: partial(with_head, name) for name in ("sim", "dol")}
     return {**own, **{rule: partial(with_rule, rule) for rule in RULES}}
-
-
-def with_head(head: Head, model: LabelModel) -> LabelModel:
-    """Return a `prototype` that scores labels by this head."""
-    assert isinstance(model, PrototypeModel)
-    other = copy.deepcopy(model)
-    other.head = head
-    return other
 
 
 def with_rule(rule: Rule, model: LabelModel) -> LabelModel:

@@ -13,10 +13,21 @@ METHODS = {
     "devise": ("ridge", "labelwise_papers.baselines.devise:Devise"),
     "cgan": ("izf", "labelwise_papers.baselines.cgan:Cgan"),
 }
-HEADS = {"cgan": "labelwise_papers.baselines.cgan_head:CganHead"}
+STUDIES = {
+    "prototype_authors": "labelwise_papers.baselines.as_published:AuthorsPrototype",
+    "softmax_noisy": "labelwise_papers.baselines.as_published:NoisySoftmax",
+    "indicator_torch": "labelwise_papers.baselines.as_published:TorchIndicator",
+    "izf_features": "labelwise_papers.baselines.as_published:IzfOnFeatures",
+    "zero_label_authors": "labelwise_papers.baselines.authors_naming:AuthorsZeroLabel",
+}
+HEADS = {
+    "cgan": "labelwise_papers.baselines.cgan_head:CganHead",
+    "izf_features": "labelwise_papers.baselines.cgan_head:IzfFeaturesHead",
+}
 BACKBONES = {
     "vgg11_bn": "labelwise_papers.baselines.backbones:VGG",
     "lenet": "labelwise_papers.baselines.backbones:LeNet",
+    "lenet_dropout": "labelwise_papers.baselines.backbones:LeNetDropout",
     "wrn28_10": "labelwise_papers.baselines.backbones:WideResNet",
     "resnet12": "labelwise_papers.baselines.backbones:ResNet12",
     "xvector": "labelwise_papers.sound.xvectors:XVector",

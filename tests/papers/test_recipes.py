@@ -169,7 +169,14 @@ def test_unknown_recipes_are_refused_with_the_nearest_name(tmp_path: Path) -> No
         find_recipes("clarrel")
     with pytest.raises(UsageError, match="Cannot read the recipe"):
         find_recipes(str(tmp_path / "none.toml"))
-    assert [one.name for one in find_recipes("izf")] == ["izf/czsl", "izf/explore", "izf/flow", "izf/gzsl", "izf/toy"]
+    assert [one.name for one in find_recipes("izf")] == [
+        "izf/czsl",
+        "izf/explore",
+        "izf/flow",
+        "izf/generated",
+        "izf/gzsl",
+        "izf/toy",
+    ]
 
 
 def test_recipes_hold_no_code() -> None:

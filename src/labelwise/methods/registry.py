@@ -1,6 +1,7 @@
 """Methods by name. A class is imported when its method is asked for."""
 
 from collections import UserDict
+from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
@@ -31,17 +32,30 @@ def _places() -> dict[str, str]:
     return places
 
 
+@cache
+def _studies() -> dict[str, str]:
+    """Return where the classes of methods are that only recipes name."""
+    return {name: place for plugin in plugins() for name, place in plugin.STUDIES.items()}
+
+
 class Methods(UserDict[str, type[Method]]):
-    """Methods by name; a class is imported when it is asked for, and one more may be put in."""
+    """Methods by name; a class is imported when it is asked for, and one more may be put in.
+
+    Studies of a plug-in are found by name, but no list shows them.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in _studies()
 
     def __getitem__(self, name: str) -> type[Method]:
-        place: Any = self.data[name]
+        place: Any = self.data[name] if name in self.data else resolve_name(_studies()[name])
         if isinstance(place, str):
             try:
                 self.data[name] = resolve_name(place)
             except ModuleNotFoundError as error:
                 raise needs_torch(f'Method "{name}"', error) from None
-        return self.data[name]
+            return self.data[name]
+        return place  # type: ignore[no-any-return]
 
 
 METHODS = Methods()

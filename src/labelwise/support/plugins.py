@@ -24,6 +24,7 @@ class Plugin(Protocol):
     METHODS: Mapping[
         str, tuple[str, str]
     ]  # by name: the method that one stands behind in lists, and where it is, "module:Class"
+    STUDIES: Mapping[str, str]  # where each method is that only recipes name
     BACKBONES: Mapping[str, str]  # where each is, likewise
     ON_FEATURES: Sequence[str]  # the backbones that take features or waveforms, not images
     ENCODERS: Mapping[str, str]  # where each is: a function of shape and view, see ``open_encoder``

@@ -5,6 +5,7 @@ held-out domain stays unseen. ``oracle``: by the held-out domain itself, as pape
 compared with their figures.
 """
 
+import copy
 import json
 import tempfile
 import zlib
@@ -20,6 +21,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import hold_out_domain
+from labelwise.methods.prototype.method import Head, PrototypeModel
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.support.files import read_text
 from labelwise.support.settings import to_plain
@@ -125,6 +127,15 @@ def evaluate_domain_views(
             for view, each in candidates.items():
                 held_out.setdefault(view, []).append(HeldOut(domain=domain, candidates=tuple(each)))
     return {view: DomainsResult(domains=tuple(each)) for view, each in held_out.items()}
+
+
+def with_head(head: Head, model: LabelModel) -> LabelModel:
+    """Return a ``prototype`` that scores labels by this head."""
+    if not isinstance(model, PrototypeModel):
+        raise UsageError("Heads are those of a prototype; this model has none.")
+    other = copy.deepcopy(model)
+    other.head = head
+    return other
 
 
 def hold_out(data: Dataset, domain: str, seed: int) -> Dataset:

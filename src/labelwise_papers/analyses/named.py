@@ -9,9 +9,15 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, linear_scores
 from labelwise.core.metrics import confusion_matrix
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.images.dataset import Dataset
+from labelwise.methods.shared.linear import array
 from labelwise.methods.zero_label.assignment import best_matching
+from labelwise.methods.zero_label.method import NamedModel
 from labelwise.methods.zero_label.naming import prior_agreement
 from labelwise.methods.zero_label.rename import name_clusters, named_head, uncertain_clusters
+from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.loop import train
+from labelwise.train.method import Method, Run
 
 Order = Literal["uncertain first", "fixed"]
 
@@ -37,6 +43,21 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
         "clusters": float(table[np.arange(len(table)), best_matching(table)].sum() / len(scores)),
         **true_agreement(evaluation),
     }
+
+
+def evaluate_with_labels(data: Dataset, method: Method, run: Run) -> dict[str, Any]:
+    """Return the same figures of a method of naming that may read labels, for what names would need; no classifier is made."""
+    train_split, test = data.split("train"), data.split("test")
+    part = TrainData(train=TensorSplit.of(train_split), val=TensorSplit.of(train_split.select([])), labels=data.labels)
+    model, _ = train(method, part, run)
+    assert isinstance(model, NamedModel)
+    targets = np.asarray(test.targets)
+    embeddings = array(model.encode_all(TensorSplit.of(test).images.to(model.head.weight.device)))
+    answers = [linear_scores(embeddings, opinion).argmax(1) for opinion in model.known["opinions"]]
+    table = confusion_matrix(answers[0], targets, len(data.labels)).T
+    restarts = [_share(own, targets) for own in answers]
+    best = float(table[np.arange(len(table)), best_matching(table)].sum() / len(test))
+    return {"accuracy": restarts[0], "mean": fmean(restarts), "deviation": pstdev(restarts), "clusters": best}
 
 
 def true_agreement(evaluation: Evaluation) -> dict[str, float]:

@@ -63,6 +63,15 @@ class LeNet(Backbone):
         return F.relu(self.full(maps.flatten(1)))
 
 
+class LeNetDropout(LeNet):
+    """LeNet whose maps of the second convolution are dropped half of the time, as in the code of the prototype paper."""
+
+    def maps(self, x: Tensor) -> Tensor:
+        """Return the maps of the second convolution ``[n, 2 * width, h, w]``."""
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        return F.relu(F.max_pool2d(F.dropout2d(self.conv2(x), 0.5, self.training), 2))
+
+
 class WideBlock(nn.Module):
     """Batch norm and ReLU before each of two 3x3 convolutions, and a shortcut."""
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.generated_head import GeneratedHead, noise
+from labelwise.methods.izf.head import IzfSoftmaxHead
 from labelwise.methods.shared.head import leaky, linear
 
 Array = npt.NDArray[Any]
@@ -31,3 +32,14 @@ class CganHead(GeneratedHead):
         hidden = leaky(linear(x, self.generator["0.weight"], self.generator["0.bias"]), SLOPE)
         made = linear(hidden, self.generator["2.weight"], self.generator["2.bias"])
         return made.reshape(len(labels), count, -1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IzfFeaturesHead(IzfSoftmaxHead):
+    """A softmax layer on real features of seen labels and on those that a flow makes of unseen ones, compared as features."""
+
+    kind: ClassVar[str] = "izf_features"
+
+    def latents(self, features: Array) -> Array:
+        """Return features as they are."""
+        return features

@@ -7,7 +7,7 @@ asking for it, or makes fits of its own with ``Subject.fit``.
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, make_dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from labelwise.fitting.rebuild import model_of
 from labelwise.fitting.steps import Trained
 from labelwise.images.as_images import as_batch
 from labelwise.images.images import join
+from labelwise.methods.prototype.method import Head
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.label_prior import Source, label_similarity
 from labelwise.methods.zero_label.transport import LabelPrior
@@ -38,9 +39,9 @@ from labelwise.support.settings import from_plain
 from labelwise.tasks.similarity import By
 from labelwise.train.tensors import kmeans
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
-from labelwise_papers.analyses.domains import evaluate_domains
+from labelwise_papers.analyses.domains import Views, evaluate_domain_views, with_head
 from labelwise_papers.analyses.joint import draw_joint, joint_view
-from labelwise_papers.analyses.named import Order, answer_curve, evaluate_named
+from labelwise_papers.analyses.named import Order, answer_curve, evaluate_named, evaluate_with_labels
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings
 from labelwise_papers.analyses.neighbours import nearest_labels
 from labelwise_papers.analyses.probe import probe_embeddings
@@ -219,18 +220,26 @@ def episodes(
     return figures
 
 
-def domains(subject: Subject, *, every: int = 5) -> Figures:
+def domains(subject: Subject, *, every: int = 5, heads: tuple[Head, ...] = ()) -> Figures:
     """Return accuracy on each domain by models trained on the others, and the mean: by the oracle's choice, and ``strict``.
 
-    A model may be chosen after so many epochs each, beside that at the end; 0 is that at the end alone.
+    A model may be chosen after so many epochs each, beside that at the end; 0 is that at the end alone. ``heads`` of a prototype name
+    labels, too, by the same trained models: figures called ``by`` the head.
     """
     if subject.method is None:
         raise UsageError("Domains are measured with a method; the row has none.")
-    result = evaluate_domains(subject.dataset, subject.method, subject.run, every=every)
+    views: Views = {"": lambda model: model, **{f" by {head}": partial(with_head, head) for head in heads}}
     figures: Figures = {}
-    for each in result.domains:
-        figures |= {each.domain: 100 * each.oracle.test, f"{each.domain} strict": 100 * each.strict.test}
-    return figures | {"average": 100 * result.oracle, "average strict": 100 * result.strict}
+    for way, result in evaluate_domain_views(
+        subject.dataset, subject.method, subject.run, every=every, views=views
+    ).items():
+        for each in result.domains:
+            figures |= {
+                f"{each.domain}{way}": 100 * each.oracle.test,
+                f"{each.domain} strict{way}": 100 * each.strict.test,
+            }
+        figures |= {f"average{way}": 100 * result.oracle, f"average strict{way}": 100 * result.strict}
+    return figures
 
 
 def robustness(  # noqa: PLR0913 - the options of the measure
@@ -299,6 +308,14 @@ def named(subject: Subject) -> Figures:
     }
 
 
+def named_with_labels(subject: Subject) -> Figures:
+    """Return how right names are where labels may be read for the start: what a naming would need, and no result."""
+    if subject.method is None:
+        raise UsageError("Naming is measured with a method; the row has none.")
+    figures = evaluate_with_labels(subject.dataset, subject.method, subject.run)
+    return {name: 100 * share for name, share in figures.items()}
+
+
 def objective(
     subject: Subject,
     *,
@@ -353,7 +370,7 @@ MEASURES: Mapping[str, Callable[..., Figures]] = {
     run.__name__: run
     for run in (
         closed, best_epoch, calibration, outliers, saliency, probe, neighbours, answers, joint, retrieval, verification, episodes, domains,
-        robustness, zero_shot, named, objective, asked, ordinal, toy,
+        robustness, zero_shot, named, named_with_labels, objective, asked, ordinal, toy,
     )
 }  # fmt: skip
 

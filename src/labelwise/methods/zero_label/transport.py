@@ -4,7 +4,7 @@ Stage II brings k centres to the image embeddings by entropic transport. Stage I
 prior over labels, which is transport again; images of one cluster move as one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Literal
@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot, pad
 
 from labelwise.core.arrays import Array
 from labelwise.methods.zero_label.label_prior import cost_weights, prior_vectors, rank_labels
-from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, sinkhorn
+from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, Transport, sinkhorn
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
@@ -125,6 +125,7 @@ class Restarts(nn.Module):
     best_heads: Tensor
     centre_losses: Tensor
     head_losses: Tensor
+    solve: Callable[..., Transport] = staticmethod(sinkhorn)  # what solves the problems of transport
 
     def __init__(
         self, r: int, k: int, d: int, clustering: Clustering | None = None, matching: Matching | None = None
@@ -199,7 +200,7 @@ def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clusteri
         centres = restarts.centres
         near = 2 * centres @ embeddings.T
         cost = (centres.square().sum(-1)[..., None] + embeddings.square().sum(-1) - near).clamp_min(0)
-        transport = sinkhorn(cost, settings=_solver(settings))
+        transport = restarts.solve(cost, settings=_solver(settings))
         losses = transport.objective if settings.gradient == "envelope" else transport.cost
     restarts.keep("centre", losses.detach())
     return losses
@@ -212,7 +213,7 @@ def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, setting
         heads = restarts.heads
         costs = prior.costs(pad(embeddings, (0, heads.shape[-1] - embeddings.shape[-1]), value=1.0) @ heads.mT)
         shares = prior.draw(batch.rng.total, len(heads), batch.rng.generator).to(costs)
-        transport = sinkhorn(costs, columns=shares, settings=_solver(settings))
+        transport = restarts.solve(costs, columns=shares, settings=_solver(settings))
         if not settings.guided:
             losses = transport.objective if settings.gradient == "envelope" else transport.cost
         else:
