@@ -25,6 +25,7 @@ class Answers:
 
     stacks: dict[int, list[tuple[int, str]]] = field(default_factory=dict)  # of each image: number and label of actions
     unsure_rows: set[int] = field(default_factory=set)  # an action about these has no answer
+    done: dict[str, list[tuple[int, list[int], str]]] = field(default_factory=dict)  # what each browser can take back
     moved: dict[int, float] = field(
         default_factory=dict
     )  # when an action about an image was last asked for or answered
