@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from labelwise.api import outliers as outliers
     from labelwise.api import rank as rank
     from labelwise.api import retrieve as retrieve
+    from labelwise.api import retrieve_by_text as retrieve_by_text
     from labelwise.api import teach as teach
     from labelwise.api import verify as verify
     from labelwise.calls import Classifier as Classifier

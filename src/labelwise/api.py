@@ -126,12 +126,29 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     where: str | None = None,
 ) -> list[list[retrieve_task.Match]]:
     """Return for each query the k images most like it, best first, of a gallery or of images; see ``tasks.retrieve``."""
-    if not isinstance(gallery, Gallery | StoredGallery):
-        images = classifier.images(gallery)
-        gallery = make_gallery(classifier, images, images.ids)
+    gallery = _as_gallery(classifier, gallery)
     return retrieve_task.retrieve(
         classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
     )
+
+
+def retrieve_by_text(
+    classifier: Classifier,
+    text: str,
+    gallery: Gallery | StoredGallery | ImagesLike,
+    k: int = 5,
+    *,
+    where: str | None = None,
+) -> list[retrieve_task.Match]:
+    """Return the k images that a sentence fits best, of a gallery or of images; see ``tasks.retrieve``."""
+    return retrieve_task.retrieve_by_text(classifier, text, _as_gallery(classifier, gallery), k, where=where)
+
+
+def _as_gallery(classifier: Classifier, gallery: Gallery | StoredGallery | ImagesLike) -> Gallery | StoredGallery:
+    if isinstance(gallery, Gallery | StoredGallery):
+        return gallery
+    images = classifier.images(gallery)
+    return make_gallery(classifier, images, images.ids)
 
 
 def teach(

@@ -89,6 +89,10 @@ class Classifier(core.Classifier):
         """Return for each query the k images that are most like it, best first, of a gallery or of images."""
         return api.retrieve(self, query, gallery, k, by=by)
 
+    def retrieve_by_text(self, text: str, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5) -> list[Match]:
+        """Return the k images that a sentence fits best, best first, of a gallery or of images."""
+        return api.retrieve_by_text(self, text, gallery, k)
+
     def teach(
         self, name: str, examples: ImagesLike | None = None, *, texts: Texts | None = None, vector: Vector | None = None
     ) -> Self:

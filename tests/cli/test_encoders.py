@@ -12,6 +12,7 @@ from PIL import Image
 import labelwise as lw
 from labelwise.encoders.registry import library
 from labelwise.support.errors import StoreError
+from tests.encoders.hub_reader import HUB, read_in_python
 from tests.encoders.samples import save_tiny, tiny_graph
 from tests.encoders.shelf import tiny_library
 from tests.methods.words.samples import colours, read_colours
@@ -165,6 +166,26 @@ def test_names_alone_make_a_classifier_in_the_shell(
     answers = json.loads(run("--json", "ask", out, photos / "red" / "0.png", "--text", "something red")[1])
     assert answers
     assert lw.load(out).labels.names == ("scarlet", "emerald", "azure")
+
+
+def test_any_word_is_asked_taught_and_searched_in_the_shell(
+    run: Any, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_in_python(monkeypatch)
+    out, more, photo = tmp_path / "words.lw", tmp_path / "more.lw", photos / "red" / "0.png"
+    code, _, err = run("fit", photos, "--names", "red,green", "--encoder", HUB / "clip", "--out", out)
+    assert code == 0, err
+    assert json.loads(run("--json", "ask", out, photo, "--text", "blue at night")[1])["text"] == "blue at night"
+    assert run("teach", out, "night", "--text", "the night", "--out", more)[0] == 0
+    assert lw.load(more).labels.names == ("red", "green", "night")
+    (query,) = json.loads(run("--json", "retrieve", out, "--gallery", photos, "--text", "blue", "--top", 3)[1])[
+        "queries"
+    ]
+    wanted = lw.load(out).retrieve_by_text("blue", photos, k=3)
+    assert [Path(each["file"]).name for each in query["matches"]] == [Path(each.file).name for each in wanted]
+    code, _, err = run("retrieve", out, photo, "--gallery", photos, "--text", "blue")
+    assert code == 2
+    assert "leave out images" in err
 
 
 def test_several_networks_are_not_one_file(run: Any, photos: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import labelwise as lw
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import UnsupportedError, UsageError
 from tests.conftest import blobs
 from tests.encoders.hub_reader import HUB, brought, read_in_python
 from tests.encoders.test_hub import expected, unit
@@ -87,3 +87,21 @@ def test_logits_of_torch_are_reproduced(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.allclose(
         hub.logits.scale * unit(stored["images"]) @ texts.T + hub.logits.bias, stored["logits"], atol=1e-3
     )
+
+
+def test_a_gallery_is_searched_for_a_sentence(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = pixels()
+    classifier = lw.fit(images, names=NAMES, encoder=str(network))
+    yes = [each.probability for each in classifier.ask(images, text="green at night")]
+    matches = classifier.retrieve_by_text("green at night", images, k=3)
+    assert [each.score for each in matches] == pytest.approx(sorted(yes, reverse=True)[:3])
+    assert len(classifier.retrieve_by_text("green", images, k=99)) == len(images)
+
+
+def test_a_gallery_is_not_searched_for_a_sentence_that_nobody_reads() -> None:
+    images = pixels()
+    classifier = lw.fit((images, ["a", "b"] * 3), "discriminant", encoder=str(HUB / "clip"))
+    with pytest.raises(UnsupportedError, match="cannot be asked about a sentence"):
+        classifier.retrieve_by_text("green", images)

@@ -6,8 +6,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import labelwise as lw
 from labelwise.core.arrays import Array
@@ -18,6 +20,7 @@ from labelwise.support.errors import UsageError
 from labelwise.tasks.gallery_files import add_files, gallery_of_files
 from labelwise.tasks.gallery_store import create_gallery
 from tests.conftest import blobs
+from tests.encoders.hub_reader import HUB, read_in_python
 from tests.pixels_of import px
 from tests.server.asking import PNG, form, images_of, png, saved, serving
 from tests.server.conftest import model_of
@@ -190,6 +193,24 @@ def test_retrieve_finds_the_images_of_a_folder(tmp_path: Path) -> None:
         assert "--gallery" in why.json()["error"]
 
 
+def test_a_gallery_is_searched_for_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_python(monkeypatch)
+    folder, pixels = tmp_path / "photos", np.random.default_rng(0).integers(0, 256, (4, 3, 16, 16), np.uint8)
+    folder.mkdir()
+    for place, each in enumerate(pixels):
+        Image.fromarray(each.transpose(1, 2, 0)).save(folder / f"{place}.png")
+    classifier = lw.fit(pixels, names=["red", "green"], encoder=str(HUB / "clip"))
+    classifier.save(tmp_path / "words.lw")
+    with serving(tmp_path / "words.lw", gallery=folder) as client:
+        rows = client.get("/search", params={"text": "blue at night", "top": 2}).json()["matches"]
+        assert client.get("/search").status_code == 400
+    wanted = classifier.retrieve_by_text("blue at night", pixels, k=2)
+    assert [each["file"] for each in rows] == [f"{each.file.split()[1]}.png" for each in wanted]
+    assert [each["similarity"] for each in rows] == pytest.approx([each.score for each in wanted])
+    with serving(tmp_path / "words.lw") as client:
+        assert client.get("/search", params={"text": "blue"}).status_code == 422
+
+
 @pytest.mark.parametrize("kept", ["photos.lance", "photos.safetensors"])
 def test_retrieve_finds_the_images_of_a_gallery_that_was_kept(
     kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -338,7 +359,7 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
         "/outliers",
         "/verify",
     }
-    routes |= {"/retrieve", "/teach", "/correct", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
+    routes |= {"/retrieve", "/search", "/teach", "/correct", "/forget", "/undo", "/gallery/{id}", "/examples/{id}"}
     assert set(document["paths"]) == routes
     for path in document["paths"].values():
         for route in path.values():

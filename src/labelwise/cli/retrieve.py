@@ -1,9 +1,9 @@
-"""The verb retrieve: which images are most like this one?"""
+"""The verb retrieve: which images are most like this one, or fit a sentence best?"""
 
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -11,7 +11,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_images, open_model, tell_skipped
 from labelwise.cli.jobs import JobOut, make_job, run_job
 from labelwise.cli.options import Model, SearchBy, refuse_workers, shared
-from labelwise.cli.output import note, plain_table, show
+from labelwise.cli.output import note, percent, plain_table, show
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.text import FIGURES
 from labelwise.support.writable import check_writable, writing
@@ -28,6 +28,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     gallery: Annotated[Path, Option(help="Images to search: a folder, or what --index wrote.")],
     query: Annotated[list[Path] | None, Argument(help="Images to search for, or folders of images.")] = None,
     *,
+    text: Annotated[str | None, Option(help="A sentence to search for instead of images.")] = None,
     index: Annotated[
         Path | None,
         Option(help="Store the encoded gallery here; NAME.lance for large ones."),
@@ -50,6 +51,10 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     job_out: JobOut = None,
 ) -> None:
     """Which images are most like this one?"""
+    if text is not None and (query or by is not None or approximate or job_out is not None):
+        raise UsageError(
+            "--text searches all of the gallery for a sentence: leave out images, --by, --approximate and --out."
+        )
     from labelwise.tasks.gallery_index import need_faiss
     from labelwise.tasks.gallery_store import is_stored
     from labelwise.tasks.similarity import check_score
@@ -66,7 +71,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     kept = index or gallery
     if not is_stored(kept):
         _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})
-        if not query and index is None:
+        if not query and text is None and index is None:
             raise UsageError("Give an image to search for, or --index to keep the gallery for later.")
         if approximate:
             need_faiss()
@@ -86,14 +91,20 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
         if images is not None
         else []
     )
-    queries, tables = [], []
+    queries: list[dict[str, Any]] = []
+    tables = []
+    if text is not None:
+        matches = lw.retrieve_by_text(classifier, text, searched, k, where=where)
+        queries.append({"text": text, "matches": [asdict(match) for match in matches]})
+        best = ((_from_here(match.file), percent(match.score)) for match in matches)
+        tables.append(plain_table(f"fit best: {text}", ">yes", rows=best))
     for name, matches in zip(names, answers, strict=True):
         others = [match for match in matches if match.file != os.path.realpath(name)][:k]
         queries.append({"file": name, "matches": [asdict(match) for match in others]})
         rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
         tables.append(plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows))
     document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
-    words = [] if query else [f"{kept}: {len(searched)} images"]
+    words = [] if query or text else [f"{kept}: {len(searched)} images"]
     show(document, *words, *tables)
 
 

@@ -155,6 +155,12 @@ class TopEight(Top):
     top: int = Field(8, ge=1, le=MOST_TOP, description="How many to list.")
 
 
+class Words(TopEight):
+    """A sentence to search for."""
+
+    text: str = Field(min_length=1, max_length=MOST_TEXT, description="A sentence.")
+
+
 class AboutLabel(Nothing):
     """One label."""
 

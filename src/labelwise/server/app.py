@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from labelwise import __version__
 from labelwise.server import answers
-from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, TopEight, TopOrCovering
+from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, TopEight, TopOrCovering, Words
 from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, refuse
 from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
@@ -85,6 +85,7 @@ def table(does: Routes) -> list[Route]:
         ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=AboutWhy),
         ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
         ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
+        Route("/search", does.search, "Which images of the gallery does a sentence fit best?", answer=answers.Matches, options=Words, errors=(422,)),
         ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
         change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=EXAMPLES),
         change("/correct", does.correct, "Teach a known label more images of it", options=AboutLabel, body=CORRECTION),

@@ -23,7 +23,7 @@ from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, is_stored
 from labelwise.tasks.gallery_store import open_gallery as open_stored
-from labelwise.tasks.retrieve import retrieve
+from labelwise.tasks.retrieve import Match, retrieve, retrieve_by_text
 
 SIDE = 192  # of a gallery image
 LARGEST = 1_000_000  # bytes of an example
@@ -45,6 +45,14 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Sentence:
+    """What a gallery is searched for in place of an image."""
+
+    classifier: Classifier
+    text: str
+
+
+@dataclass(frozen=True)
 class ServedGallery:
     """A gallery in memory, whose files are the ids by which clients know images."""
 
@@ -53,9 +61,9 @@ class ServedGallery:
     folder: Path | None  # which names are shortened by; None where images may lie anywhere
     stamps: dict[str, Stamp | None]  # of the files by id; None where there is none
 
-    def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return the most similar images: name, id and similarity of each."""
-        (matches,) = retrieve(scores, self.gallery, count)
+    def near(self, query: Scores | Sentence, count: int) -> list[tuple[str, str, float]]:
+        """Return the most similar images, or those that a sentence fits best: name, id and score of each."""
+        matches = _matches(query, self.gallery, count)
         return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
 
     def image(self, id: str, pixels: int) -> bytes:
@@ -72,9 +80,9 @@ class ServedStore:
 
     gallery: StoredGallery
 
-    def near(self, scores: Scores, count: int) -> list[tuple[str, str, float]]:
-        """Return the most similar images: name, id and similarity of each."""
-        (matches,) = retrieve(scores, self.gallery, count)
+    def near(self, query: Scores | Sentence, count: int) -> list[tuple[str, str, float]]:
+        """Return the most similar images, or those that a sentence fits best: name, id and score of each."""
+        matches = _matches(query, self.gallery, count)
         rows = self.gallery.known([one.file for one in matches])
         return [
             (_short(Path(one.file), None), f"{rows[one.file]:08x}{_id(Path(one.file))}", one.score)
@@ -89,6 +97,12 @@ class ServedStore:
             if _id(file) == id[8:]:
                 return small_image(file, pixels)
         raise MISSING
+
+
+def _matches(query: Scores | Sentence, gallery: Gallery | StoredGallery, count: int) -> list[Match]:
+    if isinstance(query, Sentence):
+        return retrieve_by_text(query.classifier, query.text, gallery, count)
+    return retrieve(query, gallery, count)[0]
 
 
 def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | ServedStore:

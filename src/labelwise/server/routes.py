@@ -13,13 +13,23 @@ from labelwise.core.calibration import HALF
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import label_name
-from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutWhy, MaybeAbout, Nothing, Top, TopOrCovering
+from labelwise.server.answers import (
+    MOST_TEXT,
+    About,
+    AboutLabel,
+    AboutWhy,
+    MaybeAbout,
+    Nothing,
+    Top,
+    TopOrCovering,
+    Words,
+)
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
 from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source
 from labelwise.server.engine import Engine
 from labelwise.server.errors import HTTPError, known_label
-from labelwise.server.gallery import MISSING
+from labelwise.server.gallery import MISSING, Sentence
 from labelwise.server.live import Committed, Seen
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
@@ -156,10 +166,19 @@ class Routes:
     async def retrieve(self, request: Request, options: Top) -> Response:
         """Return the most similar images of the gallery."""
         self.engine.check("retrieve")
-        scores, seen = await self._scores(request)
+        return await self._near(*await self._scores(request), options.top)
+
+    async def search(self, _: Request, options: Words) -> Response:
+        """Return the images of the gallery that a sentence fits best."""
+        for needed in ("retrieve", "ask_text"):
+            self.engine.check(needed)
+        now = await self.engine.snapshot()
+        return await self._near(Sentence(now.classifier, options.text), now.seen, options.top)
+
+    async def _near(self, query: Scores | Sentence, seen: Seen, count: int) -> Response:
         gallery = self.engine.gallery
         assert gallery is not None
-        near = await self.engine.in_thread(lambda: gallery.near(scores, options.top))
+        near = await self.engine.in_thread(lambda: gallery.near(query, count))
         rows = [{"file": name, "similarity": score, "image": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, seen)
 

@@ -106,6 +106,14 @@ class StoredGallery:
         vectors = row_vectors(self.path, rows)
         return Candidates(embeddings=vectors, files=rows["file"].to_pylist(), labels=rows["label"].to_pylist())
 
+    def scan(self, where: str | None = None) -> Iterator[Candidates]:
+        """Yield all images that pass a filter, as ``near`` reads it, some at a time."""
+        search = self._table.search().select(list(READ_BACK))
+        with in_words(self.path, where):
+            for rows in (search.where(where) if where else search).to_batches():
+                files, labels = rows["file"].to_pylist(), rows["label"].to_pylist()
+                yield Candidates(embeddings=row_vectors(self.path, rows), files=files, labels=labels)
+
     def add(self, classifier: Classifier, part: Gallery, dates: Sequence[str] = ()) -> int:
         """Add the images that are not in it and return how many these are; ``dates`` are ISO dates, one for each or none.
 
@@ -189,11 +197,7 @@ class StoredGallery:
 
     def verify(self) -> int:
         """Read all rows and return how many there are; one that was changed is an error."""
-        count = 0
-        with in_words(self.path):
-            for batch in self._table.search().select(list(READ_BACK)).to_batches():
-                count += len(row_vectors(self.path, batch))
-        return count
+        return sum(len(part.files) for part in self.scan())
 
     @contextmanager
     def _writing(self, where: str | None = None) -> Iterator[None]:

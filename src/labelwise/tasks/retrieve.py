@@ -1,4 +1,4 @@
-"""Retrieve: which images of a gallery are most like this one? Searched exactly, or by an index."""
+"""Retrieve: which images of a gallery are most like this one, or fit a sentence best? Searched exactly, or by an index."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.core.arrays import LEAST, unit_rows
+from labelwise.core.arrays import LEAST, sigmoid, unit_rows
+from labelwise.core.classifier import Classifier
 from labelwise.core.head import Compares, Head
 from labelwise.core.scores import Scores
 from labelwise.support.errors import UsageError
+from labelwise.tasks.ask import DRAFT, check_text
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
-from labelwise.tasks.gallery_store import StoredGallery
+from labelwise.tasks.gallery_store import Candidates, StoredGallery
 from labelwise.tasks.similarity import By, all_alike, best_score, check_score, comparable, row_alike
 
 CHUNK = 2**24  # similarities held at a time
@@ -60,8 +62,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     if isinstance(gallery, StoredGallery):
         by = by or ("whitened" if gallery.by == "whitened" else "similarity")
         return _from_disk(scores, gallery, k, by, max(candidates or 0, 2 * k), approximate is not False, where)
-    if where is not None:
-        raise UsageError("Only a gallery on disk (photos.lance) can be searched with a filter.")
+    _refuse_filter(where)
     gallery.check(classifier)
     lists = gallery.lists if approximate else None
     queries = np.asarray(scores.embeddings)
@@ -74,6 +75,40 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
         ]
         for row, reported in zip(places.tolist(), values.tolist(), strict=True)
     ]
+
+
+def retrieve_by_text(
+    classifier: Classifier, text: str, gallery: Gallery | StoredGallery, k: int = 5, *, where: str | None = None
+) -> list[Match]:
+    """Return the k images of a gallery that a sentence fits best; their score is the probability of a yes to it.
+
+    Every image of the gallery is compared. ``where`` is as in ``retrieve``.
+    """
+    asked = check_text(classifier, text).select([DRAFT])
+    if k < 1:
+        raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
+    if isinstance(gallery, StoredGallery):
+        gallery.check(classifier, "similarity")
+        parts = gallery.scan(where)
+    else:
+        _refuse_filter(where)
+        gallery.check(classifier)
+        labels = [label or None for label in gallery.labels] or [None] * len(gallery)
+        parts = iter([Candidates(embeddings=gallery.embeddings, files=list(gallery.files), labels=labels)])
+    best: list[tuple[float, str, str | None]] = []
+    for part in parts:
+        odds = asked.calibration.log_odds(asked.score(part.embeddings))[:, 0]
+        rows = _largest(odds[None], min(k, len(odds)))[1][0].tolist()
+        best = sorted(
+            [*best, *((float(odds[i]), part.files[i], part.labels[i]) for i in rows)], key=lambda one: -one[0]
+        )
+    yes = sigmoid(np.array([odds for odds, _, _ in best[:k]], np.float64)).tolist()
+    return [Match(file=file, score=p, label=label) for p, (_, file, label) in zip(yes, best, strict=False)]
+
+
+def _refuse_filter(where: str | None) -> None:
+    if where is not None:
+        raise UsageError("Only a gallery on disk (photos.lance) can be searched with a filter.")
 
 
 def _from_disk(  # noqa: PLR0913 - what retrieve is given
