@@ -179,14 +179,19 @@ def recipe_files() -> dict[str, Path]:
     return {f"{path.parent.name}/{path.stem}": path for path in sorted(root.glob("*/*.toml"))}
 
 
+@cache
+def _own_recipe(name: str) -> Recipe:
+    return read_recipe(recipe_files()[name])
+
+
 def find_recipes(name: str) -> list[Recipe]:
     """Return the recipes that a word names: ``paper/table``, all of a paper, or the path of a TOML file."""
     known = recipe_files()
     papers = sorted({each.partition("/")[0] for each in known})
     if name in known:
-        return [read_recipe(known[name])]
+        return [_own_recipe(name)]
     if name in papers:
-        return [read_recipe(path) for each, path in known.items() if each.startswith(f"{name}/")]
+        return [_own_recipe(each) for each in known if each.startswith(f"{name}/")]
     if name.endswith(".toml"):
         return [read_recipe(Path(name))]
     near = suggest(name, [*known, *papers])

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast, get_origin, get_type_hints
+from typing import Any, cast, get_origin
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.view import View
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError
 from labelwise.support.plugins import plugins
-from labelwise.support.settings import convert, from_plain, options_of, to_plain
+from labelwise.support.settings import convert, from_plain, hints_of, options_of, to_plain
 
 # Where the class of each kind of head is, imported when a head of that kind is read; a plug-in may add some.
 HEADS = {
@@ -135,7 +135,7 @@ def _unpack(
     """Return a dataclass from its settings and its arrays, which are taken out of ``arrays``."""
     if not isinstance(settings, Mapping):
         raise UsageError(f'"{prefix}" must be a table of names and values')
-    hints, values = get_type_hints(kind), dict[str, Any]()
+    hints, values = hints_of(kind), dict[str, Any]()
     if unknown := set(settings) - {each.name for each in fields(kind)}:
         raise UsageError(f'No setting "{prefix}{min(unknown)}" of {kind.__name__}.')
     for each in fields(kind):

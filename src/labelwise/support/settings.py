@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from inspect import getdoc
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -19,6 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from labelwise.support.errors import UsageError, listing, suggest
 
 T = TypeVar("T")
+hints_of = cache(get_type_hints)  # resolving the annotations of a class takes longer than reading its settings
 
 
 def setting(default: T, words: str) -> T:
@@ -40,7 +42,7 @@ class Setting:
 def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -> Iterator[Setting]:
     """Yield every setting with its default and help text, those of parts that are off by default too."""
     kind = type(settings)
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     for f in (f for f in fields(settings) if f.init):
         value = getattr(settings, f.name)
         home = next(each for each in reversed(kind.__mro__) if f.name in getattr(each, "__annotations__", {}))
@@ -86,7 +88,7 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Return the settings of class ``kind`` with these values; keys that are not given keep their default."""
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
     for key in values:
         if key not in known:
@@ -160,7 +162,7 @@ def _brief(value: Any) -> str:
 def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
     """Return the settings changed by texts, each under the path and the whole key that were given."""
     known = [f.name for f in fields(settings) if f.init]
-    kinds = get_type_hints(type(settings))
+    kinds = hints_of(type(settings))
     values: dict[str, Any] = {}
     deeper: dict[str, list[tuple[list[str], str, str]]] = {}
     for (name, *rest), text, key in changes:
