@@ -37,6 +37,8 @@ settings.register_profile(
     max_examples=int(os.environ.get("LABELWISE_EXAMPLES", "30")),
 )
 settings.load_profile("here")
+# Here and not in a fixture: those of modules and of the session save classifiers, too, and are made before any of a test.
+export_encoder.export_torch_encoder = quick_onnx.written
 CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
 
@@ -119,10 +121,10 @@ def quick(name: str, epochs: int = 30) -> Method:
 
 
 @pytest.fixture(autouse=True)
-def _quick_onnx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save trained encoders quickly, but in tests that are marked ``torch_export``."""
-    if request.node.get_closest_marker("torch_export") is None:
-        monkeypatch.setattr(export_encoder, "export_torch_encoder", quick_onnx.written)
+def _torch_export(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save trained encoders as the product does in tests that are marked ``torch_export``."""
+    if request.node.get_closest_marker("torch_export") is not None:
+        monkeypatch.setattr(export_encoder, "export_torch_encoder", quick_onnx.WRITE)
 
 
 @pytest.fixture(scope="session")

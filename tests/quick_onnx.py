@@ -1,8 +1,8 @@
 """Trained encoders as ONNX files, for tests that save classifiers and ask about something else.
 
 torch.export takes a second of processor time for the smallest network; the older exporter, which traces, takes 0.03. Each encoder is written
-once per run. Golden tests, the contract and ``tests/train/test_export_encoder.py`` export as the product does; here, too, each
-file is compared with torch.
+once per run. A few golden tests and ``tests/train/test_export_encoder.py`` export as the product does; here, too, each file is
+compared with torch.
 """
 
 import warnings

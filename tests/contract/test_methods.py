@@ -12,8 +12,6 @@ from tests.conftest import quick, squares
 from tests.contract.subjects import subject_of, trained
 from tests.pixels_of import px
 
-pytestmark = pytest.mark.torch_export
-
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("method", METHODS)

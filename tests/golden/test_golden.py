@@ -12,13 +12,19 @@ from tests.golden.cases import CASES, answer
 from tests.golden.fits import FITS, FOLDERS, OTHERS
 from tests.golden.outside import HERE
 
-pytestmark = pytest.mark.torch_export
-
 MOST = 25  # differences that are told
+WRITTEN = (
+    "fit/softmax",
+    "fit/resnet12",
+    "fit/vgg",
+    "fit/sounds",
+)  # by torch.export; other networks: tests/train/test_export_encoder.py
 EXTRAS = {"route": "fastapi", "verb/export": "onnxruntime", "api/data": "pyarrow", "verb/data-check": "pyarrow"}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.torch_export] if case in WRITTEN else []) for case in CASES]
+)
 def test_answers_are_golden(case: str) -> None:
     wanted = expected.read(case)
     for kind, package in EXTRAS.items():

@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from labelwise.support.errors import UsageError, listing, suggest
 
 T = TypeVar("T")
-hints_of = cache(get_type_hints)  # resolving the annotations of a class takes longer than reading its settings
+# Resolving the annotations of a class takes longer than reading its settings.
+hints_of: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 
 def setting(default: T, words: str) -> T:
