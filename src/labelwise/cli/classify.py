@@ -16,8 +16,9 @@ from labelwise.cli.inputs import PIECE, open_model, read_pieces
 from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
 from labelwise.cli.output import bar, note, percent, plain_table, show, styled
-from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted, folder_names
+from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted
 from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.file_names import folder_names
 from labelwise.support.text import to_cell, with_bar
 from labelwise.support.writable import check_writable, write_file
 
@@ -124,7 +125,9 @@ class Answers:
         self.writing, self.rows = writing, list[Answer]()
         self._labels = labels
         self._only = read_only(writing.only, labels)
-        self._sorter = writing.sort_into and Sorter(writing.sort_into, folder_names(labels), link=writing.link)
+        self._sorter = writing.sort_into and Sorter(
+            writing.sort_into, folder_names((UNKNOWN, UNSURE, NONE, *labels)), link=writing.link
+        )
         self._sheet = None
         if writing.out is not None:
             from labelwise.reporting.answer_sheet import Sheet

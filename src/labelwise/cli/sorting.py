@@ -7,20 +7,19 @@ plant one.
 import filecmp
 import json
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from labelwise.images.sources.folders import ANSWERS, RECORD, read_record
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.file_names import numbered
 from labelwise.support.writable import write_atomically
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
-LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
 
 
 def check_sorted(root: Path, source: str = ANSWERS) -> None:
@@ -128,38 +127,3 @@ def _name_unused(part: Path, target: Path) -> None:
         if os.path.lexists(target):
             raise FileExistsError(target) from None
         os.rename(part, target)
-
-
-def numbered(name: str) -> Iterator[str]:
-    """Yield a file name, and then the same with a number, as long as another has it."""
-    yield name
-    stem, ending = os.path.splitext(name)
-    number = 2
-    while True:
-        yield f"{cut(stem)} ({number}){ending}"
-        number += 1
-
-
-def folder_names(words: Iterable[str]) -> dict[str, str]:
-    """Return a name for the folder of each answer: safe on every system, and no two alike, whatever the case of letters."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for word in dict.fromkeys((UNKNOWN, UNSURE, NONE, *words)):
-        name = safe_name(word)
-        numbers = (f"{name} ({i})" for i in range(2, len(names) + 3))
-        names[word] = next(each for each in (name, *numbers) if each.casefold() not in taken)
-        taken.add(names[word].casefold())
-    return names
-
-
-def safe_name(word: str) -> str:
-    """Return a word as the name of a folder: without slashes, control characters and what other systems refuse."""
-    name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
-    name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
-    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
-    return f"_{name}" if reserved or not name else name
-
-
-def cut(name: str, most: int = LONGEST) -> str:
-    """Return a name of at most ``most`` bytes, whole characters all."""
-    return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name

@@ -150,6 +150,4 @@ def arrow() -> Any:
         import_module("pyarrow.parquet")
         return import_module("pyarrow")
     except ImportError:
-        raise UsageError(
-            'Answers about many pictures are written as Parquet, which needs pyarrow: pip install "labelwise[parquet]".'
-        ) from None
+        raise UsageError('Parquet needs pyarrow: pip install "labelwise[parquet]".') from None

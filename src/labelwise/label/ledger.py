@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from labelwise.images.describe.labels import find_name, label_name
 from labelwise.label.actions import Action
 from labelwise.label.guess import Answered
 from labelwise.label.space import Ints
 from labelwise.support.errors import UsageError, suggest
 
 NO_LABEL, UNKNOWN = -1, -2
+MOST_LABELS = 5_000  # each has a chance for each image, in memory
 
 
 @dataclass
@@ -37,20 +39,19 @@ class Ledger:
         self.batches = np.zeros(self.size, np.int64)
 
     def label(self, name: str) -> int:
-        """Return the place of a label, matched without regard to case; a new name becomes a label."""
-        wanted = " ".join(name.split()).casefold()
-        for place, known in enumerate(self.names):
-            if known.casefold() == wanted:
-                return place
-        self.names.append(" ".join(name.split()))
-        return len(self.names) - 1
+        """Return the place of a label, as a person means it; a new name becomes a label."""
+        known = find_name(name, self.names)
+        if known is None:
+            known = label_name(name)
+            self.names.append(known)
+        return self.names.index(known)
 
     def find(self, name: str) -> int:
         """Return the place of a label that is there."""
-        known = [one.casefold() for one in self.names]
-        if name.casefold() not in known:
+        known = find_name(name, self.names)
+        if known is None:
             raise UsageError(f'There is no label "{name}".{suggest(name, self.names)}')
-        return known.index(name.casefold())
+        return self.names.index(known)
 
     def check(self, action: Action) -> None:
         """Raise an error where an action speaks of images or labels that are not there; nothing is changed."""
@@ -59,6 +60,12 @@ class Ledger:
             raise UsageError(f"There are images 0 to {self.size - 1}; given {wrong[0]}.")
         if action.kind == "merge" and self.find(action.label) == self.find(action.into):
             raise UsageError(f'"{action.label}" cannot become itself.')
+        if (
+            len(self.names) >= MOST_LABELS
+            and action.kind in ("add", "name", "not")
+            and find_name(action.label, self.names) is None
+        ):
+            raise UsageError(f"A session has at most {MOST_LABELS:,} labels. Merge some of them first.")
 
     def add(self, action: Action) -> None:
         """Take in an action."""

@@ -1,6 +1,7 @@
 """Exports: each form holds every label, and gives them back."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,61 @@ def test_a_guess_is_a_prediction_in_label_studio(files: list[str], tmp_path: Pat
 def test_labels_that_are_no_names_of_folders_stay_inside(files: list[str], tmp_path: Path) -> None:
     labels = [Labelled(label="../../out", probability=1.0, source="person")] * len(files)
     written = export(files, labels, tmp_path / "in", "folders")
-    assert [one.name for one in written.iterdir()] == ["_.._out"]
+    assert [one.name for one in written.iterdir()] == ["__.._out"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_and_files_that_look_alike_or_like_formulas_stay_apart(
+    form: str, files: list[str], tmp_path: Path
+) -> None:
+    """Two labels that are no names of folders, one of 800 bytes, one called as a split; a file that a spreadsheet would compute."""
+    odd = tmp_path / "=1+1.png"
+    odd.write_bytes(Path(files[0]).read_bytes())
+    names = ("a/b", "a_b", "\U0001f426" * 200, "train", "=2+2")
+    rows = [str(odd), *files[:4]]
+    labels = [Labelled(label=name, probability=1.0, source="person") for name in names]
+    written = export(rows, labels, tmp_path / "out", form)
+    read = read_labels(written)
+    assert len(read) == len(set(read.values())) == 5
+    if form not in ("folders", "copies", "yolo"):
+        assert sorted(read.values()) == sorted(names)
+    if form == "imagefolder":
+        named = [line.partition(",")[0] for line in (written / "metadata.csv").read_text().splitlines()[1:]]
+        assert all((written / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_whose_name_is_no_text(form: str, files: list[str], tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff.png"
+    Path(os.fsdecode(odd)).write_bytes(Path(files[0]).read_bytes())
+    labels = [Labelled(label="bird", probability=1.0, source="person")] * 2
+    assert len(read_labels(export([os.fsdecode(odd), files[1]], labels, tmp_path / "out", form))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.csv", b"file,name\n1,2\n"),
+        ("x.csv", b'path,label\n"' + b"x" * 200_000 + b'",a\n'),
+        ("x.csv", b"path,label\nx.png\0,a\n"),
+        ("x.parquet", b"PAR1 no"),
+        ("x.json", b"[" * 100_000),
+        ("x.json", b'{"categories": [{"id": 1, "name": 3}], "images": [{"id": 1, "file_name": "x"}], "annotations": [{"image_id": 1, "category_id": 1}]}'),
+        ("x.json", b'[{"annotations": [{}]}]'),
+        ("x.txt", b"\xff"),
+    ],
+)  # fmt: skip
+def test_what_is_no_export_is_refused_in_words(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match="holds no labels that can be read"):
+        read_labels(tmp_path / name)
+
+
+def test_a_pipe_is_no_export(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    for name in ("x.csv", "missing.csv"):
+        with pytest.raises(UsageError, match="holds no labels"):
+            read_labels(tmp_path / name)
 
 
 def test_errors_leave_what_was_there(files: list[str], tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,12 @@ from typing import Any
 
 from PIL import Image
 
+from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.file_names import folder_names, numbered
 from labelwise.support.files import read_regular, read_text, regular_path
-from labelwise.support.text import from_cell, to_cell
+from labelwise.support.text import from_cell, json_text, to_cell
 from labelwise.support.writable import writing
 
 Row = tuple[Path, Labelled]
@@ -59,8 +60,9 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
 
 
 def _folders(part: Path, rows: Sequence[Row], place: Callable[[Path, Path], None]) -> None:
+    folders = folder_names(one.label for _, one in rows)
     for (file, one), name in zip(rows, _names(rows), strict=True):
-        folder = part / _safe(one.label)
+        folder = part / folders[one.label]
         folder.mkdir(exist_ok=True)
         place(file, folder / name)
 
@@ -71,18 +73,14 @@ def _table(part: Path, rows: Sequence[Row]) -> None:
 
 
 def _parquet(part: Path, rows: Sequence[Row]) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UsageError('Parquet needs pyarrow: pip install "labelwise[parquet]".') from None
+    pyarrow = arrow()
     columns = {
-        "path": [str(file) for file, _ in rows],
+        "path": [os.fsencode(file).decode("utf-8", "backslashreplace") for file, _ in rows],
         "label": [one.label for _, one in rows],
         "probability": [one.probability for _, one in rows],
         "source": [one.source for _, one in rows],
     }
-    pq.write_table(pa.table(columns), part / "images.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(columns), part / "images.parquet")
 
 
 def _imagefolder(part: Path, rows: Sequence[Row]) -> None:
@@ -138,30 +136,45 @@ FORMS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
 
 def read_labels(source: Path) -> dict[str, str]:
     """Return the label of each path that an export names: folders, a table, metadata.csv, COCO, or Label Studio."""
-    if source.is_dir():
-        for name in ("metadata.csv", "images.csv", "images.parquet", "annotations.json", TASKS):
-            if (source / name).is_file():
-                return read_labels(source / name)
-        root = source / "train" if (source / "train").is_dir() else source
-        return {os.path.realpath(file): file.parent.name for file in sorted(root.glob("*/*")) if file.is_file()}
-    if source.suffix.lower() == ".csv":
-        text = read_regular(source).decode("utf-8", "surrogateescape")
-        rows = csv.DictReader(io.StringIO(text, newline=""))
-        return {
-            _resolved(source, from_cell(row.get("path") or row.get("file_name") or "")): from_cell(
-                row.get("label") or ""
-            )
-            for row in rows
-        }
-    if source.suffix.lower() == ".parquet":
-        import pyarrow.parquet as pq
-
-        return {_resolved(source, row["path"]): row["label"] for row in pq.read_table(regular_path(source)).to_pylist()}
     try:
-        document = json.loads(read_text(source))
-        return _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f'"{source}" holds no labels that can be read ({error}).') from None
+        labels = _of_folder(source) if source.is_dir() else _of_file(source)
+        if not all(isinstance(label, str) for label in labels.values()):
+            raise TypeError("a label is no text")
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        NotImplementedError,
+        RecursionError,
+        csv.Error,
+    ) as error:
+        raise UsageError(f'"{source}" holds no labels that can be read ({error}). Give what --export wrote.') from None
+    return labels
+
+
+def _of_folder(source: Path) -> dict[str, str]:
+    for name in ("metadata.csv", "images.csv", "images.parquet", "annotations.json", TASKS):
+        if (source / name).is_file():
+            return _of_file(source / name)
+    root = source / "train" if any((source / "train").glob("*/*")) else source
+    return {os.path.realpath(file): file.parent.name for file in sorted(root.glob("*/*")) if file.is_file()}
+
+
+def _of_file(source: Path) -> dict[str, str]:
+    kind = source.suffix.lower()
+    if kind == ".csv":
+        text = read_regular(source).decode("utf-8", "surrogateescape")
+        found = {}
+        for row in csv.DictReader(io.StringIO(text, newline="")):
+            found[_resolved(source, from_cell(row.get("path") or row["file_name"]))] = from_cell(row["label"] or "")
+        return found
+    if kind == ".parquet":
+        table = arrow().parquet.read_table(regular_path(source), columns=["path", "label"])
+        return {_resolved(source, row["path"]): row["label"] for row in table.to_pylist()}
+    document = json.loads(read_text(source))
+    return _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
 
 
 def _of_tasks(source: Path, tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -187,22 +200,14 @@ def _labels(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Return names of files that differ: of two that are called the same, the second gets a number."""
+    """Return names of files that differ, and that a table can hold as they are: of two that are called the same, the second gets a number."""
     taken, names = set[str](), list[str]()
     for file, _ in rows:
-        name, number = file.name, 1
-        while name.casefold() in taken:
-            number += 1
-            name = f"{file.stem}-{number}{file.suffix}"
+        plain = file.name if to_cell(file.name) == file.name else f"_{file.name}"
+        name = next(each for each in numbered(plain) if each.casefold() not in taken)
         taken.add(name.casefold())
         names.append(name)
     return names
-
-
-def _safe(label: str) -> str:
-    """Return the name of a folder for a label."""
-    name = re.sub(r'[/\\:*?"<>|\x00-\x1f]', "_", label).strip(" .")
-    return name or "_"
 
 
 def _link(file: Path, target: Path) -> None:
@@ -227,4 +232,4 @@ def _write_csv(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _write_json(file: Path, document: Any) -> None:
-    file.write_text(json.dumps(document, ensure_ascii=False, indent=1), "utf-8", "replace")
+    file.write_text(json_text(document, 1, ascii_only=True))

@@ -14,7 +14,7 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, open_encoder
-from labelwise.images.describe.labels import label_name
+from labelwise.images.describe.labels import find_name, label_name
 from labelwise.images.images import skipped_lines
 from labelwise.images.sources.paths import list_images
 from labelwise.images.stored import FileImages
@@ -166,7 +166,7 @@ def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Enc
     files = _files(records)
     known, first = set(files), [name for one in records if one.kind == LIST for name in one.about["names"]]
     more = [file for file in found if file not in known]
-    new_names = [label_name(name) for name in names if name.casefold() not in {one.casefold() for one in first}]
+    new_names = [label_name(name) for name in names if find_name(name, first) is None]
     if more or new_names:
         news, _ = store.change(position, lambda _: Record(LIST, {"files": more, "names": new_names}))
         position = news.position
