@@ -73,7 +73,7 @@ def ask(
 ) -> list[ask_task.Answer]:
     """Return one answer per image to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
     if (label is None) == (text is None):
-        raise UsageError("Ask about a label or about a sentence (text=), one of the two.")
+        raise UsageError("Ask about either a label or a sentence (text=).")
     asked = classifier if text is None else ask_task.check_text(classifier, text)
     name = ask_task.DRAFT if label is None else asked.labels.meant(label)
     return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(images), name)]

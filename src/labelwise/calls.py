@@ -195,7 +195,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         return load_data(data, seed=seed, next_frame=next_frame)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
-            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"
+            f"Data must be a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"
         )
     images, rows = as_images(data[0]), rows_of(data[1])
     if len(images) != len(rows.targets):

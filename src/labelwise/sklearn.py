@@ -177,7 +177,7 @@ def all_features(encoder: str, images: Any) -> Array:
 
 def _all_read(features: Features) -> Features:
     if features.skipped:
-        raise DataError(f"Images that cannot be read: {listing(skipped_lines(features.skipped), 3)}")
+        raise DataError(f"Unreadable images: {listing(skipped_lines(features.skipped), 3)}")
     return features
 
 

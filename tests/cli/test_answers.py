@@ -101,7 +101,7 @@ def test_a_folder_of_another_origin_is_refused(tmp_path: Path, images: dict[str,
     for record in (None, "no JSON", '{"source": "groups"}'):
         if record is not None:
             (tmp_path / "photos" / RECORD).write_text(record)
-        with pytest.raises(UsageError, match="no earlier command like this one filled it"):
+        with pytest.raises(UsageError, match="was not written by this verb"):
             sort(tmp_path / "photos", (images["one"], "a"))
     assert sorted(os.listdir(tmp_path / "photos")) == [RECORD, "a"]
 
@@ -190,7 +190,7 @@ def test_a_sheet_is_text_and_never_html(run: Any, model: Path, pictures: Path, t
     [
         (["--link"], "--link goes with --sort-into"),
         (["--out", "x.pdf"], "takes a page (.html)"),
-        (["--only", "blob 9"], 'names no answer "blob 9". Did you mean "blob'),
+        (["--only", "blob 9"], '"blob 9" is not a possible answer. Did you mean "blob'),
         (["--csv", "/proc/none/x.csv"], "No such file"),
     ],
 )

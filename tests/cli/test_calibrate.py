@@ -44,7 +44,7 @@ def test_thresholds_are_chosen_and_kept(run: Any, model: Path, pictures: Path, t
     """A threshold needs no images; one of a precision is chosen on them, and ``evaluate`` measures with both."""
     code, out, err = run("calibrate", model, "--out", tmp_path / "t.lw", "--threshold", "blob 1=0.999")
     assert code == 0, err
-    assert '"blob 1" is answered from 99.9 % on' in " ".join(out.split())
+    assert '"blob 1" is answered at 99.9 % or more' in " ".join(out.split())
     test = [json.loads(run("evaluate", m, pictures, "--json")[1]) for m in (model, tmp_path / "t.lw")]
     plain, strict = (next(one for one in each["labels"] if one["label"] == "blob 1") for each in test)
     assert strict["recall"] <= plain["recall"]
@@ -65,11 +65,11 @@ def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path
     new = write_folders(tmp_path, DATA) / "test"
     code, out, err = run("calibrate", model, new, "--out", tmp_path / "c.lw")
     assert code == 0, err
-    assert f"{len(DATA.split('test'))} images of test, which names no split" in " ".join(out.split())
+    assert f"{len(DATA.split('test'))} images of test, without splits" in " ".join(out.split())
     assert lw.load(tmp_path / "c.lw").origin.summary["calibration"]["images"] == len(DATA.split("test"))
     code, out, err = run("calibrate", tmp_path / "c.lw", new, "--out", tmp_path / "d.lw", "--split", "all")
     assert code == 0, err
-    assert "were used to train or calibrate, too" in " ".join(out.split())
+    assert "were also used to train or calibrate" in " ".join(out.split())
 
 
 def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_folder_without_splits_is_all_looked_at(run: Any, model: Classifier, t
     assert (found["split"], found["measured"]["images"]) == ("all", len(test))
     code, out, err = run("imagine", "model", new, "--count", 3)
     assert code == 0, err
-    assert f"{len(test)} images of test, which names no split" in " ".join(out.split())
+    assert f"{len(test)} images of test, without splits" in " ".join(out.split())
 
 
 def test_features_have_no_pictures(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_features_have_no_pictures(run: Any, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(verb, "open_model", lambda *_: classifier)
     code, out, err = run("imagine", "model", tmp_path / "rows.csv", "--out", tmp_path / "seen")
     assert code == 0, err
-    assert "These data are features, so there are no images to draw" in " ".join(err.split())
+    assert "The data are features, so there are no images to draw" in " ".join(err.split())
     assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == ["imagined.csv", "plane.png"]
     (first, *_) = csv.DictReader((tmp_path / "seen" / "imagined.csv").read_text().splitlines())
     assert first["nearest"].startswith("row ")

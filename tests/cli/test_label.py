@@ -35,11 +35,11 @@ def test_labels_go_in_and_out(run: Any, photos: Path, tmp_path: Path) -> None:
 def test_refusals_say_what_to_do(run: Any, photos: Path, tmp_path: Path) -> None:
     code, _, err = run("label", "--out", tmp_path / "none")
     assert code == 2
-    assert "Name a folder of photos" in err
+    assert "Give a folder of photos" in err
     (tmp_path / "names.txt").write_bytes(b"\xff\xfe\x00")
     code, _, err = run("label", photos, "--names", tmp_path / "names.txt", "--out", tmp_path / "p")
     assert code == 1
-    assert "One name a line is expected" in " ".join(err.split())
+    assert "Write one name per line" in " ".join(err.split())
     code, _, err = run("label", photos, "--out", tmp_path / "p", "--export", "csv")
     assert code == 2
     assert "No image has a label" in err

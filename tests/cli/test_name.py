@@ -143,7 +143,7 @@ def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: p
     code, out, err = run("name", model, "--ask", 2, "--out", tmp_path / "a.lw", "--json")
     told = json.loads(out)
     assert code == 0
-    assert "okapi is none of the labels" in " ".join(err.split())
+    assert "okapi is not one of the labels" in " ".join(err.split())
     assert told["answers"][str(first.cluster)] == second.label
     assert len(told["answers"]) == 2, "the skipped cluster is no answer, the kept one is"
     assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
@@ -212,8 +212,8 @@ def test_what_stands_out_is_told(model: Path) -> None:
     assert doubts(plain) == []
     assert doubts(replace(plain, certainty=0.3, agreement=0.1, together=0.5, size=0.4)) == [
         "the name is in doubt",
-        "other groupings divide it differently",
-        "most other groupings call it something else",
+        "other clusterings divide it differently",
+        "most other clusterings give it another name",
         "larger than expected",
     ]
     assert doubts(replace(plain, size=0.1)) == ["smaller than expected"]
@@ -223,13 +223,13 @@ def test_what_stands_out_is_told(model: Path) -> None:
     ("words", "code", "message"),
     [
         (["--answer", "9=a"], 2, "numbered 0 to 4; given 9"),
-        (["--answer", "0=okapi"], 2, "okapi is none of the labels"),
+        (["--answer", "0=okapi"], 2, "okapi is not one of the labels"),
         (["--answer", "0=a", "--answer", "1=a"], 2, 'Given "a" for clusters 0 and 1'),
         (["--answer", "0=a", "--answer", "0=b"], 2, 'two names: "a" and "b"'),
         (["--answer", "ship"], 2, "CLUSTER=LABEL"),
         (["--answer", "one=a"], 2, "the number of a cluster"),
         (["--ask", "2"], 2, "with --out"),
-        (["--report", "report"], 2, "give the data"),
+        (["--report", "report"], 2, "Give their data"),
         (["--answer", "absent.csv"], 1, "Cannot read the table of answers"),
     ],
 )
@@ -260,7 +260,7 @@ def test_without_out_nothing_is_saved(run: Any, model: Path) -> None:
     code, out, err = run("name", model, "--answer", f"0={swapped(model)[0]}")
     assert code == 0
     assert "you said so" in out
-    assert "Nothing was saved" in " ".join(err.split())
+    assert "nothing was saved" in " ".join(err.split())
     assert (model / "classifier.json").read_bytes() == before
 
 
@@ -318,7 +318,7 @@ def test_pictures_and_names_are_enough(run: Any, pictures: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--names", "cat"], "At least two names"),
+        (["--names", "cat"], "Give at least two names"),
         (["--names", "absent.txt"], "Cannot read the names"),
         (["--names", "cat,dog,cat"], "unique"),
         (["--names", "cat,dog", "--splits", "splits.csv"], "no split"),

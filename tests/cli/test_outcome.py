@@ -51,7 +51,7 @@ def test_confused_labels_and_pictures_to_look_at_are_named(method: str, capsys: 
     assert ["dog", "cat", str(LISTED + 2)] in [line.split() for line in text.splitlines()]
     assert "my photos/0.jpg: cat?" in text
     assert sum(".jpg: " in line for line in text.splitlines()) == LISTED
-    assert "2 more are named in a b.lw/classifier.json" in text
+    assert "2 more are listed in a b.lw/classifier.json" in text
 
 
 def test_all_right_is_no_promise_of_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_pictures_without_labels_make_an_encoder(run: Any, kind: str, plain_pict
     assert "--overwrite" in err
     code, _, err = run("pretrain", plain_pictures, "--out", tmp_path / "b.safetensors", "--probe", *QUICK)
     assert code == 2
-    assert "no labels to look at" in err
+    assert "no labels to compare with" in err
 
 
 def test_a_classifier_is_fitted_on_it(run: Any, sorted_pictures: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_file_states_its_encoder(run: Any, plain_pictures: Path, tmp_path: Pat
 
 def test_requests_that_make_no_sense(run: Any, plain_pictures: Path, tmp_path: Path) -> None:
     for words, said in (
-        (["--out", tmp_path / "e.pt"], "as a .safetensors file"),
+        (["--out", tmp_path / "e.pt"], "takes a .safetensors file"),
         (["--out", tmp_path / "e.safetensors", "--set", "epoch=3"], 'Did you mean "epochs"'),
         (["--out", tmp_path / "e.safetensors", "--set", "epochs"], "key=value"),
         (["--out", tmp_path / "e.safetensors", "--kind", "byol"], "simclr"),

@@ -150,7 +150,7 @@ def test_one_process_at_a_time_writes_to_a_place(
         code, out, err = run(*words)
         assert (code, out) == (2, "")
         assert f"Another process ({os.getpid()}) writes to" in one_line(err)
-        assert "choose another name" in one_line(err)
+        assert "Choose another name" in one_line(err)
         code, _, err = run("pretrain", pictures, "--out", tmp_path / "e.safetensors", *QUICK[:4], "--set", "epochs=1")
         assert code == 0, "elsewhere it may"
         monkeypatch.setenv("RANK", "1")
@@ -227,7 +227,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
         code, _, err = run(*words, tmp_path / "m.lw")
     assert code == 1
     assert "No space left on device" in one_line(err)
-    assert f"What was trained is kept in {tmp_path / 'm.lw.run'}" in one_line(err)
+    assert f"The trained weights are in {tmp_path / 'm.lw.run'}" in one_line(err)
     assert "--resume" in one_line(err)
     assert not (tmp_path / "m.lw").exists()
     with monkeypatch.context() as patch:
@@ -254,7 +254,7 @@ def test_a_target_that_appears_during_training(
         code, _, err = run(*words)
     assert code == 2
     assert "replace it with --overwrite" in one_line(err)
-    assert "What was trained is kept in" in one_line(err)
+    assert "The trained weights are in" in one_line(err)
     assert run(*words, "--resume", "--overwrite")[0] == 0
     assert len(lw.load(tmp_path / "m.lw").labels) == 4
 
@@ -268,7 +268,7 @@ def test_an_encoder_is_kept_when_it_cannot_be_written(
         patch.setattr("labelwise.train.pretraining.write_tensors", no_space)
         code, _, err = run(*words)
     assert code == 1
-    assert f"kept in {folder}; mend this and continue with the same command and --resume" in one_line(err)
+    assert f"are in {folder}. Fix the problem and continue with the same command and --resume" in one_line(err)
     assert not file.exists()
     assert run(*words, "--resume")[0] == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["e.safetensors", "some pictures"]
@@ -293,7 +293,7 @@ def test_teach_refuses_names_first(run: Any, tmp_path: Path) -> None:
 
 def test_text_that_no_file_can_hold(tmp_path: Path) -> None:
     classifier = lw.fit(blobs(), quick("softmax", 1))
-    with pytest.raises(StoreError, match=r"UTF-8 text, and this is none: .*\\udcff"):
+    with pytest.raises(StoreError, match=r"not valid UTF-8: .*\\udcff"):
         lw.save(changed(classifier, summary={"training": {"data": "x\udcff"}}), tmp_path / "m")
     assert not list(tmp_path.iterdir())
 

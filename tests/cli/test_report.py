@@ -107,10 +107,10 @@ def test_report_on_data_that_do_not_fit(run: Any, root: Path) -> None:
     assert "'nowhere' is not one of 'train', 'val', 'test', 'all'" in " ".join(err.replace("│", " ").split())
     code, _, err = run("report", root / "a.lw", root / "pictures", "--out", root / "x.pdf")
     assert code == 2
-    assert "written as .html" in err
+    assert "takes an .html file" in err
     code, _, err = run("report", root / "a.lw", root / "pictures", "--out", root / "x.html", "--compare", root / "a.lw")
     assert code == 2
-    assert "not with itself" in err
+    assert "takes other classifiers" in err
     code, _, err = run("report", root / "none.lw", root / "pictures", "--out", root / "x.html")
     assert code == 1
     assert "No saved classifier" in err

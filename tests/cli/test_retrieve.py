@@ -174,10 +174,10 @@ def test_wrong_use_of_a_gallery_on_disk(run: Any, root: Path, tmp_path: Path) ->
     assert run("retrieve", model, "--gallery", folder, "--index", kept, "--by", "whitened")[0] == 0
     for words, code, message in (
         ((model, a, "--gallery", kept, "--by", "cosine"), 2, "holds whitened embeddings"),
-        ((model, a, "--gallery", none), 1, "is no gallery"),
+        ((model, a, "--gallery", none), 1, "is not a gallery"),
         ((model, a, "--gallery", tmp_path / "no", "--index", none), 2, "is not a folder"),
         ((model, a, "--gallery", kept, "--by", "whitened", "--where", "bad"), 2, "Give a condition on"),
-        ((model, a, "--gallery", kept, "--label", "x"), 2, "--label goes with images that are added"),
+        ((model, a, "--gallery", kept, "--label", "x"), 2, "--label needs images to add"),
         ((model, a, "--gallery", folder, "--where", "label = 'x'"), 2, "goes with a gallery on disk"),
         ((model, "--gallery", folder), 2, "Give an image to search for"),
     ):

@@ -125,7 +125,7 @@ def test_a_size_is_taken_or_refused(run: Any, tmp_path: Path) -> None:
         out = [] if verb[-1] == "check" else ["--out", tmp_path / f"n.{'npz' if 'encode' in verb else 'safetensors'}"]
         code, _, err = run(*verb, tmp_path / "f.npz", *out, "--size", 16)
         assert code == 2, verb
-        assert "--size 16 is the side of images" in " ".join(err.split())
+        assert "--size 16 resizes images" in " ".join(err.split())
 
 
 def test_encode_drops_no_option(run: Any, pictures: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_encode_drops_no_option(run: Any, pictures: Path, tmp_path: Path) -> Non
     words = ["data", "encode", pictures, "--encoder", model]
     code, _, err = run(*words, "--out", tmp_path / "f.npz", "--size", 16)
     assert code == 2
-    assert "takes images of shape [3, 8, 8], and --size says 16" in " ".join(err.split())
+    assert "takes images of shape [3, 8, 8], but --size is 16" in " ".join(err.split())
     code, _, err = run(*words, "--out", tmp_path / "f.npz", "--size", 8)
     assert code == 0, err
     code, _, err = run("data", "encode", tmp_path / "f.npz", "--encoder", NAMED, "--out", tmp_path / "g.npz")

@@ -80,8 +80,8 @@ def measured(run: Any, verb: str, *words: object) -> tuple[str, Any]:
     [
         ("late", "late, test split"),
         ("late.csv", "late, test split"),
-        ("other birds", "other birds, which names no split"),
-        ("plain.csv", "plain, which names no split"),
+        ("other birds", "other birds, without splits"),
+        ("plain.csv", "plain, without splits"),
     ],
 )
 def test_data_to_test_on_are_measured_whole(run: Any, root: Path, verb: str, data: str, part: str) -> None:
@@ -94,7 +94,7 @@ def test_data_to_test_on_are_measured_whole(run: Any, root: Path, verb: str, dat
 @pytest.mark.parametrize("verb", VERBS)
 def test_images_of_training_are_told_and_left_out(run: Any, root: Path, verb: str) -> None:
     line, found = measured(run, verb, root / "m.lw", root / "my birds")
-    assert line == "16 images of my birds, which names no split; left out: 64 used to train or calibrate."
+    assert line == "16 images of my birds, without splits; left out: 64 used to train or calibrate."
     assert found["measured"]["left_out"] == {"trained_on": 64, "unlabelled": 0, "undrawn": 0}
     assert (found["split"], found["leaked"]) == ("all", 0)
 
@@ -131,7 +131,7 @@ def test_nothing_left_says_what_to_do(run: Any, root: Path, tmp_path: Path, verb
     assert (code, out) == (1, "")
     said = " ".join(err.split())
     assert "no image is left to measure: 56 were used to train or calibrate. Give images of their own, or" in said
-    assert "labelwise evaluate MODEL DATA --folds 5. To count them as they are" in said
+    assert "labelwise evaluate MODEL DATA --folds 5. To measure them anyway" in said
     assert "--split all" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_all_other_pictures_are_told_from_known_ones(run: Any, root: Path) -> No
     words = (root / "m.lw", root / "my birds", "--unknown", root / "other birds")
     for verb in ("evaluate", "report"):
         _, out, _ = run(verb, *words)
-        assert out.splitlines()[1] == "As unknown: 36 images of other birds, which names no split; left out: none."
+        assert out.splitlines()[1] == "As unknown: 36 images of other birds, without splits; left out: none."
         found = json.loads(run(verb, *words, "--json")[1])
         assert found["measured_unknown"]["images"] == 36
         auroc = found["unknown_auroc"] if verb == "evaluate" else found["unknown"]["figures"]["auroc"]
@@ -169,9 +169,9 @@ def test_a_folder_of_pictures_alone_is_unknown_to_evaluate_as_to_report(run: Any
 def test_drawn_pictures_are_counted(run: Any, root: Path) -> None:
     words = (root / "m.lw", root / "other birds", "--device", "cpu")
     _, out, _ = run("attack", *words, "--images", 10, "--queries", 2)
-    assert out.startswith("10 images of other birds, which names no split; left out: 26 not drawn.\n")
+    assert out.startswith("10 images of other birds, without splits; left out: 26 not drawn.\n")
     _, out, _ = run("analyse", *words, "--what", "answers", "--limit", 12)
-    assert out.startswith("12 images of other birds, which names no split; left out: 24 not drawn.\n")
+    assert out.startswith("12 images of other birds, without splits; left out: 24 not drawn.\n")
 
 
 def test_analyses_that_need_training_images(run: Any, root: Path) -> None:
@@ -188,7 +188,7 @@ def test_unreadable_files_are_counted(run: Any, root: Path, tmp_path: Path) -> N
     write(tmp_path / "some", 2, 9)
     (tmp_path / "some" / "blob 0" / "broken.png").write_text("no picture")
     line, found = measured(run, "evaluate", root / "m.lw", tmp_path / "some")
-    assert line.startswith("36 images of some, which names no split; left out: none. 1 file skipped (")
+    assert line.startswith("36 images of some, without splits; left out: none. 1 file skipped (")
     assert "broken.png" in found["measured"]["skipped"][0]["file"]
 
 

@@ -55,7 +55,7 @@ def test_wrong_use(run: Any, root: Path, tmp_path: Path) -> None:
         (("verify", root / "m.lw", a), 2, "Give two images"),
         (("verify", root / "m.lw", a, a, "--pairs", tmp_path / "one.csv"), 2, "not both"),
         (("verify", root / "m.lw", "--pairs", tmp_path / "one.csv"), 1, "must name two images"),
-        (("verify", root / "m.lw", "--pairs", tmp_path / "empty.csv"), 1, "holds no pair"),
+        (("verify", root / "m.lw", "--pairs", tmp_path / "empty.csv"), 1, "has no pair"),
         (("verify", root / "m.lw", "--pairs", tmp_path / "nowhere.csv"), 1, "Cannot read the table"),
         (("verify", root / "m.lw", a, tmp_path / "nowhere.png"), 1, "nowhere.png"),
     ):

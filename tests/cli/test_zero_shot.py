@@ -67,7 +67,7 @@ def by_text(run: Any, squares: Path, models: Path) -> Path:
         assert code == 0, err
         assert "Method clarel: sentences describe the labels without an image in train (2)." in " ".join(err.split())
         said = " ".join(out.split())
-        assert "6 labels have images, 2 are known from a description alone" in said
+        assert "6 labels have images, 2 have only a description" in said
         assert "In a trial, 2 labels had no images" in said
         assert "harmonic mean" in said
         assert "calibration error" in said
@@ -105,8 +105,8 @@ def test_three_labels_are_too_few_to_hold_one_out(run: Any, squares: Path, tmp_p
     code, out, err = run("fit", tmp_path / "few", "--out", tmp_path / "m.lw", *QUICK)
     assert code == 0, err
     said = " ".join(out.split())
-    assert "3 labels have images, 5 are known from a description alone" in said
-    assert "Too few labels have images to hold some out" in said
+    assert "3 labels have images, 5 have only a description" in said
+    assert "Too few labels have images, so the accuracy" in said
     assert "calibration error" in said
 
 
@@ -138,7 +138,7 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "Give images, sentences (--text) or attributes (--vector); given: none."),
+        ([], 2, "Give one of images, sentences (--text) and attributes (--vector); given: none."),
         (["--text", "a", "--vector", "1"], 2, "given: --text, --vector."),
         (["--text", ""], 2, "described by a sentence or several; given ''"),
         (["--text", "qqzzx"], 1, 'No word vector for any word of: "qqzzx"'),
@@ -218,7 +218,7 @@ def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, 
     assert "needs test images of labels with training images and of labels without" in " ".join(err.split())
     code, _, err = run("evaluate", by_text, squares, *split_of(squares), "--out", tmp_path / "c.txt")
     assert code == 2
-    assert "written as .png, .svg, .pdf" in err
+    assert "takes a file of type .png, .svg, .pdf" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -140,13 +140,13 @@ def test_the_curve_begins_and_ends_on_one_side() -> None:
 
 @pytest.mark.parametrize("targets", [[0, 1, 0], [2, 2, 2]])
 def test_images_of_one_kind_cannot_be_balanced(targets: list[int]) -> None:
-    with pytest.raises(DataError, match="can only be balanced on images of both"):
+    with pytest.raises(DataError, match="needs images of both"):
         balance_curve(torch.randn(3, 3), torch.tensor(targets), torch.tensor([True, True, False]))
 
 
 @pytest.mark.parametrize("row", [[0.1, -1.0], [-1.0, 0.1]])
 def test_scores_above_zero_cannot_be_scaled(row: list[float]) -> None:
     scores, targets, seen = torch.tensor([row, [-2.0, -1.0]]), torch.tensor([0, 1]), torch.tensor([True, False])
-    with pytest.raises(DataError, match="not above zero"):
+    with pytest.raises(DataError, match="at most zero"):
         balance_curve(scores, targets, seen, "scale")
     assert isinstance(balance_curve(scores, targets, seen), BalanceCurve)

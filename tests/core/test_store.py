@@ -76,7 +76,7 @@ def test_existing_work_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
     lw.save(trained("softmax"), saved, overwrite=True)
     assert lw.load(saved).kind == "softmax"
     (tmp_path / "photos").mkdir()
-    with pytest.raises(UsageError, match="exists and is no saved classifier"):
+    with pytest.raises(UsageError, match="exists and is not a saved classifier"):
         lw.save(trained("softmax"), tmp_path / "photos", overwrite=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.lw", "photos"]
 
@@ -142,7 +142,7 @@ def damage(path: Path, change: str) -> None:
     ("change", "message"),
     [
         ("missing", "No saved classifier at .*model.lw"),
-        ("empty", "is no saved classifier: cannot read classifier.json"),
+        ("empty", "is not a saved classifier: cannot read classifier.json"),
         ("not json", "classifier.json is damaged"),
         ("newer format", "has format 99; this version reads format 3"),
         ("no weights", "weights.safetensors is missing"),
@@ -185,7 +185,7 @@ def test_a_description_that_was_edited_on_purpose(saved: Path) -> None:
     (saved / ABOUT).write_text(text.replace("blob 0", "robin"))
     with pytest.raises(
         StoreError,
-        match=r'differs from its checksum.*damaged, or was edited.*remove its entry "checksum", the second line',
+        match=r'does not match its checksum.*damaged or edited.*remove its entry "checksum"',
     ):
         lw.load(saved)
     first, _, *others = (saved / ABOUT).read_text().splitlines()
@@ -194,7 +194,7 @@ def test_a_description_that_was_edited_on_purpose(saved: Path) -> None:
     (saved / ABOUT).write_text(json.dumps(json.loads(text), indent=4))
     assert lw.load(saved).labels.names[0] == "blob 0"  # the layout of the file says nothing
     (saved / ABOUT).write_text(json.dumps({**json.loads(text), "note": "mine"}))
-    with pytest.raises(StoreError, match="differs from its checksum"):
+    with pytest.raises(StoreError, match="does not match its checksum"):
         lw.load(saved)
 
 

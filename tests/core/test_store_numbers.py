@@ -75,7 +75,7 @@ def test_arrays_that_are_not_finite_are_refused(method: str, tmp_path: Path) -> 
         ("calibration.seen_penalty", float("-inf"), '"calibration.seen_penalty" is not finite'),
         ("outlier_rule.limit", float("inf"), '"outlier_rule.limit" is not finite'),
         ("verifier.threshold", float("nan"), '"verifier.threshold" is not finite'),
-        ("encoder.shape", [3, 10**9, 8], "another encoder"),
+        ("encoder.shape", [3, 10**9, 8], "different version of the encoder"),
         ("encoder.width", 7, "the head takes 64 features, and the encoder makes 7"),
         ("encoder.kind", "oracle", 'encoder of the kind "oracle", which this version does not know'),
         ("head.kind", "oracle", 'head of the kind "oracle", which this version does not know'),

@@ -92,7 +92,7 @@ def test_episodes_hold_distinct_images_of_their_labels(
 ) -> None:
     enough = [c for c in range(7) if targets.tolist().count(c) >= shots + queries]
     if len(enough) < ways:
-        with pytest.raises(DataError, match=f"^{len(enough)} labels have the {shots + queries} images"):
+        with pytest.raises(DataError, match=f"^Only {len(enough)} labels have {shots + queries} images"):
             episodes(targets, ways, shots, queries, 3, seed)
         return
     made = list(episodes(targets, ways, shots, queries, 3, seed))

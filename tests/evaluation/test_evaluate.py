@@ -73,7 +73,7 @@ def test_data_of_every_form_give_the_same_figures(tmp_path: Path) -> None:
         assert figures.images == whole.images
     with pytest.raises(UsageError, match="80 images but 79 labels"):
         lw.evaluate(classifier, (px(test).numpy(), words[1:]))
-    with pytest.raises(UsageError, match="Data are a path, a Dataset, or images"):
+    with pytest.raises(UsageError, match="Data must be a path, a Dataset, or images"):
         lw.evaluate(classifier, [1, 2, 3])  # type: ignore[arg-type]
 
 
@@ -92,5 +92,5 @@ def test_a_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     path = lw.report(trained("softmax"), DATA, tmp_path / "page.html", examples=1)
     assert path == tmp_path / "page.html"
     assert "<h2>Confusion matrix</h2>" in path.read_text()
-    with pytest.raises(UsageError, match=r"written as \.html"):
+    with pytest.raises(UsageError, match=r"is an \.html file"):
         lw.report(trained("softmax"), DATA, tmp_path / "page.pdf")

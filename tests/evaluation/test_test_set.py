@@ -57,14 +57,14 @@ def test_what_fit_divided_is_measured_on_what_it_held_out(classifier: Classifier
     part, test = select_test_set(classifier, data), data.split("test")
     assert torch.equal(px(part.split), px(test))
     assert torch.equal(torch.as_tensor(part.split.targets), torch.as_tensor(test.targets))
-    assert part.words == "16 images of arrays, which names no split; left out: 64 used to train or calibrate."
+    assert part.words == "16 images of arrays, without splits; left out: 64 used to train or calibrate."
     assert (part.name, part.trained_on, part.own_splits) == ("all", 64, False)
 
 
 def test_data_without_a_split_are_measured_whole(classifier: Classifier) -> None:
     part = select_test_set(classifier, plain(seed=1))
     assert len(part.split) == 80
-    assert part.words.startswith("80 images of arrays, which names no split; left out: none.")
+    assert part.words.startswith("80 images of arrays, without splits; left out: none.")
 
 
 def test_a_split_that_the_data_name_is_kept(classifier: Classifier) -> None:
@@ -84,8 +84,8 @@ def test_a_split_that_is_asked_for_counts_images_of_training(classifier: Classif
     part = select_test_set(classifier, data, "all")
     assert int(part.leaked.sum()) == 64
     assert part.words == (
-        "80 images of arrays, which names no split; left out: none. 64 of those measured were used to train or "
-        "calibrate, too."
+        "80 images of arrays, without splits; left out: none. 64 of the measured images were also used to train or "
+        "calibrate."
     )
     assert part.figures()["leaked"] == 64
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_measured_says_what_to_do(classifier: Classifier) -> None
     leaky = replace(data, splits={"test": plain().split("train")})
     with pytest.raises(DataError, match=r"test split: no image is left to measure: 56 were used .* --split all"):
         select_test_set(classifier, leaky)
-    with pytest.raises(DataError, match=r"there is no labelled image to measure"):
+    with pytest.raises(DataError, match=r"no labelled image to measure"):
         select_test_set(classifier, replace(data, splits={"test": data.split("test").select([])}))
     with pytest.raises(DataError, match=r'takes images \[3, 8, 8\], and "by vector" holds features of 20 numbers'):
         select_test_set(classifier, by_vector())
@@ -142,7 +142,7 @@ def test_features_and_labels_without_images() -> None:
 def test_a_draw_is_told(classifier: Classifier) -> None:
     part = select_test_set(classifier, plain(seed=1)).draw(30, 0)
     assert len(part.split) == len(part.rows) == len(part.leaked) == 30
-    assert part.words.startswith("30 images of arrays, which names no split; left out: 50 not drawn.")
+    assert part.words.startswith("30 images of arrays, without splits; left out: 50 not drawn.")
     assert part.draw(None, 0) is part.draw(30, 0) is part
 
 
@@ -178,13 +178,13 @@ def test_other_readings_must_hold_the_same_images(classifier: Classifier) -> Non
 def test_a_classifier_that_cannot_tell_its_images_is_measured_on_what_fit_holds_out(classifier: Classifier) -> None:
     part = select_test_set(changed(classifier, train_digests=None), plain())
     assert (part.name, len(part.split)) == ("test", 16)
-    assert "keeps no hashes of what it was trained on, so those images are measured that fit holds out" in part.words
+    assert "has no hashes of its training images, so the images that fit holds out are measured" in part.words
     decoded_otherwise = select_test_set(changed(classifier, train_digests=torch.zeros(3, dtype=torch.int64)), plain())
     assert len(decoded_otherwise.split) == 80
-    assert "knows none of these: if they are the same, --folds 5 of evaluate" in decoded_otherwise.words
+    assert "but none of these: if they are the same, --folds 5 of evaluate" in decoded_otherwise.words
     stranger = select_test_set(changed(classifier, train_digests=None), plain(seed=1, per_label=30))
     assert (stranger.name, len(stranger.split)) == ("all", 120)
-    assert "so none could be looked for" in stranger.words
+    assert "so overlap cannot be detected" in stranger.words
 
 
 def test_whole_data_are_not_copied() -> None:

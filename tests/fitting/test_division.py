@@ -132,5 +132,5 @@ def test_what_trained_is_not_calibrated_on_again(run: Any, tmp_path: Path) -> No
     assert run("fit", tmp_path / "p.npz", "--out", tmp_path / "m.lw", "--device", "cpu")[0] == 0
     code, _, err = run("calibrate", tmp_path / "m.lw", tmp_path / "p.npz", "--out", tmp_path / "c.lw")
     assert code == 1
-    assert "It was calibrated on these images, each left out" in " ".join(err.split())
+    assert "and calibrated on it by leave-one-out" in " ".join(err.split())
     assert not (tmp_path / "c.lw").exists()

@@ -161,4 +161,4 @@ def test_features_in_a_table_get_no_encoder(run: Any, installed: bool, tmp_path:
     assert saved(tmp_path / "shell.lw") == saved(tmp_path / "python.lw")
     code, _, err = run("fit", tmp_path / "t.csv", "--out", tmp_path / "n.lw", "--size", 32)
     assert code == 2
-    assert "--size 32 is the side of images" in " ".join(err.split())
+    assert "--size 32 resizes images" in " ".join(err.split())

@@ -224,7 +224,7 @@ def test_the_shell(place: Path, tmp_path: Path, run: Any) -> None:
     for wrong, why in (
         ([*words[:3], "--workers", "2"], "goes with --out"),
         ([*words[:4], tmp_path / "found.csv"], "or a folder of answers (.parquet)"),
-        ([*words, "--csv", "x.csv"], "leave out --csv"),
+        ([*words, "--csv", "x.csv"], "Leave out --csv"),
     ):
         code, _, told = run(*wrong)
         assert code == 2

@@ -47,7 +47,7 @@ def test_side_by_side() -> None:
     mixed = np.stack([np.asarray(each) for each in right.values()])
     count = int((mixed.any(0) & ~mixed.all(0)).sum())
     assert count > 0
-    assert f"{count} of {len(test)} images are answered right by some and wrong by others" in page.words
+    assert f"disagree on {count} of {len(test)} images" in page.words
     for name in models:
         assert f"{name}: " in page.words
 
@@ -58,7 +58,7 @@ def test_two_of_a_kind_do_not_differ() -> None:
     assert made.figures["paired"][0]["p"] == 1.0
     page = Page(made.html)
     assert "no clear difference" in page.words
-    assert "answered right by all of them, or by none" in page.words
+    assert "all classifiers are right, or none is" in page.words
 
 
 def test_compared_where_several_labels_may_be_true() -> None:

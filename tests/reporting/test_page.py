@@ -257,7 +257,7 @@ def test_examples_are_the_surest() -> None:
     probabilities = np.asarray(classifier.scores(px(test)).probabilities)
     sure, said = probabilities.max(1), probabilities.argmax(1)
     wrong = np.argsort(-np.where(said != np.asarray(test.targets), sure, -1.0), kind="stable")[:3].tolist()
-    listed = page.html.split("Wrong answers of the highest probability")[1].split("<h3>")[0]
+    listed = page.html.split("Wrong answers with the highest probability")[1].split("<h3>")[0]
     assert [f"noisy/{row}.png" in listed for row in wrong] == [True] * 3
     assert listed.count("<li>") == 3
     assert listed.count("<img") == 6  # the picture, and why that was said and not what is true
@@ -326,8 +326,8 @@ def test_unseen_labels_of_features() -> None:
     found = evaluate_zero_shot(Evaluation.of(classifier, data.split("test"), data.labels))
     for key in ("unseen", "seen", "harmonic", "zero_shot", "area"):
         assert made.figures["zero_shot"][key] == pytest.approx(getattr(found, key), abs=1e-6)
-    rows = {row[0]: row[1:] for row in page.table("right, averaged over labels")}
-    assert rows["of all, seen held back (chosen gap)"] == [
+    rows = {row[0]: row[1:] for row in page.table("accuracy, mean over labels")}
+    assert rows["all labels, with the seen penalty"] == [
         shown(found.unseen),
         shown(found.seen),
         shown(found.harmonic),

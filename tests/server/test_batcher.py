@@ -134,7 +134,7 @@ def test_stopping_finishes_what_was_accepted() -> None:
         await asyncio.sleep(0.05)
         stopping = asyncio.create_task(batcher.stop())
         await asyncio.sleep(0.05)
-        with pytest.raises(HTTPError, match="about to stop"):
+        with pytest.raises(HTTPError, match="is stopping"):
             await batcher.scores([grey(0)])
         gate.set()
         await stopping

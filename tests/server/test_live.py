@@ -288,7 +288,7 @@ def test_a_committed_change_is_a_success_whatever_happens_then(opened: Open, mon
         patch.setattr(LiveClassifier, "_advance", broken)
         assert teach(live, "a") == Committed(1, 5, "a", "")
         assert live.snapshot.change == 0
-    assert names(live)[-1] == "a", "the next look follows it"
+    assert names(live)[-1] == "a", "the next look applies it"
 
 
 def killed_amid_a_change(model: Path) -> None:

@@ -234,7 +234,7 @@ def test_the_token_is_asked_for_once(site: Sites, visit: Visit, images: Images) 
     here = site(token="open sesame", gallery=images.gallery(), examples=images.folder / "gallery")
     visit.refusals = True
     page = visit.open(here, ready=False)
-    expect(page.get_by_role("dialog")).to_contain_text("asks for a token")
+    expect(page.get_by_role("dialog")).to_contain_text("needs a token")
     page.get_by_label("Token", exact=True).fill("guess")
     page.keyboard.press("Enter")
     expect(page.locator("#token-fault")).not_to_be_empty()

@@ -283,9 +283,9 @@ def test_another_model_and_settings_that_lose_are_refused(
         Store(address, "other")
     with pytest.raises(StoreError, match="Start a service without --read-only first"):
         Store(server.address("nothing_yet"), "m", read_only=True)
-    with pytest.raises(UsageError, match="--state is no address of PostgreSQL"):
+    with pytest.raises(UsageError, match="--state is not a valid PostgreSQL address"):
         Store("postgresql://host/x?colour=red", "m")
-    with pytest.raises(UsageError, match="--state is a folder, or an address"):
+    with pytest.raises(UsageError, match="--state takes a folder, or an address"):
         Service(model=model, state="mysql://host/x")
     engine = postgres_engine(f"{server.address()}?options=-csynchronous_commit%3Doff", read_only=False)
     with engine.connect() as connection:

@@ -262,7 +262,7 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/classify?topp=3", 400, "topp"),
         ("/classify?top=3&top=4", 400, "more than once"),
         ("/ask", 400, "label"),
-        ("/ask?label=a&text=b", 400, "one of the two"),
+        ("/ask?label=a&text=b", 400, "Ask about either"),
         ("/ask?label=owl", 404, "Known labels"),
         ("/ask?text=an%20owl", 422, "from images"),
         ("/explain?label=owl", 404, "owl"),
@@ -315,7 +315,7 @@ def test_a_label_is_found_in_any_spelling(tmp_path: Path) -> None:
         assert asked.json()["label"] == "Caf\u00e9"
         shouted = {"label": "CAFE\u0301"}
         again = client.post("/teach", params=shouted, files=form(images_of(5)))
-        assert (again.status_code, 'already a label "Caf\u00e9"' in again.json()["error"]) == (409, True)
+        assert (again.status_code, 'label "Caf\u00e9" already exists' in again.json()["error"]) == (409, True)
         asked = client.post("/ask", params=shouted, content=png(images_of(5)[0]), headers=PNG)
         assert asked.json()["label"] == "Caf\u00e9"
         assert client.post("/correct", params=shouted, files=form(images_of(5))).json()["label"] == "Caf\u00e9"

@@ -132,7 +132,7 @@ def test_a_worker_that_cannot_serve_is_started_again_and_the_others_stay(
         first, second = workers_of(started[0])
         os.kill(first, signal.SIGKILL)
         end = time.monotonic() + 60
-        assert started[0].waits_for("it starts again in", 2)
+        assert started[0].waits_for("restart in", 2)
         assert started[0].process.poll() is None
         for _ in range(5):
             assert one.post("/classify", content=IMAGE, headers=PNG).status_code == 200

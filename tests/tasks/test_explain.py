@@ -18,7 +18,7 @@ def test_sounds_and_features_have_no_heat_map(backbone: str) -> None:
     labels = lw.Labels(names=("yes", "no"))
     method = override(METHODS["softmax"](), {"encoder.backbone": backbone})
     classifier = bind_model(method.build(lw.Spec(shape=(4000,), labels=labels)), labels)
-    with pytest.raises(UnsupportedError, match=r"heat map.* over an image.*takes \[4000\]"):
+    with pytest.raises(UnsupportedError, match=r"heat map needs a classifier of images.*takes \[4000\]"):
         lw.explain(classifier, torch.rand(1, 4000))
 
 

@@ -165,11 +165,11 @@ def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
     embeddings[7, 3] += 1e-3
     for wrong in (embeddings, embeddings[:, :-1]):
         changed = replace(searched, embeddings=wrong)
-        with pytest.raises(UsageError, match=r"does not belong to its \d+ embeddings"):
+        with pytest.raises(UsageError, match=r"does not match its \d+ embeddings"):
             _ = changed.lists
-        with pytest.raises(UsageError, match="does not belong"):
+        with pytest.raises(UsageError, match="does not match"):
             changed.remove(changed.files[:1])
-    with pytest.raises(UsageError, match="does not belong"):
+    with pytest.raises(UsageError, match="does not match"):
         replace(searched, embeddings=embeddings, files=tuple(f"other {f}" for f in searched.files)).join(searched)
     assert replace(changed, embeddings=embeddings, index=None).with_index().lists
     searched.save(tmp_path / "g")
@@ -178,7 +178,7 @@ def test_an_index_of_other_embeddings_is_refused(tmp_path: Path) -> None:
     assert len(arrays["centres"]) > 1
     write_arrays(tmp_path / "turned", arrays | {"regions": regions}, about)
     damaged = load_gallery(tmp_path / "turned")
-    with pytest.raises(UsageError, match="does not belong"):
+    with pytest.raises(UsageError, match="does not match"):
         retrieve(trained("softmax"), px(TEST)[0], damaged, approximate=True)
     assert retrieve(trained("softmax"), px(TEST)[0], damaged, 1)[0][0].file == searched.files[0]
 

@@ -104,7 +104,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Cannot read nowhere"):
         load_gallery(tmp_path / "nowhere")
     lw.save(trained("softmax"), tmp_path / "m")
-    with pytest.raises(StoreError, match="is no saved gallery"):
+    with pytest.raises(StoreError, match="is not a gallery of this version"):
         load_gallery(tmp_path / "m" / "weights.safetensors")
 
 

@@ -1,6 +1,6 @@
-"""The command line: a file per verb, one of shared options, one that reads what verbs are given, one that prints results.
+"""The command line: one file per verb, and files for shared options, inputs and output.
 
-Nothing is imported here, so that plug-ins can share options and output, whichever of the two packages is imported first.
+This module imports nothing, so plug-ins can use options and output in any import order.
 """
 
 

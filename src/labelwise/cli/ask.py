@@ -1,4 +1,4 @@
-"""The verb ask: is it a y?"""
+"""The verb ask: does the image show this label?"""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -22,7 +22,7 @@ def ask(
     from labelwise.tasks.ask import ask as run
 
     if (label is None) == (text is None):
-        raise UsageError('Ask about a label, or about a sentence: --text "a small white bird". Give one of the two.')
+        raise UsageError('Give either a label or a sentence: --text "a small white bird".')
     classifier = open_model(model)
     if text is not None:
         classifier = check_text(classifier, text)

@@ -1,4 +1,4 @@
-"""The verb audit: which labels look wrong, which images are there twice, ambiguous or odd?"""
+"""The verb audit: find wrong labels, and duplicate, ambiguous or odd images."""
 
 import csv
 import io
@@ -23,24 +23,22 @@ if TYPE_CHECKING:
     from labelwise.fitting.suspects import Suspect
 
 SHOWN = 24  # rows: a screen
-APPLIED = 0.9  # probability from which on a suggestion is applied: below, hard images outnumber wrong labels
+APPLIED = 0.9  # smallest probability of an applied suggestion: below, hard images outnumber wrong labels
 COLUMNS = ("file", "label", "suggested", "probability", "reason", "other", "other_label")
 
 
 def audit(
     data: Data,
-    page: Annotated[Path | None, Option("--out", help="A page (.html) of the images to look at.")] = None,
+    page: Annotated[Path | None, Option("--out", help="A page (.html) of the images to check.")] = None,
     table: Annotated[Path | None, Option("--csv", help="A table of all suspects.")] = None,
     corrected: Annotated[
         Path | None, Option("--apply", help="A table (.csv) of the data with suggested labels.")
     ] = None,
-    patch: Annotated[
-        Path | None, Option("--corrections", help="What the page saved; --apply takes these instead.")
-    ] = None,
+    patch: Annotated[Path | None, Option("--corrections", help="A file saved by the page, for --apply to use.")] = None,
 ) -> None:
-    """Which labels look wrong? Which images are there twice?
+    """Find wrong labels and duplicate images.
 
-    Each image is answered by leave-one-out, held-out images included. No file is changed: --apply writes a table that fit reads.
+    Each image is classified by leave-one-out, held-out images included. No image is changed: --apply writes a table for fit.
     """
     from labelwise.images.sources.build import readable
 
@@ -49,7 +47,7 @@ def audit(
     if corrected is not None and corrected.suffix.lower() != ".csv":
         raise UsageError(f"--apply takes a table (.csv); given {corrected}.")
     if patch is not None and corrected is None:
-        raise UsageError("--corrections needs --apply FILE.csv: the table of the data with these corrections.")
+        raise UsageError("--corrections needs --apply FILE.csv, the corrected table to write.")
     for target in filter(None, (page, table, corrected)):
         check_writable(target)
     dataset = readable(open_data(data, None))
@@ -78,14 +76,14 @@ def audit(
         sure = sum(one.probability >= APPLIED for one in doubtful)
         lines.append(
             one_line(
-                f"{corrected} has {sure} suggested labels, those of {percent(APPLIED)} and more. Check it, then fit it."
+                f"{corrected} has {sure} suggested labels with a probability of at least {percent(APPLIED)}. Check it, then fit it."
             )
         )
     show({"data": data, "suspects": [asdict(one) for one in found], "written": [str(one) for one in written]}, *lines)
 
 
 def _apply_patch(file: Path, dataset: "lw.data.Dataset", patch: Path) -> None:
-    """Write a table of all images with the labels that a person corrected."""
+    """Write a table of all images with the corrected labels."""
     from labelwise.images.corrections import correct, read_corrections
 
     data, changed, added = correct(dataset, read_corrections(patch))
@@ -95,13 +93,13 @@ def _apply_patch(file: Path, dataset: "lw.data.Dataset", patch: Path) -> None:
 
 
 def _line(one: "Suspect") -> str:
-    """Return what is said of a suspect in a line."""
+    """Return the line that describes a suspect."""
     likely = "" if one.reason == "copy" else f" ({percent(one.probability)})"
     return f"{one.file}: labelled {one.label or 'nothing'}, {one.words}{likely}"
 
 
 def _write(file: Path, columns: tuple[str, ...], rows: Iterable[list[str]]) -> Path:
-    """Write a table and return where it is."""
+    """Write a table and return its path."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -111,12 +109,12 @@ def _write(file: Path, columns: tuple[str, ...], rows: Iterable[list[str]]) -> P
 
 
 def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
-    """Write a table of all images with the most probable of the suggested labels."""
+    """Write a table of all images with the most probable suggested labels."""
     from labelwise.images.dataset import SPLITS
     from labelwise.images.split.divide import pool
 
     if not dataset.own_images:
-        raise UsageError("--apply names image files, and these data are none.")
+        raise UsageError("--apply needs data made of image files.")
     whole, suggested = (
         pool(dataset),
         {one.row: one.suggested for one in found if one.reason == "label" and one.probability >= APPLIED},
@@ -133,7 +131,7 @@ def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspec
 
 
 def _write_page(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
-    """Write a page of the images to look at."""
+    """Write a page of the images to check."""
     from labelwise.images.split.divide import pool
     from labelwise.reporting.answer_sheet import suspects_page
 

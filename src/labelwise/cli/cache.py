@@ -20,7 +20,7 @@ def cache(
     now = kept.contents() if clear else before
     table = plain_table("encoder", ">images", rows=[(name, str(count)) for name, count in now.encoders.items()])
     words = f"{now.file}: {now.megabytes:.1f} MB of at most {now.limit:.0f}"
-    words += "" if is_on() else "; off, as LABELWISE_CACHE says"
+    words += "" if is_on() else "; off, because of LABELWISE_CACHE"
     freed = [f"Removed {before.megabytes:.1f} MB."] if clear else []
     document = {
         **vars(now),

@@ -1,4 +1,4 @@
-"""The verb calibrate: probabilities and thresholds from images of one's own."""
+"""The verb calibrate: probabilities and thresholds from the user's own images."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from labelwise.evaluation.test_set import TestSet
 
 SPLIT_HELP = "Which images; by default val, or all not trained on."
-THRESHOLD_HELP = "LABEL=P: the answer from this probability on."
+THRESHOLD_HELP = "LABEL=P: least probability to answer LABEL."
 PRECISION_HELP = "LABEL=P: choose a threshold with this precision."
 ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
@@ -48,7 +48,7 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
     lines: list[RenderableType] = []
     if data is None:
         if not chosen or precision:
-            raise UsageError("Give images to calibrate on; only --threshold LABEL=P needs none.")
+            raise UsageError("Give images to calibrate on, or set a threshold: --threshold LABEL=P.")
         classifier = classifier.with_thresholds(chosen)
         about = ""
     else:
@@ -67,12 +67,12 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
         document |= {"calibration": figures, "measured": part.figures()}
         lines.append(one_line(part.words))
     lw.save(classifier, out_folder, overwrite=shared().overwrite)
-    lines += [one_line(f'"{name}" is answered from {percent(value)} on.') for name, value in chosen.items()]
+    lines += [one_line(f'"{name}" is answered at {percent(value)} or more.') for name, value in chosen.items()]
     show({**document, "thresholds": chosen}, *lines, styled((str(out_folder), "bold"), about))
 
 
 def _by_label(words: list[str] | None) -> dict[str, float]:
-    """Return the number of each label from words such as ``crack=0.8``."""
+    """Return a number for each label, parsed from words such as ``crack=0.8``."""
     numbers = {}
     for word in words or ():
         name, _, number = word.rpartition("=")
@@ -80,20 +80,20 @@ def _by_label(words: list[str] | None) -> dict[str, float]:
             numbers[name] = float(number)
         except ValueError:
             raise UsageError(
-                f'A label and a number with = between them are needed, as in crack=0.8; given "{word}".'
+                f'Give a label and a number as LABEL=NUMBER, for example crack=0.8; given "{word}".'
             ) from None
     return numbers
 
 
 def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) -> "TestSet":
-    """Return the images to calibrate on; of data that it was trained on those that fit held out for this, not its test images."""
+    """Return the images to calibrate on: never training images or test images of this classifier."""
     from labelwise.evaluation.test_set import select_test_set
 
     part = select_test_set(classifier, data, split or "all")
     trained = data.own_splits or part.doubt or bool(part.leaked.any())
     if split is None and trained and not data.own_splits and classifier.head.kind == "discriminant":
         raise DataError(
-            f'All of "{data.name}" that is not for the test trained this classifier. It was calibrated on these images, each left out. '
-            "Give others, or say which with --split."
+            f'This classifier was trained on all of "{data.name}" except the test images, and calibrated on it by leave-one-out. '
+            "Give other images, or choose some with --split."
         )
     return select_test_set(classifier, data, "val") if split is None and trained else part

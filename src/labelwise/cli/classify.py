@@ -33,14 +33,14 @@ COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probabil
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """What is written, and of which answers."""
+    """Which files to write, and for which answers."""
 
     csv_file: Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")] = None
     sort_into: Annotated[
         Path | None,
         Option(help="Copy images into a folder per answer."),
     ] = None
-    link: Annotated[bool, Option("--link", help="With --sort-into: links in place of copies.")] = False
+    link: Annotated[bool, Option("--link", help="With --sort-into: link instead of copying.")] = False
     only: Annotated[
         str | None,
         Option(help="Only images with these answers, separated by commas."),
@@ -52,7 +52,7 @@ class Writing:
     out: Annotated[Path | None, Option("--out", help="A page (.html) of thumbnails, or a .parquet folder.")] = None
 
     def check(self) -> None:
-        """Raise an error where options contradict each other, or a place cannot be written: before anything is read."""
+        """Check options and output paths before any image is read."""
         if self.link and self.sort_into is None:
             raise UsageError("--link goes with --sort-into FOLDER.")
         if self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
@@ -63,20 +63,20 @@ class Writing:
             check_writable(target)
 
     def unsorted(self, files: "Images") -> "Images":
-        """Return the files that are not yet in the folder that images are sorted into."""
+        """Return the files that are not already in the sorted folder."""
         from labelwise.images.stored import FileImages
 
         if self.sort_into is None:
             return files
         if not isinstance(files, FileImages):
-            raise UsageError("--sort-into copies image files, and these lie in shards. Use --csv FILE.")
+            raise UsageError("--sort-into copies image files and cannot read shards. Use --csv FILE.")
         own = self.sort_into.resolve()
         return files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of one image, in a word: a label, or unknown, unsure or none."""
+    """The answer for one image: a label, unknown, unsure or none."""
 
     file: str
     word: str
@@ -95,13 +95,13 @@ class Answer:
 
 
 def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
-    """Return the answer to a image; a label that is less probable than ``min_probability`` is an unsure one."""
+    """Return the answer for an image; a label below ``min_probability`` counts as unsure."""
     word = prediction.label if not prediction.known or prediction.probability >= min_probability else UNSURE
     return Answer(file, word, prediction)
 
 
 def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
-    """Return the answers that are asked for, or None where all are; what is neither a label nor an answer is an error."""
+    """Return the answers named by --only, or None for all; raise an error for an unknown name."""
     from labelwise.images.describe.labels import Labels
 
     if words is None:
@@ -111,15 +111,15 @@ def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None
     for name in names:
         if known.find(name) is None:
             raise UsageError(
-                f'--only names no answer "{name}".{suggest(name, known.names)} Answers: {listing(known.names)}.'
+                f'--only: "{name}" is not a possible answer.{suggest(name, known.names)} Answers: {listing(known.names)}.'
             )
     if not names:
-        raise UsageError("--only takes labels with commas between them; given none.")
+        raise UsageError("--only takes labels separated by commas; given none.")
     return frozenset(map(known.meant, names))
 
 
 class Answers:
-    """The answers that are asked for; images are sorted as they come."""
+    """Collects the selected answers and sorts images as they arrive."""
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
         self.writing, self.rows = writing, list[Answer]()
@@ -135,7 +135,7 @@ class Answers:
             self._sheet = Sheet()
 
     def add(self, one: Answer, read: Callable[[], Any]) -> None:
-        """Take the answer to an image, if it is asked for; ``read`` returns its pixels ``[c, h, w]``."""
+        """Add the answer for an image if it is selected; ``read`` returns its pixels ``[c, h, w]``."""
         if self._only is not None and one.word not in self._only:
             return
         self.rows.append(one)
@@ -145,7 +145,7 @@ class Answers:
             self._sheet.add(one.word, one.file, one.prediction, read())
 
     def write(self, model: str) -> list[str]:
-        """Write the table and the sheet, and return all that was written."""
+        """Write the table and the page, and return all written paths."""
         table, sheet, folder = self.writing.csv_file, self.writing.out, self.writing.sort_into
         if self._sorter:
             self._sorter.finish(model)
@@ -214,7 +214,7 @@ def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:
 
 
 def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
-    """Return the predictions as JSON holds them."""
+    """Return the predictions as JSON values."""
     rows: list[dict[str, Any]] = [{**asdict(one.prediction), "file": one.file} for one in answers]
     for row in rows:
         row["top"] = [{"label": label, "probability": value} for label, value in row["top"]]
@@ -222,7 +222,7 @@ def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
 
 
 def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
-    """Return each image with its best labels; where several may be true each that is, or that none is and the nearest."""
+    """Return a table of images and their best labels; with several labels per image, every label that holds."""
     table = plain_table("image", "label", "", ">probability")
     for each in answers:
         one = each.prediction
@@ -238,7 +238,7 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
 
 
 def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableType]:
-    """Yield how many images have each answer, and what was written."""
+    """Yield the number of images per answer, and the written files."""
     rows = ((word, str(count)) for word, count in Counter(one.word for one in answers).most_common())
     yield plain_table("answer", ">images", rows=rows)
     for place in written:

@@ -24,7 +24,7 @@ Data = Annotated[str, Argument(help="A folder, table, pack, features, or the nam
 
 
 def list_sets() -> None:
-    """List the sets that load by name, and which are here."""
+    """List the data sets that load by name."""
     embedded = sorted(lw.data.EMBEDDED)
     rows = [row for plugin in plugins() for row in plugin.rows(shared().root)]
     table = plain_table("name", "", ">labels", ">train", ">test", "found")
@@ -36,7 +36,7 @@ def list_sets() -> None:
         table.add_row(row["name"], row["what"], *counts, where)
     show({"embedded": embedded, "benchmarks": rows}, table)
     if not shared().json:
-        note("labelwise data where NAME says what to download, where to put it, and the licence.")
+        note("labelwise data where NAME shows what to download, where to put it, and its licence.")
 
 
 def check(
@@ -77,7 +77,7 @@ def split(
 def shard(
     data: Data,
     out_folder: Annotated[str, Option("--out", help="The folder or address to write the tar files to.")],
-    megabytes: Annotated[float, Option(help="Size of a shard, about.")] = 256,
+    megabytes: Annotated[float, Option(help="Approximate size of a shard.")] = 256,
 ) -> None:
     """Write images as WebDataset shards, to stream them."""
     from labelwise.images.sharding import check_new, write_shards
@@ -98,7 +98,7 @@ def encode(
     encoder: EncoderName = "auto",
     size: Size = None,
 ) -> None:
-    """Encode images once, for many experiments."""
+    """Encode images once, for other tools and experiments."""
     from labelwise.fitting.encoding import check_features_file, write_features
     from labelwise.images.sources.paths import may_name_shards
 
@@ -123,7 +123,7 @@ def duplicates(
     out_folder: Annotated[Path, Option("--out", help="The .parquet folder to write.")],
     *,
     likeness: Annotated[
-        float | None, Option(min=0.5, max=1.0, help="How alike two must look, up to 1; 0.97 by default.")
+        float | None, Option(min=0.5, max=1.0, help="Least similarity, up to 1; 0.97 by default.")
     ] = None,
 ) -> None:
     """Find near-duplicates among very many images."""
@@ -131,41 +131,41 @@ def duplicates(
 
 
 def _read(data: str, size: int | None) -> "lw.data.Dataset":
-    """Return the data with images of the side that the user asks for, else as ``fit`` reads them where nothing is asked."""
+    """Return the data with images of the size that the user asks for, or of the size that ``fit`` uses by default."""
     from labelwise.images.sources.build import readable
 
     return readable(open_data(data, None, size=size))
 
 
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
-    """Return the data as features: as they are, by a saved classifier, by weights that ``pretrain`` wrote, or by a backbone."""
+    """Return the data as features: unchanged, or by a saved classifier, weights from ``pretrain``, or a backbone."""
     from labelwise.core.load import ABOUT
     from labelwise.encoders.efficientnet import VARIANTS
     from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
     from labelwise.fitting.encoding import encode_by, encode_with
 
     name = DEFAULT if encoder == "auto" else encoder
-    saved = (Path(encoder) / ABOUT).is_file()  # a classifier, which holds the file of an encoder, too
+    saved = (Path(encoder) / ABOUT).is_file()  # a saved classifier, whose folder also holds an encoder
     fixed = not saved and is_fixed(name)
     if saved:
         classifier = open_model(Path(encoder))
         shape = classifier.shape
         if size is not None and (len(shape) != 3 or size != shape[1]):
             raise UsageError(
-                f'"{encoder}" takes images of shape {list(shape)}, and --size says {size}. Leave --size out.'
+                f'"{encoder}" takes images of shape {list(shape)}, but --size is {size}. Leave out --size.'
             )
         return encode_with(open_data_for(classifier, data), classifier)
     if (not fixed and name not in VARIANTS) or shared().device not in ("auto", "cpu"):
         return _by_torch(data, encoder, size)
     dataset = open_data(data, open_encoder(name).shape[1], size=size)
     if dataset.features and encoder == "auto":
-        return dataset  # features stay, unless an encoder is named
+        return dataset  # already features
     pixels = None if fixed or dataset.features else dataset.shape
     return encode_by(dataset, open_encoder(name, pixels))
 
 
 def _by_torch(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
-    """Return the data as features, by weights that ``pretrain`` wrote, or by a backbone."""
+    """Return the data as features, by weights from ``pretrain`` or by a backbone."""
     from labelwise.fitting.torch_encoding import encode_dataset
     from labelwise.train.networks.encoder import Encoder
     from labelwise.train.pretraining import read_encoder

@@ -12,16 +12,16 @@ from labelwise.cli.inputs import open_data, tell_skipped
 from labelwise.cli.options import Data, add_verb, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
 
-NAME_HELP = "An encoder of the list."
-FROM_HELP = "A file or address to take it from: .onnx or .whl."
+NAME_HELP = "The name of a listed encoder."
+FROM_HELP = "A file or URL to get it from: .onnx or .whl."
 Name = Annotated[str, Argument(help=NAME_HELP)]
 
 
 class Encoders(TyperGroup):
-    """The verbs about encoders; without one they are listed."""
+    """The encoder verbs; without a verb, list the encoders."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the words that are left for a verb."""
+        """Return the arguments left for the verb."""
         lists = not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))
         return super().parse_args(ctx, ["list", *args] if lists else args)
 
@@ -30,7 +30,7 @@ app = typer.Typer(name="encoders", cls=Encoders, help="List, get, remove and try
 
 
 def list_encoders() -> None:
-    """List encoders by accuracy, and which are at hand."""
+    """List encoders by accuracy, and which are installed."""
     from labelwise.encoders.choose import known_encoders
 
     known = known_encoders()
@@ -45,7 +45,7 @@ def list_encoders() -> None:
         )
         for each in known
     ]
-    table = plain_table("name", ">5 examples, %", ">ms", ">MB", "licence", "at hand", rows=rows)
+    table = plain_table("name", ">5 examples, %", ">ms", ">MB", "licence", "installed", rows=rows)
     about = [f"{each.name}: {each.about}." for each in known]
     about += [f"Get one: {each.command}" for each in known if not each.at_hand][:1]
     show({"encoders": [vars(each) | {"command": each.command} for each in known]}, table, "", *about)
@@ -59,7 +59,7 @@ def get(
     from labelwise.encoders.download import get as download
 
     encoder = download(name, source, note)
-    lines: Sequence[str] = (f"{name} is at hand: {encoder.width} features of images of {encoder.shape[1]} pixels.",)
+    lines: Sequence[str] = (f"{name} is installed: {encoder.width} features from images of {encoder.shape[1]} pixels.",)
     show(
         {"name": name, "id": encoder.id, "width": encoder.width},
         *lines,
@@ -72,17 +72,17 @@ def remove(name: Name) -> None:
     from labelwise.encoders.download import remove as drop
 
     there = drop(name)
-    show({"name": name, "removed": there}, f"Removed {name}." if there else f"{name} was not here.")
+    show({"name": name, "removed": there}, f"Removed {name}." if there else f"{name} was not installed.")
 
 
 def try_out(
     data: Data,
-    names: Annotated[list[str] | None, Argument(help="Encoders; by default all at hand.")] = None,
+    names: Annotated[list[str] | None, Argument(help="Encoders; by default all installed ones.")] = None,
     images: Annotated[int, Option(min=10, help="How many images to try them on.")] = 400,
 ) -> None:
     """Which encoder is best for these images?
 
-    Every encoder at hand answers a sample of labelled images, each as if it had not been there (leave-one-out). Test images are not read.
+    Measures each encoder by leave-one-out on a sample of labelled images. Test images are not read.
     """
     from labelwise.fitting.try_encoders import try_encoders
     from labelwise.images.sources.build import readable
@@ -97,10 +97,10 @@ def try_out(
     ]  # fmt: skip
     table = plain_table("encoder", ">right", "95 % interval", ">ms", ">MB", "worth its time", rows=rows)
     best = next(each for each in trials if each.best)
-    why = "the most accurate" if best is trials[0] else f"level with {trials[0].name}, and quicker"
+    why = "the most accurate" if best is trials[0] else f"as accurate as {trials[0].name}, and faster"
     document = [{k: v for k, v in vars(each).items() if k != "right"} for each in trials]
     lines = [
-        f"Leave-one-out on {len(best.right)} images; ms are processor time of an image on one core.",
+        f"Leave-one-out on {len(best.right)} images; ms is the CPU time per image on one core.",
         f"Best: {best.name} ({why}).",
     ]
     lines += [f"Use it: labelwise fit {shlex.quote(data)} --encoder {best.name}"]

@@ -1,4 +1,4 @@
-"""The verb evaluate: figures on images that a classifier was not trained on."""
+"""The verb evaluate: measure a classifier on images it was not trained on."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDED = ("images", "groups", "accuracy", "balanced_accuracy", "ece", "unknown", "by_fold")
 FOLDS_HELP = "Cross-validate by refitting this many times."
 PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
-ADVICE = ", so the figures are too good. Give test images a folder or a split of their own."
+ADVICE = ", so the figures are too optimistic. Put test images in a separate folder or split."
 
 
 def evaluate(  # noqa: PLR0913 - the options of the verb
@@ -36,12 +36,12 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     from labelwise.evaluation.evaluate import evaluate as run
 
     if curve is not None and curve.suffix.lower() not in PLOTS:
-        raise UsageError(f"The curve is written as {listing(PLOTS)}; given {curve}.")
+        raise UsageError(f"--out takes a file of type {listing(PLOTS)}; given {curve}.")
     classifier = open_model(model)
     if folds is not None:
         if split or unknown or curve or protocol:
             raise UsageError(
-                "--folds measures all labelled images, each once. Leave out --split, --unknown, --protocol and --out."
+                "--folds measures every labelled image once. Leave out --split, --unknown, --protocol and --out."
             )
         _show_folds(classifier, open_data_for(classifier, data), folds, str(model), data)
         return
@@ -51,7 +51,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     if curve is not None:
         _draw(figures, curve)
     if figures.accuracy is None:
-        note("The classifier knows none of these labels, so it is measured on how well it compares and learns them.")
+        note("The classifier knows none of these labels: measuring how well it compares images and learns new labels.")
     warn_leaked(figures.leaked, ADVICE)
     for name in protocol or ():
         if name in figures.left_out:
@@ -61,7 +61,7 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
 
 
 def _lines(figures: "Figures") -> list[RenderableType]:
-    """Return what is shown of figures."""
+    """Return the lines and tables that show the figures."""
     from labelwise.evaluation.tables import tables
 
     lines: list[RenderableType] = [one_line(figures.test_set.words)]
@@ -73,18 +73,18 @@ def _lines(figures: "Figures") -> list[RenderableType]:
 
 
 def _draw(figures: "Figures", curve: Path) -> None:
-    """Draw seen over unseen accuracy, or raise an error that says why there is no curve."""
+    """Plot seen over unseen accuracy; raise an error if there is no curve."""
     from labelwise.evaluation.zero_shot import draw_curve
 
     result = figures.results.get("zero_shot")
     if result is None:
-        raise DataError(f"There is no curve to draw. {figures.left_out.get('zero_shot', '')} Leave out --out.")
+        raise DataError(f"There is no curve to plot. {figures.left_out.get('zero_shot', '')} Leave out --out.")
     drawn, kind = draw_curve(result), curve.suffix[1:] or "png"
     write_by(curve, lambda stream: drawn.savefig(stream, format=kind, dpi=120))
 
 
 def _show_folds(classifier: Any, data: Any, folds: int, model: str, name: str) -> None:
-    """Show the figures of cross-validation of a model on data with this name."""
+    """Show the figures of cross-validation."""
     from labelwise.evaluation.folds import evaluate_folds
     from labelwise.train.method import Run
 

@@ -1,4 +1,4 @@
-"""The verb explain: why?"""
+"""The verb explain: a heat map of the evidence for a label."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,22 +12,22 @@ from labelwise.cli.output import percent, show
 from labelwise.support.errors import UsageError
 from labelwise.support.writable import check_writable, write_by
 
-KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}  # as Pillow calls them
+KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}  # names of formats in Pillow
 
 
 def explain(
     model: Model,
     image: Image,
-    label: Annotated[str | None, Argument(help="The label to explain; the best one if left out.")] = None,
-    against: Annotated[str | None, Option("--not", help="Show what speaks for the label and not for this one.")] = None,
+    label: Annotated[str | None, Argument(help="The label to explain; by default the best one.")] = None,
+    against: Annotated[str | None, Option("--not", help="A second label to contrast with.")] = None,
     out_png: Annotated[Path, Option("--out", help="The .png to write.")] = Path("explanation.png"),
 ) -> None:
-    """Why? A heat map of what speaks for a label."""
+    """Why? A heat map of the evidence for a label."""
     from labelwise.images.sheets import add_title
 
     kind = KINDS.get(out_png.suffix.lower())
     if kind is None:
-        raise UsageError(f"The heat map is written as .png, .jpg or .webp; given {out_png}.")
+        raise UsageError(f"--out takes a .png, .jpg or .webp file; given {out_png}.")
     check_writable(out_png)
     classifier = open_model(model)
     images, _, _ = open_images(classifier, [image], strict=True)

@@ -1,4 +1,4 @@
-"""The verb fit: a classifier from what you know."""
+"""The verb fit: make a classifier."""
 
 import os
 import shutil
@@ -27,9 +27,9 @@ CORRECTIONS_HELP = "A table of images and the labels they should have."
 ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
-HOLD_OUT_HELP = "A share of the images to test on, such as 0.2."
-MINUTES_HELP = "With --tune: how long to train at most; default 10."
-PRECISION_HELP = "int8: a faster encoder, a little less exact."
+HOLD_OUT_HELP = "Share of the images to keep for a test, such as 0.2."
+MINUTES_HELP = "With --tune: most minutes of training; default 10."
+PRECISION_HELP = "int8: a faster, slightly less exact encoder."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
@@ -84,7 +84,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
             if hold_out is not None:
                 dataset = division.hold_out(dataset, hold_out, common.seed)
         elif hold_out is not None:
-            raise UsageError("With --names no image has a label to test by. Leave out --hold-out.")
+            raise UsageError("With --names no image has a label, so no test is possible. Leave out --hold-out.")
         else:
             dataset = unsorted_data(Path(data), read_names(names), size, common.strict)
         dataset, chosen = _method(dataset, options)
@@ -121,7 +121,7 @@ def fit(  # noqa: PLR0913 - the options of the verb
 
 
 def _by_words(method: str, encoder: str, words: list[str]) -> bool:
-    """Return whether labels that are names are taken as words: as asked for, or where the encoder has words and nothing else is asked for."""
+    """Return whether to read label names as words: on request, or by default if the encoder has words."""
     from labelwise.fitting.by_words import SETTINGS, words_are_at_hand
 
     plain = all(word.partition("=")[0] in SETTINGS for word in words)
@@ -129,14 +129,14 @@ def _by_words(method: str, encoder: str, words: list[str]) -> bool:
 
 
 def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> None:
-    """Fit to names alone, and save."""
+    """Fit from label names alone, and save."""
     from labelwise.core.store import save
     from labelwise.fitting.by_words import WordsOptions, fit_words
     from labelwise.images.sources.folders import unsorted_data
 
     common = shared()
     if common.splits is not None:
-        raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
+        raise UsageError("With --names all images are used and there is no split. Leave out --splits.")
     options = WordsOptions.of(pairs_of(words))
     dataset = unsorted_data(Path(data), read_names(names), None, common.strict)
     classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
@@ -147,7 +147,7 @@ def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> Non
 
 
 def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Dataset":
-    """Return the data with the labels that a table corrects, and say how many."""
+    """Return the data with the labels of a corrections table applied."""
     if table is None:
         return dataset
     from labelwise.images.corrections import correct, read_corrections
@@ -158,7 +158,7 @@ def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Datas
 
 
 def _processes(device: str) -> AbstractContextManager[object]:
-    """Join the processes that torchrun started, if it did."""
+    """Join the process group if torchrun started this process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return nullcontext()
     from labelwise.train.distribution import choose_device, process_group
@@ -171,16 +171,16 @@ def _words(option: str, value: Path | None) -> list[str]:
 
 
 def _options(method: str, encoder: str, words: list[str]) -> "FitOptions":
-    """Return what the words of the shell ask for."""
+    """Return the fit options that the command line asks for."""
     from labelwise.fitting.choice import FitOptions
 
     return FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
 
 
 def _side(options: "FitOptions", size: int | None) -> int | None:
-    """Return the side that packs and benchmarks are read at; None is their own.
+    """Return the size at which packs and benchmarks are read; None is their own size.
 
-    Settings that every method would refuse are an error, and so are weights that are missing: before images are read.
+    Raises an error for invalid settings and missing weights before any image is read.
     """
     from labelwise.fitting.choice import check_options
 
@@ -189,7 +189,7 @@ def _side(options: "FitOptions", size: int | None) -> int | None:
 
 
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
-    """Return the data and the method to train; the main process tells the user why where it was left open, and what it is trained on."""
+    """Return the data and the method to train; the main process prints the choice and the data."""
     from labelwise.fitting.choice import decide, shape_for
     from labelwise.fitting.division import train_on_all
     from labelwise.support.processes import is_main_process
@@ -208,13 +208,13 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
 
 
 def _method_of_names(method: str) -> str:
-    """Return the method for images of which only the names of labels are known, or raise an error for one that reads labels."""
+    """Return a method for unlabelled images; raise an error for a method that needs labels."""
     from labelwise.methods.registry import method_class
 
     if method != "auto" and method_class(method)().uses_targets:
         raise UsageError(
-            f"Method {method} needs labelled images, and --names says there are none. Use --method zero_label."
+            f"Method {method} needs labelled images, but --names is for unlabelled ones. Use --method zero_label."
         )
     if shared().splits is not None:
-        raise UsageError("With --names there is no split: all images are used. Leave out --splits.")
+        raise UsageError("With --names all images are used and there is no split. Leave out --splits.")
     return "zero_label" if method == "auto" else method

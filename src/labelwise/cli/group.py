@@ -1,4 +1,4 @@
-"""The verb group: folders of images that look alike, for a person to rename."""
+"""The verb group: sort unlabelled images into folders of look-alikes."""
 
 import shlex
 from pathlib import Path
@@ -16,19 +16,19 @@ from labelwise.support.file_names import numbered
 from labelwise.support.writable import check_writable, write_file
 
 PAGE = "index.html"
-OUT_HELP = "The folder to fill: one folder for each group."
+OUT_HELP = "The folder to write: one subfolder per group."
 
 
 def group(
     paths: Paths,
     out_folder: Annotated[Path, Option("--out", help=OUT_HELP)],
     count: Annotated[int | None, Option(min=1, help="How many groups; chosen by default.")] = None,
-    link: Annotated[bool, Option("--link", help="Link to images in place of copies.")] = False,
+    link: Annotated[bool, Option("--link", help="Link to images instead of copying.")] = False,
 ) -> None:
     """Sort images without labels into folders of look-alikes.
 
-    Rename each folder to the label of its images, delete or move those that do not belong, and fit the result. Folders of the same label
-    can be joined.
+    Rename each folder to the label of its images, remove images that do not belong, and fit the result. You can join folders of
+    the same label.
     """
     from labelwise.images.as_images import as_images
     from labelwise.images.stored import FileImages
@@ -40,12 +40,12 @@ def group(
     own = out_folder.resolve()
     files = as_images(paths)
     if not isinstance(files, FileImages):
-        raise UsageError("group copies image files, and these lie in shards. Give files or folders.")
+        raise UsageError("group copies image files and cannot read shards. Give files or folders.")
     files = files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
     groups = lw.group(files, count, seed=shared().seed)
     names = [f"group {number:0{len(str(len(groups)))}}" for number in range(1, len(groups) + 1)]
     sorter = Sorter(out_folder, dict(zip(names, names, strict=True)), link=link, source=GROUPS)
-    taken: set[str] = set()  # no two files have the same name, so folders can be joined
+    taken: set[str] = set()  # file names are unique across folders, so folders can be joined
     for name, members in zip(names, groups, strict=True):
         for file in members:
             own_name = next(each for each in numbered(Path(file).name) if each not in taken)
@@ -75,11 +75,11 @@ def _document(names: list[str], groups: list[list[str]]) -> list[dict[str, Any]]
 
 
 def _check_unnamed(root: Path) -> None:
-    """Raise an error where an earlier run filled the folder and a person has worked on it since."""
+    """Raise an error if the folder has groups that a person changed since an earlier run."""
     placed = read_record(root).get("placed", {})
     gone = [name for name in placed if not (root / name).exists()] if isinstance(placed, dict) else []
     if gone:
         raise UsageError(
-            f'"{root}" holds groups that were renamed or changed ({listing(sorted({Path(name).parts[0] for name in gone}))}). '
-            "They are not replaced; choose another folder."
+            f'"{root}" has groups that were renamed or changed ({listing(sorted({Path(name).parts[0] for name in gone}))}). '
+            "They are not overwritten. Choose another folder."
         )

@@ -1,4 +1,4 @@
-"""The verb imagine: what would it look like?"""
+"""The verb imagine: generate features of a label from its description."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from labelwise.tasks.imagine import Imagined
 
 SHOWN = 16  # images on a sheet
-LISTED = 3  # labels of neighbours in a row of the table
+LISTED = 3  # neighbour labels per row of the table
 
 
 def imagine(
@@ -35,9 +35,9 @@ def imagine(
     out_folder: Annotated[Path | None, Option("--out", help="A folder for the images and the table.")] = None,
     split: SplitName = None,
 ) -> None:
-    """What would it look like? Features made from a description.
+    """What would it look like? Features from a description.
 
-    Shows the real images nearest to them. --out writes a sheet per label, a plane of features, and a table.
+    Shows the real images nearest to generated features. --out writes a sheet per label, a map of the features, and a table.
     """
     from labelwise.evaluation.imagined import draw_imagined
     from labelwise.tasks.imagine import imagine as run
@@ -64,7 +64,7 @@ def imagine(
 
 
 def _targets(classifier: "Classifier", part: "TestSet") -> "Tensor":
-    """Return where the label of each image stands among the classifier's, -1 where it is none of them ``[n]``."""
+    """Return the classifier's index of each image's label, or -1 ``[n]``."""
     import torch
 
     position = {name: i for i, name in enumerate(classifier.labels.names)}
@@ -73,7 +73,7 @@ def _targets(classifier: "Classifier", part: "TestSet") -> "Tensor":
 
 
 def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", seed: int) -> dict[str, dict[str, Any]]:
-    """Return the figures of labels that have real images; none where fewer than two labels have."""
+    """Return the figures of labels with real images; none for fewer than two such labels."""
     from labelwise.evaluation.imagined import evaluate_imagined
 
     known = targets >= 0
@@ -87,7 +87,7 @@ def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", 
 def _rows(
     classifier: "Classifier", part: "TestSet", imagined: "Imagined", figures: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return one entry for each imagined label, as plain values."""
+    """Return one JSON entry per imagined label."""
     import numpy as np
 
     empty = dict.fromkeys(("offset", "precision", "real_precision", "spread"))
@@ -132,7 +132,7 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> list[str]:
-    """Draw a sheet for each label and return where; none without images."""
+    """Draw a sheet per label and return their paths; none without images."""
     import numpy as np
 
     from labelwise.images.decode.headers import SHAPE
@@ -141,7 +141,7 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
 
     if len(part.split.shape or SHAPE) != 3:
         note(
-            f"These data are features, so there are no images to draw; {folder / 'imagined.csv'} lists the nearest rows."
+            f"The data are features, so there are no images to draw. {folder / 'imagined.csv'} lists the nearest rows."
         )
         return []
     pixels = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))
@@ -152,7 +152,7 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
         for one in row["nearest"]:
             strips.setdefault(one["label"] or "no label", []).append(pixels[one["row"]])
         known = "from its description alone" if row["described"] else "trained on images"
-        title = f"{row['label']}, {known}: the real images nearest to what was generated, by their labels"
+        title = f"{row['label']}, {known}: the real images nearest to the generated features, with their labels"
         stacked = {label: np.stack(some) for label, some in strips.items()}
         sheet = draw_sheet(title, stacked, max(8, *map(len, strips.values())))
         write_by(files[-1], partial(sheet.save, format="PNG"))

@@ -1,4 +1,4 @@
-"""What verbs are given and how it is read: classifiers, data at the size of a model, the part that is measured, images."""
+"""Read the inputs of verbs: classifiers, data at the size of a model, test sets, images."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from labelwise.images.images import Images, Skipped
     from labelwise.images.split.divide import Grouping
 
-PIECE = 256  # images that are read and encoded at a time where all are asked about
+PIECE = 256  # images to read and encode at a time
 
 
 def open_model(model: Path) -> "Classifier":
-    """Return the classifier in a folder; on a GPU it encodes as the model that was trained does."""
+    """Load the classifier in a folder; on a GPU its trained torch model encodes."""
     from labelwise.api import open_on
 
     return open_on(model, shared().device)
@@ -37,9 +37,9 @@ def open_data(
     group: "Grouping | None" = None,
     next_frame: "Frame | None" = None,
 ) -> "lw.data.Dataset":
-    """Return the data that a word names, divided as a table says where one is given.
+    """Load data by path or name, with the splits of a table if there is one.
 
-    Packs and benchmarks are read at the side ``side`` (None: as they are), unless the user asks for another ``size``.
+    Packs and benchmarks are read at ``side`` pixels (None: their own size), unless the user gives another ``size``.
     """
     options = shared()
     dataset = lw.data.load(
@@ -53,14 +53,14 @@ def open_data(
     )
     if size is not None and dataset.features:
         raise UsageError(
-            f'--size {size} is the side of images, and "{dataset.name}" holds {dataset.features} numbers for each image. '
-            "Leave it out."
+            f'--size {size} resizes images, but "{dataset.name}" holds {dataset.features} features per image. '
+            "Leave out --size."
         )
     return lw.data.apply_split(dataset, options.splits) if options.splits else dataset
 
 
 def tell_groups(dataset: "lw.data.Dataset") -> None:
-    """Say what stays together in the splits, as far as somebody looked for it."""
+    """Print which images the splits keep together, if the data were checked for it."""
     from labelwise.images.split.divide import group_words
 
     words = group_words([group for part in dataset.splits.values() for group in part.groups])
@@ -69,7 +69,7 @@ def tell_groups(dataset: "lw.data.Dataset") -> None:
 
 
 def open_data_for(classifier: "Classifier", data: str) -> "lw.data.Dataset":
-    """Return the same with images as the model of a classifier takes them."""
+    """Return the data with images at the size of a classifier's encoder."""
     side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
     return open_data(data, side)
 
@@ -81,7 +81,7 @@ def open_part(
     *,
     labelled: bool = True,
 ) -> "TestSet":
-    """Return the images of data that a classifier is measured on, see ``select_test_set``; those without a label where told."""
+    """Return the test images of data, see ``select_test_set``; on request also images without a label."""
     from labelwise.evaluation.test_set import select_test_set
 
     dataset = open_data_for(classifier, data)
@@ -89,7 +89,7 @@ def open_part(
 
 
 def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
-    """Return images of none of the labels, of data or of a folder of images."""
+    """Load out-of-distribution images from data or from a folder of images."""
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
@@ -99,7 +99,7 @@ def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
 def open_images(
     classifier: "Classifier", paths: Sequence[Path], *, strict: bool = False
 ) -> tuple["Images", list[str], list[dict[str, str]]]:
-    """Return the images of files and folders that can be read, their names, and those that cannot."""
+    """Return the readable images of files and folders, their names, and the unreadable files."""
     from labelwise.images.as_images import as_images
 
     files = as_images(paths)
@@ -114,7 +114,7 @@ def read_pieces(
     strict: bool = False,
     piece: int = PIECE,
 ) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
-    """Yield what ``open_images`` returns, some files at a time, each encoded once."""
+    """Yield the results of ``open_images``, some files at a time, each encoded once."""
     from labelwise.encoders.encode import ImagesWithFeatures
     from labelwise.images.images import check_read
 
@@ -131,7 +131,7 @@ def read_pieces(
 
 
 def tell_skipped(skipped: Sequence["Skipped"]) -> None:
-    """Say which files could not be read and why."""
+    """Warn about unreadable files."""
     from labelwise.images.images import skipped_lines
 
     for line in skipped_lines(skipped):
@@ -139,7 +139,7 @@ def tell_skipped(skipped: Sequence["Skipped"]) -> None:
 
 
 def read_names(words: str, least: int = 2) -> tuple[str, ...]:
-    """Return the names of labels: those between commas, or the lines of a text file."""
+    """Parse label names: separated by commas, or the lines of a text file."""
     from labelwise.images.describe.labels import unfit_name
 
     file = Path(words)
@@ -147,14 +147,14 @@ def read_names(words: str, least: int = 2) -> tuple[str, ...]:
         try:
             lines = read_text(file, encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f'Cannot read the names in "{words}" ({error}). One name a line is expected.') from None
+            raise DataError(f'Cannot read the names in "{words}" ({error}). Write one name per line.') from None
     else:
         lines = next(csv.reader([words], skipinitialspace=True), [])
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) < least:
         raise UsageError(
-            f"At least {'two names are' if least == 2 else 'one name is'} needed, as cat,dog or a .txt file of lines; given {listing(names)}."
+            f"Give at least {'two names' if least == 2 else 'one name'}: cat,dog or a .txt file with one per line; given {listing(names)}."
         )
     for unfit in filter(None, map(unfit_name, names)):
-        raise UsageError(f"This cannot be a label: {unfit}. Give names in one line of UTF-8 each.")
+        raise UsageError(f"This cannot be a label: {unfit}. Write one UTF-8 name per line.")
     return names

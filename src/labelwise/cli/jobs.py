@@ -1,4 +1,4 @@
-"""Jobs: what verbs share that answer for very many images, ``--out FOLDER.parquet --workers 8`` (or ``ray:8``)."""
+"""Jobs: code shared by verbs that process very many images, ``--out FOLDER.parquet --workers 8`` (or ``ray:8``)."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -34,13 +34,13 @@ JobOut = Annotated[
 
 
 def is_job(out: Path) -> bool:
-    """Return whether a name asks for a job: the folder of Parquet files that holds its answers."""
+    """Return whether a path is the .parquet folder of a job."""
     return out.suffix.lower() == ".parquet"
 
 
 @contextmanager
 def job_runner() -> "Iterator[Callable[[Parts, Done], None]]":
-    """Yield what works on the blocks of a job."""
+    """Yield the function that processes the blocks of a job."""
     workers = shared().workers or Workers()
     if workers.ray:
         from labelwise.jobs.on_ray import ray_started
@@ -54,13 +54,13 @@ def job_runner() -> "Iterator[Callable[[Parts, Done], None]]":
 
 
 def make_job(question: "Question", model: Path | None, out: Path, top: int = 3) -> "Job":
-    """Return the job of a question, without its files."""
+    """Return the job of a verb, without its files."""
     from labelwise.jobs.job import Job
 
     if not is_job(out):
         raise UsageError(f"--out must end with .parquet; given {out}.")
     device = "cpu" if model is None else shared().device
-    if device not in ("auto", "cpu"):  # a wrong word, or a device that is not there, is told at once
+    if device not in ("auto", "cpu"):  # report a wrong or missing device at once
         from labelwise.train.distribution import choose_device
 
         device = choose_device(device).type
@@ -69,14 +69,14 @@ def make_job(question: "Question", model: Path | None, out: Path, top: int = 3) 
 
 
 def run_job(job: "Job", paths: Sequence[Path]) -> None:
-    """Answer what is missing of a job about all images of files, folders and shards, and say what was written."""
+    """Run the missing blocks of a job and print a summary."""
     with job_runner() as run:
         job = replace(job, images=_files(paths))
         with sole_writer(Path(job.out)):
             job.begin()
             before = _run(job, run, "Images")
     document = _outcome(job) | {"found_done": before}
-    known = f", {before} of them from before" if before else ""
+    known = f", {before} of them from an earlier run" if before else ""
     lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} images in {document['files']} files{known}")]
     lines += _unread(document["unread"])
     if "answers" in document:
@@ -86,7 +86,7 @@ def run_job(job: "Job", paths: Sequence[Path]) -> None:
 
 
 def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> None:
-    """Write the pairs of images that look alike, and say how many there are."""
+    """Write the pairs of images that look alike, and print a summary."""
     from labelwise.images.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
@@ -106,12 +106,12 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> 
     unread = len(looks.files) - _columns(looks, ["reason"])["reason"].null_count
     document = {"written": job.out, "images": len(looks.files), "unread": unread, "pairs": pairs.num_rows}
     document |= {"alike": alike, "likeness": likeness, "files": len(job.sizes), "found_done": before}
-    words = f": {pairs.num_rows} pairs; {alike} of {len(looks.files)} images look like another one"
+    words = f": {pairs.num_rows} pairs; {alike} of {len(looks.files)} images look like another image"
     show(document, styled((job.out, "bold"), words), *_unread(unread))
 
 
 def _files(paths: Sequence[Path]) -> "Images":
-    """Return the images that paths name, those in files by their whole path."""
+    """Return the images of paths, files by their absolute path."""
     from labelwise.images.as_images import as_images
     from labelwise.images.sources.paths import may_name_shards
 
@@ -119,7 +119,7 @@ def _files(paths: Sequence[Path]) -> "Images":
 
 
 def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:
-    """Answer what is missing of a job, and return how many of its files were there before."""
+    """Run the missing blocks of a job, and return how many files already existed."""
     missing, sizes = job.missing, job.sizes
     with _bar(what, sum(sizes), sum(sizes) - sum(sizes[block] for block in missing)) as done:
         run(job, done)
@@ -133,11 +133,11 @@ def _columns(job: "Parts", columns: list[str]) -> Any:
 
 
 def _unread(count: int) -> list[str]:
-    return [f"{count} could not be read: column reason says why."] if count else []
+    return [f"{count} could not be read: see column reason."] if count else []
 
 
 def _outcome(job: "Job") -> dict[str, Any]:
-    """Return what the files of a finished job hold, in numbers."""
+    """Return the numbers of images and files of a finished job."""
     table = _columns(job, ["answer", "reason"] if job.question == "classify" else ["reason"])
     unread = len(job.files) - table["reason"].null_count
     about = {"model": job.model, "written": job.out, "images": len(job.files), "unread": unread}
@@ -150,7 +150,7 @@ def _outcome(job: "Job") -> dict[str, Any]:
 
 @contextmanager
 def _bar(what: str, total: int, before: int) -> "Iterator[Callable[[int], None]]":
-    """Yield what takes how many images more are done, and shows it where a person looks."""
+    """Yield a function that adds finished images to a progress bar on a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, disable=not (console.is_terminal and shared().progress)) as progress:
         task = progress.add_task(what, total=total, completed=before)

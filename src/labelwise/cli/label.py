@@ -1,4 +1,4 @@
-"""The verb label: from a folder of photos to labels, on a page, with few answers."""
+"""The verb label: a web page to label a folder of photos with few answers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,24 +10,26 @@ from labelwise.cli.options import shared
 from labelwise.cli.output import note, show
 from labelwise.support.errors import UsageError
 
-EncoderOption = Annotated[str | None, Option("--encoder", help="What makes features; the default one of fit.")]
+EncoderOption = Annotated[str | None, Option("--encoder", help="The encoder; by default that of fit.")]
 
 
 def label(  # noqa: PLR0913 - the options of the verb
-    photos: Annotated[Path | None, Argument(help="A folder of photos; leave out to go on.")] = None,
+    photos: Annotated[Path | None, Argument(help="A folder of photos; leave out to continue.")] = None,
     project: Annotated[Path, Option("--out", help="The folder of the project.")] = Path("project"),
-    names: Annotated[str | None, Option(help="Labels: cat,dog or a .txt of lines.")] = None,
+    names: Annotated[str | None, Option(help="Labels: cat,dog or a .txt file, one per line.")] = None,
     encoder: EncoderOption = None,
-    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000,
     token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
-    labels_from: Annotated[Path | None, Option("--import", help="Labels to begin with: what --export wrote.")] = None,
-    form: Annotated[str | None, Option("--export", help="Write the labels in this form, and exit.")] = None,
+    labels_from: Annotated[
+        Path | None, Option("--import", help="Labels to start with: a file that --export wrote.")
+    ] = None,
+    form: Annotated[str | None, Option("--export", help="Write the labels in this format, and exit.")] = None,
 ) -> None:
     """Label photos on a page, with few answers.
 
-    Images that look alike are named together, then the question that is worth most is asked. Each answer is on disk before the next
-    question; stop at any time and go on with the same command. Photos are never changed.
+    You name images that look alike together, then answer the most useful questions. Every answer is saved before the next question:
+    stop at any time and continue with the same command. Photos are never changed.
     """
     try:
         from labelwise.server.labelling.app import build
@@ -36,7 +38,7 @@ def label(  # noqa: PLR0913 - the options of the verb
         from labelwise.server.running import listening, serve_app, start_log
         from labelwise.server.settings import Service
     except ModuleNotFoundError as error:
-        raise UsageError(f'A page needs {error.name}: pip install "labelwise[serve]".') from None
+        raise UsageError(f'The page needs {error.name}: pip install "labelwise[serve]".') from None
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")

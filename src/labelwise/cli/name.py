@@ -1,4 +1,4 @@
-"""The verb name: clusters that a classifier named by itself, and a person's names for them."""
+"""The verb name: review and correct the names that zero_label gave to clusters."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 DATA_HELP = "Images to show examples from."
 PAGE = "index.html"
-EXAMPLES = 8  # images shown of a cluster, in each of two rows
+EXAMPLES = 8  # images of a cluster per row; a sheet has two rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sheets:
-    """Images to show to a person, the name of each, and which of them belong to each cluster."""
+    """Images to show, their file names, and the rows of each cluster."""
 
-    images: Mapping[int, Any]  # those that are shown by row, bytes [c, h, w]; none of features
+    images: Mapping[int, Any]  # shown images by row, bytes [c, h, w]; empty for features
     files: list[str]
     clusters: "list[ClusterImages]"
 
     def examples(self, cluster: int) -> dict[str, Any]:
-        """Return the images of a cluster that are shown, as JSON holds them."""
+        """Return the shown images of a cluster as JSON values."""
         own = self.clusters[cluster]
         nearest, random = ([self.files[row] for row in rows] for rows in (own.nearest, own.drawn))
         return {"examples": nearest, "drawn": random, "images": own.count}
 
     def draw(self, named: "list[NamedCluster]", folder: Path) -> dict[int, str]:
-        """Draw a sheet of each cluster and return where it is; none without images."""
+        """Draw a sheet per cluster and return their paths; none without images."""
         if not self.images:
             return {}
         import numpy as np
@@ -80,7 +80,7 @@ def name(
     names = _names(answer or [])
     classifier = open_model(model)
     if classifier.labels.names != named_head(classifier).labels.names and (names or answers):
-        note("Labels that were taught or forgotten after fitting are lost: naming starts from the fitted labels.")
+        note("Labels taught or forgotten after fitting are lost: naming starts from the fitted labels.")
     classifier = _answered(classifier, names)
     sheets = None if data is None else _look(classifier, data)
     folder = report or Path("clusters")
@@ -108,30 +108,28 @@ def name(
     if shared().json:
         return
     if names and out_folder is None:
-        note("Nothing was saved: this is what these answers would give. Keep it with --out.")
+        note("Preview only, nothing was saved. Save it with --out.")
     note("No name was checked against a label: look at the images before you rely on it.")
 
 
 def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None) -> None:
-    """Raise an error where what is asked for could not be kept or shown: before anything is read."""
+    """Check options and output paths before any image is read."""
     from labelwise.core.store import check_free
 
     if target is not None:
         check_free(target, shared().overwrite)
     elif answers:
-        raise UsageError("Answers would be lost: say where to write the classifier, with --out.")
+        raise UsageError("Answers would be lost. Give a folder for the classifier with --out.")
     if report is None:
         return
     if data is None:
-        raise UsageError(
-            "A report shows images; give the data they come from: labelwise name MODEL DATA --report FOLDER."
-        )
+        raise UsageError("A report shows images. Give their data: labelwise name MODEL DATA --report FOLDER.")
     if (report / PAGE).exists() and not shared().overwrite:
         raise UsageError(f"{report / PAGE} exists already. Choose another folder, or replace it with --overwrite.")
 
 
 def _names(words: list[str]) -> dict[int, str]:
-    """Return the answers that the shell gives, one by one or as tables, by cluster."""
+    """Return the answers on the command line, single or from tables, by cluster."""
     rows: list[tuple[str, ...]] = []
     for word in words:
         rows += _rows(Path(word)) if Path(word).suffix.lower() == ".csv" else [(*word.partition("=")[::2], f'"{word}"')]
@@ -139,14 +137,14 @@ def _names(words: list[str]) -> dict[int, str]:
     for cluster, label, where in ([cell.strip() for cell in row] for row in rows):
         if not cluster.isdecimal() or not label:
             form = "CLUSTER=LABEL, the number of a cluster and a label"
-            raise UsageError(f"An answer is given as {form}, for example 3=ship; given {where}.")
+            raise UsageError(f"Write an answer as {form}, for example 3=ship; given {where}.")
         if names.setdefault(int(cluster), label) != label:
-            raise UsageError(f'Cluster {int(cluster)} is given two names: "{names[int(cluster)]}" and "{label}".')
+            raise UsageError(f'Cluster {int(cluster)} has two names: "{names[int(cluster)]}" and "{label}". Give one.')
     return names
 
 
 def _rows(file: Path) -> list[tuple[str, ...]]:
-    """Return cluster, label and where they stand, of each row of a table of answers."""
+    """Return cluster, label and position of each row of a table of answers."""
     from labelwise.images.sources.csv_files import read_fields
 
     rows = read_fields(file, "cluster", "label", what="table of answers")
@@ -154,7 +152,7 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
 
 
 def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
-    """Return the classifier with more answers; those given before stay."""
+    """Return the classifier with more answers; earlier answers stay."""
     from labelwise.methods.zero_label.rename import name_clusters, named_head
 
     if not new:
@@ -162,15 +160,15 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     labels = named_head(classifier).labels
     if foreign := [label for label in new.values() if labels.find(label) is None]:
         raise UsageError(
-            f"{listing(foreign)} is none of the labels that fit was given with --names: {listing(labels.names)}. "
-            "For groups with names of your own: labelwise group PHOTOS --out groups."
+            f"{listing(foreign)} is not one of the labels of fit --names: {listing(labels.names)}. "
+            "To name groups freely, use labelwise group PHOTOS --out groups."
         )
     before = {int(cluster): label for cluster, label in classifier.origin.summary.get("answers", {}).items()}
     return name_clusters(classifier, {**before, **new})
 
 
 def _look(classifier: "Classifier", data: str) -> Sheets:
-    """Return the images of the data and which to show of each cluster; no label is read."""
+    """Return the images of the data and the rows to show of each cluster; no label is read."""
     from labelwise.evaluation.naming import cluster_images
     from labelwise.images.sources.paths import list_images
 
@@ -190,10 +188,10 @@ def _look(classifier: "Classifier", data: str) -> Sheets:
 
 
 def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str], most: int) -> "Classifier":
-    """Return the classifier after at most ``most`` answers, the least certain cluster asked first each time."""
+    """Return the classifier after at most ``most`` answers; each question is about the least certain cluster."""
     from labelwise.evaluation.naming import named_clusters
 
-    note('A name, or empty: keep the name shown, "?": skip it, end of input (Ctrl-D): enough.')
+    note('Type a name, nothing to accept the name shown, "?" to skip, or Ctrl-D to stop.')
     note(f"Labels: {listing(classifier.head.labels.names, 100)}")
     skipped: set[int] = set()
     while most:
@@ -215,7 +213,7 @@ def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str],
 
 
 def _question(one: "NamedCluster", sheets: Sheets | None, files: dict[int, str]) -> str | None:
-    """Return what a person says a cluster is called, or None at the end of input."""
+    """Ask for the name of a cluster; None at the end of input."""
     if one.cluster in files:
         note(f"Cluster {one.cluster}: see {files[one.cluster]}")
     elif sheets is not None:

@@ -1,4 +1,4 @@
-"""The options that verbs share: the type of each, what ``--help`` says of it, and those that hold for every verb."""
+"""Options that verbs share: their types and help, and the options of every verb."""
 
 import inspect
 import os
@@ -36,11 +36,11 @@ Choice = Literal["train", "val", "test", "all"]
 SplitName = Annotated[Choice | None, Option("--split", help=SPLIT_HELP)]
 Unknown = Annotated[str | None, Option("--unknown", help="Out-of-distribution images to detect.")]
 Size = Annotated[int | None, Option(min=8, help="Side in pixels that images are resized to.")]
-Settings = Annotated[list[str] | None, Option("--set", help="A setting as key=value; see labelwise settings.")]
+Settings = Annotated[list[str] | None, Option("--set", help="A setting, key=value; see labelwise settings.")]
 Resume = Annotated[bool, Option("--resume", help="Continue a run that was interrupted.")]
 EncoderName = Annotated[
     str,
-    Option(help="auto, a backbone, weights of pretrain, or a classifier."),
+    Option(help="auto, a backbone, pretrained weights, or a classifier."),
 ]
 ScoreBy = Annotated[
     Literal["similarity", "cosine", "sum", "whitened"],
@@ -55,17 +55,17 @@ Out = Annotated[Path, Option("--out", help="The folder to write the classifier t
 
 @dataclass(frozen=True)
 class Workers:
-    """How many processes work, and what starts them."""
+    """The number of worker processes, and whether Ray runs them."""
 
-    count: int | None = None  # None where nothing was said
+    count: int | None = None  # None: not given
     ray: bool = False
 
     @classmethod
     def parse(cls, words: str) -> "Workers":
-        """Return what ``8`` or ``ray:8`` says."""
+        """Parse ``8`` or ``ray:8``."""
         engine, _, count = words.rpartition(":")
         if engine not in ("", "ray") or not count.isdecimal() or int(count) < 1:
-            raise typer.BadParameter(f'a number of processes is expected, as 8 or ray:8; given "{words}"')
+            raise typer.BadParameter(f'give a number of processes, such as 8 or ray:8; given "{words}"')
         return cls(int(count), engine == "ray")
 
 
@@ -83,56 +83,56 @@ class Shared:
     ] = None
     root: Annotated[
         Path | None,
-        Option("--data-root", parser=Path, metavar="FOLDER", help="The folder of benchmarks and paths in tables."),
+        Option("--data-root", parser=Path, metavar="FOLDER", help="Folder of benchmarks, and of paths in tables."),
     ] = None
     splits: Annotated[
         Path | None,
         Option("--splits", parser=Path, metavar="CSV", help="A split that data split wrote."),
     ] = None
     strict: Annotated[bool, Option("--strict", help="Fail on an unreadable image.")] = False
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace what --out names if it exists.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an existing --out.")] = False
     no_cache: Annotated[bool, Option("--no-cache", help="Neither read nor write the feature cache.")] = False
-    max_gb: Annotated[float | None, Option("--max-gb", help="Gigabytes of memory that a file may take.")] = None
-    exact: Annotated[bool, Option("--exact", help="Same bytes for any number of threads; slower.")] = False
+    max_gb: Annotated[float | None, Option("--max-gb", help="Most gigabytes of memory for one file.")] = None
+    exact: Annotated[bool, Option("--exact", help="Same bytes with any number of threads; slower.")] = False
 
     @property
     def progress(self) -> bool:
-        """Whether progress is shown."""
+        """Whether to show progress."""
         return not (self.json or self.quiet)
 
 
-_WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())  # of the command
+_WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())  # the command line
 _SHARED: ContextVar[Shared] = ContextVar("shared", default=Shared())  # noqa: B039 - it is frozen
 
 
 def note_words(words: Sequence[str]) -> None:
-    """Remember the words of the command that runs."""
+    """Record the running command."""
     _WORDS.set(tuple(words))
 
 
 def command_line() -> str:
-    """Return the command that runs, as it was typed; bytes that are not UTF-8 are replaced."""
+    """Return the running command as typed; bytes that are not UTF-8 are replaced."""
     typed = shlex.join(["labelwise", *_WORDS.get()])
     return typed.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def shared() -> Shared:
-    """Return the options of every verb, as they were given."""
+    """Return the current values of the options of every verb."""
     return _SHARED.get()
 
 
 def refuse_workers() -> None:
-    """Raise an error where processes were asked for, and there is no job."""
+    """Raise an error for --workers without a job."""
     if shared().workers is not None:
         raise UsageError("--workers goes with --out FOLDER.parquet.")
 
 
 @contextmanager
 def with_shared(options: Shared) -> Iterator[None]:
-    """Let these be the options of every verb while open."""
+    """Set the options of every verb while open."""
     variables: dict[str, str] = {}
     if options.no_cache:
-        from labelwise.support.cache import switched_off  # which imports numpy
+        from labelwise.support.cache import switched_off  # imports numpy
 
         variables = switched_off()
     variables |= {} if options.max_gb is None else {VARIABLE: str(options.max_gb)}
@@ -150,10 +150,10 @@ def with_shared(options: Shared) -> Iterator[None]:
 
 
 class Verb(TyperCommand):
-    """A command that takes the options of every verb, too; its help names them in one line."""
+    """A command that also takes the options of every verb; its help names them in one line."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return its own parameters, and hidden ones of every verb."""
+        """Return the command's own parameters, and the hidden ones of every verb."""
         own = super().get_params(ctx)
         names = {each.name for each in fields(Shared)}
         inherited = [copy(each) for each in ctx.find_root().command.params if each.name in names]
@@ -162,7 +162,7 @@ class Verb(TyperCommand):
         return [*own, *inherited]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb with the options that were given before it and after it."""
+        """Run the verb with the options before and after it."""
         root = ctx.find_root()
         before = root.obj if isinstance(root.obj, Shared) else Shared()
         with with_shared(replace(before, **ctx.meta.get(__name__, {}))):
@@ -170,7 +170,7 @@ class Verb(TyperCommand):
 
 
 def _keep(ctx: Any, param: Any, value: Any) -> Any:
-    """Remember an option of every verb that stands after the verb."""
+    """Record an option of every verb that follows the verb."""
     if ctx.get_parameter_source(param.name).name == "COMMANDLINE":
         ctx.meta.setdefault(__name__, {})[param.name] = value
     return value
@@ -190,7 +190,7 @@ def add_verb(
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables while open, also for processes that are started meanwhile."""
+    """Set environment variables while open, also for child processes."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -202,7 +202,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb as the shell calls it: a parameter that is a dataclass stands for its fields, an option each."""
+    """Return a verb for the shell: every field of a dataclass parameter becomes an option."""
     own = inspect.signature(verb)
     groups: dict[str, Any] = {
         each.name: each.annotation for each in own.parameters.values() if is_dataclass(each.annotation)
@@ -221,7 +221,7 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _singly(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Yield the options that a parameter stands for."""
+    """Yield the options of a parameter."""
     if not is_dataclass(parameter.annotation):
         yield parameter
         return

@@ -1,4 +1,4 @@
-"""What fit says at its end: what it made, how good that is, what to look at, and what to try next."""
+"""The closing output of fit: the classifier, its estimated accuracy, images to check, and next commands."""
 
 import os
 import shlex
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
 
 LISTED = 5  # images to check
-CIRCULAR = {  # what chose the labels, if not a person
+CIRCULAR = {  # the source of labels that no person chose
     "groups": "labelwise group, which compared the same features",
     "answers": "answers of a classifier that labelwise sorted images by",
 }
 
 
 def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
-    """Yield what is said of a classifier: how it was trained, its accuracy, what it confuses; ``home`` is the folder of its images."""
+    """Yield the summary of a classifier: training, accuracy, confusions; ``home`` is the folder of its images."""
     summary = classifier.origin.summary
     about = summary["training"]
     training = f": {len(classifier.labels)} labels from {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
@@ -45,7 +45,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     elif not estimated and "calibration" in summary:
         yield from _balance_lines(classifier)
     if "words" in summary:
-        yield "No image had a label, so nothing says how accurate it is. Label some images and measure: labelwise evaluate."
+        yield "No image had a label, so the accuracy is not known. Label some images and measure: labelwise evaluate."
         yield ""
         return
     if "calibration" not in summary:
@@ -60,32 +60,32 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
 
 
 def _estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular: str | None) -> str:
-    """Return how often answers to new images will be right, or why nothing says so."""
+    """Return the estimated accuracy on new images, or why there is no estimate."""
     right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
     which = f"{how} {estimated['images']} {images}"
     if circular:
         return (
-            f"By {which}, {right} get the label they have. This is not accuracy: the labels come from {circular}. "
-            "To know it, label some images yourself and measure on them: labelwise evaluate."
+            f"By {which}, {right} get their own label back. This is not accuracy: the labels come from {circular}. "
+            "To measure accuracy, label some images yourself: labelwise evaluate."
         )
-    if estimated["accuracy"] == 1:  # which is no promise that every image will be
+    if estimated["accuracy"] == 1:  # report only the lower bound
         return f"Estimated accuracy on new images like these: at least {low} (95 %), by {which}: all are right."
     return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {which}."
 
 
 def _baseline_line(figures: Mapping[str, Any]) -> str:
-    """Return how good it is to answer with the most frequent label always, and whether the classifier is better."""
+    """Compare the classifier with a constant answer, the most frequent label."""
     least = figures["baseline"]
     words = f'Always answering the most frequent label, "{least["label"]}": {percent(least["accuracy"])}.'
     if figures["low"] > least["accuracy"]:
         return words
-    return f"{words} Warning: this classifier is not clearly better. Add images of the other labels, or look at their labels."
+    return f"{words} Warning: this classifier is not clearly better. Add images of the other labels, or check their labels."
 
 
 def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
-    """Yield commands to try next: one image, if possible one that was not trained on, and figures.
+    """Yield commands to try next: classify one image (not a training image, if possible) and measure.
 
-    ``data`` are those it was trained on; ``source`` names them in the shell, with options, None where there is nothing to test by.
+    ``data`` is the training data; ``source`` is its name and options in the shell, or None if there is no test set.
     """
     commands = []
     if not data.features:
@@ -98,7 +98,7 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
 
 
 def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:
-    """Yield which labels are confused most, and the images whose label looks wrong."""
+    """Yield the most confused labels, and images whose label looks wrong."""
     if about["confused"]:
         rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
         yield ""
@@ -106,13 +106,13 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
     suspicious = about["suspicious"]
     if suspicious:
         yield ""
-        yield "Images to check: they look like another label than their own (a wrong label, or a hard image)."
+        yield "Images to check: each looks like a different label (the label is wrong, or the image is hard)."
     for one in suspicious[:LISTED]:
         yield one_line(
             f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
         )
     if len(suspicious) > LISTED:
-        yield f"  {len(suspicious) - LISTED} more are named in {folder / 'classifier.json'}."
+        yield f"  {len(suspicious) - LISTED} more are listed in {folder / 'classifier.json'}."
 
 
 def tuning_lines(classifier: "Classifier") -> Iterator[str]:
@@ -142,31 +142,29 @@ def _tuning_result(about: dict[str, Any]) -> str:
 
 
 def _balance_lines(classifier: "Classifier") -> Iterator[str]:
-    """Yield what the trial on held-out labels measured, as far as there was one."""
+    """Yield the figures of the trial on held-out labels, if there was one."""
     labels, unseen = len(classifier.labels), len(classifier.unseen)
-    yield f"{labels - unseen} labels have images, {unseen} are known from a description alone."
+    yield f"{labels - unseen} labels have images, {unseen} have only a description."
     figures = classifier.origin.summary.get("balance")
     if figures is None:
-        yield "Too few labels have images to hold some out, so labels without images were not tried."
+        yield "Too few labels have images, so the accuracy on labels without images was not estimated."
         return
     plain = percent(figures["without_gap"]["harmonic"])
     yield (
-        f"In a trial, {figures['held_labels']} labels had no images: {percent(figures['unseen'])} of theirs were answered right (unseen), "
-        f"{percent(figures['seen'])} of the others (seen); harmonic mean {percent(figures['harmonic'])}, {plain} if the others were not held "
-        f"back by {figures['gap']:.3f}."
+        f"In a trial with {figures['held_labels']} held-out labels, accuracy is {percent(figures['unseen'])} on these (unseen) and "
+        f"{percent(figures['seen'])} on the others (seen). The harmonic mean is {percent(figures['harmonic'])}, or {plain} without the "
+        f"seen penalty of {figures['gap']:.3f}."
     )
 
 
 def _naming_lines(classifier: "Classifier") -> tuple[RenderableType, str]:
-    """Return what can be told about a naming without a label: sizes, certainty and agreement of each label."""
+    """Return figures of a naming that need no label: size, certainty and agreement per label."""
     report = classifier.origin.summary["naming"]
     columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
     heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
     rows = zip(classifier.labels.names, *columns, strict=True)
     table = plain_table(*heads, title="named without a label", rows=rows)
-    doubt = "Nothing here was checked against a label: look at images of each label before you rely on its name."
+    doubt = "No name was checked against a label: look at images of each label before you rely on its name."
     if report.get("prior") == "words":
-        doubt += (
-            ' Names were compared by words alone; with the extra "text" also by sentences, which names more rightly.'
-        )
+        doubt += ' Names were compared by words alone. The extra "text" also compares sentences, which names more clusters correctly.'
     return table, doubt

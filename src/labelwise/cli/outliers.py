@@ -1,4 +1,4 @@
-"""The verb outliers: which images have none of the labels?"""
+"""The verb outliers: find images that have none of the labels."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
 
     if job_out is not None:
         if table is not None:
-            raise UsageError("A .parquet folder holds all answers; leave out --csv.")
+            raise UsageError("A .parquet folder holds all answers. Leave out --csv.")
         run_job(make_job("outliers", model, job_out), paths)
         return
     refuse_workers()

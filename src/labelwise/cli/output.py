@@ -1,4 +1,4 @@
-"""What the command line prints: results on standard output, everything else on standard error."""
+"""Print results on standard output and everything else on standard error."""
 
 import codecs
 import io
@@ -16,14 +16,14 @@ from labelwise.cli.options import shared
 from labelwise.support.errors import LabelwiseWarning
 from labelwise.support.text import as_json, visible
 
-PLOTS = (".png", ".svg", ".pdf")  # what a curve or another plot is written as
-BAR = 20  # how wide a bar is
+PLOTS = (".png", ".svg", ".pdf")  # file formats of plots
+BAR = 20  # width of a bar in characters
 
 
 class Terminal(Console):
-    """A console that shows text as it is: no word of it is markup, and letters that steer a terminal are spelled out.
+    """A console that prints text literally: it reads no markup and escapes control characters.
 
-    A style is given by ``styled``, the only way here to make rich text.
+    Use ``styled`` to give text a style; it is the only way to make rich text here.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -35,12 +35,12 @@ class Terminal(Console):
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """Return a line of parts, each a text or a text and its style: ``styled((name, "bold"), ": 3 labels")``."""
+    """Return a line of parts, each a text or a pair of text and style: ``styled((name, "bold"), ": 3 labels")``."""
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
 
 
 def escape_unencodable() -> None:
-    """Let standard output and error take every sign, in whatever encoding: what one lacks is written out or drawn plainly."""
+    """Make standard output and error accept every character: escape or simplify what their encoding lacks."""
     codecs.register_error("labelwise", _written_out)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -60,13 +60,13 @@ def out() -> Console:
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the result, unless --quiet."""
+    """Print a note on standard error, unless --quiet."""
     if not shared().quiet:
         warn(text)
 
 
 def warn(text: str) -> None:
-    """Tell the user something that must not be missed."""
+    """Print a warning on standard error, also with --quiet."""
     Terminal(stderr=True).print(Text(visible(text, lines=True)))
 
 
@@ -80,7 +80,7 @@ def fail(error: Exception, code: int) -> int:
 
 @contextmanager
 def show_warnings() -> Iterator[None]:
-    """Show warnings of this library as lines for the user while open, without the line of code they come from."""
+    """Print warnings of this library as plain lines while open, without their code location."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -95,7 +95,7 @@ def show_warnings() -> Iterator[None]:
 
 
 def show(document: Any, *lines: RenderableType) -> None:
-    """Print a result: with --json as one document, else as tables and lines for people, those by ``one_line`` not folded."""
+    """Print a result: one JSON document with --json, otherwise tables and lines."""
     if shared().json:
         print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
@@ -104,12 +104,12 @@ def show(document: Any, *lines: RenderableType) -> None:
 
 
 def one_line(text: str) -> Text:
-    """Return a line that is printed as one, however long it is."""
+    """Return a line that is never wrapped."""
     return Text(visible(text), no_wrap=True)
 
 
 def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence[RenderableType]] = ()) -> Table:
-    """Return a table with these column heads and rows; columns that start with ``>`` are aligned to the right."""
+    """Return a table; columns whose head starts with ``>`` are right-aligned."""
     table = Table(
         title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -121,19 +121,19 @@ def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence
 
 
 def bar(share: float) -> Text:
-    """Return a share in [0, 1] drawn as a bar."""
+    """Draw a share in [0, 1] as a bar."""
     eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
     body = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
     return Text(body.ljust(BAR), style="cyan")
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent with one digit after the point."""
+    """Format a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def calibration_line(figures: Mapping[str, Any]) -> str:
-    """Return how far probabilities are off, after calibration and before: of the chosen label, or of yes/no answers."""
+    """Describe the calibration error before and after calibration."""
     kind, whose = ("ece", "Probabilities") if "ece_before" in figures else ("answer_ece", "Probabilities of a yes")
     before, after = (percent(figures[f"{kind}_{when}"]) for when in ("before", "after"))
     if not figures.get("applied", {}).get(kind, True):
@@ -143,6 +143,6 @@ def calibration_line(figures: Mapping[str, Any]) -> str:
 
 
 def warn_leaked(share: float, advice: str = ".") -> None:
-    """Say that a share of the measured images is no test, where there is one."""
+    """Warn if some of the measured images were used in training."""
     if share:
         warn(f"Warning: {percent(share)} of these images were used to train or calibrate this classifier{advice}")

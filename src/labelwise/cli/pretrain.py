@@ -1,4 +1,4 @@
-"""The verb pretrain: an image encoder from images without labels."""
+"""The verb pretrain: train an image encoder on images without labels."""
 
 import shutil
 import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labelwise.train.pretraining import Pretrain
 
 DATA_HELP = "A folder of images, a table, a pack, or the name of a set."
-PATCHES = "patches"  # the kind that is found and not trained
+PATCHES = "patches"  # computed in closed form, not trained
 USUAL = "simclr"
 
 
@@ -39,7 +39,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     kind: Annotated[str | None, Option(help="simclr; moco for small batches; patches in seconds.")] = None,
     set_: Settings = None,
     size: Size = None,
-    probe: Annotated[bool, Option("--probe", help="Then measure how often neighbours share a label.")] = False,
+    probe: Annotated[bool, Option("--probe", help="Also measure how often neighbours share a label.")] = False,
     resume: Resume = False,
 ) -> None:
     """Train an image encoder on images without labels."""
@@ -52,14 +52,14 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     engine, accumulate = of_the_run(words)
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume or shared().device == "cuda"):
-        raise UsageError("Patches are found at once, on a CPU. Leave out --resume and --device cuda.")
+        raise UsageError("Patches are computed in seconds on a CPU. Leave out --resume and --device cuda.")
     folder = out_file.with_name(out_file.name + ".run")
     _check(out_file, folder if resume else None)
     resumes = resume or is_restarted()
     with sole_verb(out_file, folder, resume=resumes):
         images, dataset = _read(data, method, size)
         if probe and dataset is None:
-            raise UsageError(f'"{data}" has no labels to look at. Leave out --probe.')
+            raise UsageError(f'"{data}" has no labels to compare with. Leave out --probe.')
         tests = dataset.split("test") if probe and dataset is not None else None
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
@@ -89,23 +89,23 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
 
 
 def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
-    """Return what to train or find, from the words of the shell; a kind that is given twice, as two, is an error."""
+    """Return the pretraining method of the command line; raise an error for two different kinds."""
     from labelwise.train.networks.patches import Patches
     from labelwise.train.pretraining import Pretrain
 
     pairs = pairs_of(words)
     wanted = pairs.pop("kind", kind or USUAL)
     if kind is not None and wanted != kind:
-        raise UsageError(f"--kind {kind} and --set kind={wanted} differ. Keep one of them.")
+        raise UsageError(f"--kind {kind} and --set kind={wanted} differ. Give only one.")
     return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
 
 
 def _check(file: Path, resume: Path | None) -> None:
-    """Raise an error where the file cannot be written, or there is nothing to continue."""
+    """Raise an error if the file cannot be written, or there is no run to continue."""
     from labelwise.train.run_folder import has_checkpoint
 
     if file.suffix.lower() != ".safetensors":
-        raise UsageError(f'Weights are written as a .safetensors file; given "{file}".')
+        raise UsageError(f'--out takes a .safetensors file; given "{file}".')
     check_writable(file)
     if file.exists() and not shared().overwrite:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
@@ -116,7 +116,7 @@ def _check(file: Path, resume: Path | None) -> None:
 
 
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
-    """Return the images to train on, and the data set they come from where it has splits and labels."""
+    """Return the training images, and their data set if it has splits and labels."""
     from labelwise.images.images import Images, check_read
     from labelwise.images.sources.build import readable
     from labelwise.images.sources.folders import plain_folder
@@ -147,7 +147,7 @@ def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["T
 def _train(
     images: "Tensor", method: "Pretrain | Patches", run: "lw.Run"
 ) -> tuple["ImageEncoder", "Encoder", dict[str, Any]]:
-    """Return the encoder that was trained or found, its settings, and what there is to tell."""
+    """Return the encoder, its settings, and a summary of the training."""
     from labelwise.support.processes import is_main_process
     from labelwise.train.networks.encoder import Encoder
     from labelwise.train.networks.patches import Patches, find_patches
@@ -162,7 +162,7 @@ def _train(
     assert run.folder is not None
     encoder, summary = train(images, method, run)
     about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
-    if is_main_process():  # which writes the log
+    if is_main_process():  # writes the log
         last = loads(read_text(run.folder / "log.jsonl").splitlines()[-1])
         about |= {"loss": last["loss"], **last["measured"]}
     return encoder, method.encoder, about
@@ -175,7 +175,7 @@ def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)"
     if "neighbours" in about:
         near = about["neighbours"]
-        yield f"{near['k']} nearest training images name {percent(near['accuracy'])} of test images rightly"
+        yield f"the {near['k']} nearest training images give {percent(near['accuracy'])} of test images the right label"
 
 
 def _tell_use(file: Path) -> None:

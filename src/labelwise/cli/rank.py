@@ -1,4 +1,4 @@
-"""The verb rank: where does each image stand among ordered labels?"""
+"""The verb rank: place images on ordered labels."""
 
 import csv
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.options import Model, Paths
 from labelwise.cli.output import plain_table, show, styled
 
-DRAWN = 20  # more levels than this are too many to draw in a column
+DRAWN = 20  # most levels to draw in a column
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
@@ -49,6 +49,6 @@ def rank(
 
 
 def _columns(shares: list[float]) -> Text:
-    """Return one column for each share in [0, 1], drawn as high as it is large."""
+    """Draw each share in [0, 1] as one column of that height."""
     heights = (HEIGHTS[round(max(0.0, min(1.0, share)) * (len(HEIGHTS) - 1))] for share in shares)
     return styled(("".join(heights), "cyan"))

@@ -35,7 +35,7 @@ def report(  # noqa: PLR0913 - the options of the verb
 
     options = shared()
     if out_html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"A report is written as .html; given {out_html}.")
+        raise UsageError(f"--out takes an .html file; given {out_html}.")
     check_writable(out_html)
     folders = [model, *(compare or [])]
     with Console(stderr=True, quiet=not options.progress).status("report: reading classifiers and data") as status:
@@ -66,16 +66,16 @@ def report(  # noqa: PLR0913 - the options of the verb
 
 
 def _names(models: list[Path]) -> list[str]:
-    """Return a name for each classifier: that of its folder, or the whole path where two folders have one name."""
+    """Return a name per classifier: its folder name, or the whole path if two are equal."""
     whole = [path.resolve() for path in models]
     if len(set(whole)) < len(whole):
-        raise UsageError(f"A classifier is compared with others, not with itself; given {listing(map(str, models))}.")
+        raise UsageError(f"--compare takes other classifiers, each once; given {listing(map(str, models))}.")
     short = [path.name for path in whole]
     return [str(path) if short.count(name) > 1 else name for path, name in zip(models, short, strict=True)]
 
 
 def _fit_commands(saved: Iterable["Saved"]) -> list[str]:
-    """Return the commands that fitted the classifiers, where they know them."""
+    """Return the commands that fitted the classifiers, if recorded."""
     commands = []
     for classifier in (one.classifier for one in saved):
         if command := classifier.origin.summary.get("command"):

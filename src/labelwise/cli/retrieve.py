@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def retrieve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    gallery: Annotated[Path, Option(help="Images to search: a folder, or what --index wrote.")],
+    gallery: Annotated[Path, Option(help="Images to search: a folder, or a stored index.")],
     query: Annotated[list[Path] | None, Argument(help="Images to search for, or folders of images.")] = None,
     *,
     text: Annotated[str | None, Option(help="A sentence to search for instead of images.")] = None,
@@ -62,7 +62,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     if job_out is not None:
         if not is_stored(gallery) or not query or any((index, where, remove, label, approximate is not None)):
             raise UsageError(
-                "--out writes answers for very many images. Give the images, --gallery photos.lance, and at most --top and --by."
+                "--out is for very many images. Use it with images, --gallery photos.lance, --top and --by only."
             )
         job = make_job("retrieve", model, job_out, k)
         run_job(replace(job, gallery=str(gallery.absolute()), by=by), query)
@@ -72,7 +72,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
     if not is_stored(kept):
         _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})
         if not query and text is None and index is None:
-            raise UsageError("Give an image to search for, or --index to keep the gallery for later.")
+            raise UsageError("Give an image to search for, or --index to store the gallery.")
         if approximate:
             need_faiss()
     classifier = open_model(model)
@@ -109,7 +109,7 @@ def retrieve(  # noqa: PLR0913 - the options of the verb
 
 
 def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
-    """Raise an error where an option was given that only a gallery on disk knows."""
+    """Raise an error for an option that only a gallery on disk supports."""
     for option, value in options.items():
         if value is not None:
             raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {kept}.")
@@ -118,13 +118,13 @@ def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
 def _gallery_on_disk(
     classifier: "Classifier", source: Path, index: Path | None, by: "By | None", label: str | None
 ) -> "StoredGallery":
-    """Return a gallery on disk; where a folder is given, with its images, and without those that are no longer in it."""
+    """Open a gallery on disk; with a folder, first update the gallery to the images in it."""
     from labelwise.tasks.gallery_files import add_files
     from labelwise.tasks.gallery_store import create_gallery, open_gallery
 
     if index is None:
         if label is not None:
-            raise UsageError("--label goes with images that are added: --gallery FOLDER --index NAME.lance.")
+            raise UsageError("--label needs images to add: --gallery FOLDER --index NAME.lance.")
         return open_gallery(source)
     if not source.is_dir():
         raise UsageError(f"--index goes with a folder of images; {source} is not a folder.")
@@ -148,13 +148,13 @@ def _files(source: Path) -> list[str]:
 
 
 def _from_here(file: str) -> str:
-    """Return the path of a file, short where it lies in or below the working folder."""
+    """Return the path of a file, relative if it is in or below the working folder."""
     here = os.path.join(os.path.realpath(os.curdir), "")
     return file.removeprefix(here)
 
 
 def _gallery(classifier: "Classifier", source: Path, index: Path | None, approximate: bool) -> "Gallery":
-    """Return the gallery of a file that ``--index`` wrote, or of a folder; of that only images that the index lacks are encoded."""
+    """Return the gallery of an index or of a folder; encode only images that the index lacks."""
     from labelwise.tasks.gallery import load_gallery
     from labelwise.tasks.gallery_files import gallery_of_files
 

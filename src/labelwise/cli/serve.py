@@ -1,4 +1,4 @@
-"""The verbs serve, export and demo: a service, an ONNX file, a tour."""
+"""The verbs serve, export and demo: an HTTP service, an ONNX file, a tour."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,10 +14,10 @@ from labelwise.support.errors import UsageError
 
 def serve(  # noqa: PLR0913 - the options of the verb
     model: Model,
-    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 is all networks.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="The port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000,
     token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
-    read_only: Annotated[bool, Option("--read-only", help="Refuse to teach and to forget.")] = False,
+    read_only: Annotated[bool, Option("--read-only", help="Refuse requests to teach and forget.")] = False,
     state: Annotated[
         str | None,
         Option(
@@ -25,18 +25,18 @@ def serve(  # noqa: PLR0913 - the options of the verb
             help="Store of taught labels: a folder or postgresql://...",
         ),
     ] = None,
-    gallery: Annotated[Path | None, Option(help="Images for retrieve: a folder or what --index wrote.")] = None,
+    gallery: Annotated[Path | None, Option(help="Images for retrieve: a folder or a stored index.")] = None,
     examples: Annotated[Path | None, Option(help="Images that the page offers to try.")] = None,
-    rate: Annotated[float, Option(help="Requests a second per address; 0 is no limit.")] = 0.0,
+    rate: Annotated[float, Option(help="Requests per second and address; 0 for no limit.")] = 0.0,
     batch: Annotated[int, Option(help="Most images encoded together.")] = 16,
-    batch_delay: Annotated[float, Option(help="Milliseconds an image waits for others at most.")] = 1.0,
-    queue: Annotated[int, Option(help="Most requests in work.")] = 256,
-    timeout: Annotated[float, Option(help="Seconds within which a body must arrive.")] = 20.0,
-    connections: Annotated[int, Option(help="Most open connections of a worker.")] = 1000,
+    batch_delay: Annotated[float, Option(help="Most milliseconds that an image waits for others.")] = 1.0,
+    queue: Annotated[int, Option(help="Most requests in progress.")] = 256,
+    timeout: Annotated[float, Option(help="Seconds in which a request body must arrive.")] = 20.0,
+    connections: Annotated[int, Option(help="Most open connections per worker.")] = 1000,
     max_body: Annotated[float, Option(help="Largest request, in megabytes.")] = 16.0,
     pixels: Annotated[float, Option(help="Largest image, in millions of pixels.")] = 25.0,
-    allow_host: Annotated[list[str] | None, Option(help="Host name it may be called by; repeatable.")] = None,
-    allow_origin: Annotated[list[str] | None, Option(help="Web page that may use it: https://name.")] = None,
+    allow_host: Annotated[list[str] | None, Option(help="Host name to accept; repeatable.")] = None,
+    allow_origin: Annotated[list[str] | None, Option(help="Web origin to accept: https://name.")] = None,
     log: Annotated[Literal["plain", "json"], Option(help="Format of the log on standard error.")] = "plain",
     bake: Annotated[Path | None, Option(help="Write the classifier with its taught labels, and exit.")] = None,
 ) -> None:
@@ -54,7 +54,7 @@ def serve(  # noqa: PLR0913 - the options of the verb
         from labelwise.server.live import bake as write
         from labelwise.server.running import serve as run
     except ModuleNotFoundError as error:
-        raise UsageError(f'A service needs {error.name}: pip install "labelwise[serve]".') from None
+        raise UsageError(f'The service needs {error.name}: pip install "labelwise[serve]".') from None
     if bake is not None:
         note(write(model, bake, state))
         return
@@ -79,10 +79,10 @@ def export(
 
 
 def demo(
-    out_folder: Annotated[Path, Option("--out", help="Where to write classifiers and images.")] = Path("demo"),
+    out_folder: Annotated[Path, Option("--out", help="The folder for classifiers and images.")] = Path("demo"),
     epochs: Annotated[int | None, Option(min=1, help="Fewer epochs for a quicker look.")] = None,
 ) -> None:
-    """Take a tour on embedded data: train, teach, ask, explain."""
+    """Take a tour on included data: train, teach, ask, explain."""
     from labelwise.demo import run
 
     run(out_folder, epochs)

@@ -1,4 +1,4 @@
-"""The verb settings: which settings a method has, and what they are for."""
+"""The verb settings: list the settings of a method."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -41,6 +41,6 @@ def _tables(found: list[Setting]) -> Iterator[RenderableType]:
     for group, rows in groups.items():
         yield styled((group, "bold"), f"  {rows[0].about}")
         cells = [tuple(map(styled, (f"  {one.key}", one.default, one.words))) for one in rows]
-        yield plain_table("  setting", "default", "what it is for", rows=cells)
+        yield plain_table("  setting", "default", "purpose", rows=cells)
         yield ""
-    yield styled("Give a setting as --set key=value, several as --set key=value --set key=value.")
+    yield styled("Give a setting as --set key=value; repeat the option for several.")

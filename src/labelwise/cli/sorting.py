@@ -1,6 +1,6 @@
-"""Images sorted into a folder for each answer: copies or links, recorded in the folder, so that a later sort renews an earlier one.
+"""Sort images into one folder per answer: copies or links, recorded so that a later sort replaces an earlier one.
 
-Nothing is moved, no file of anybody else is overwritten or removed, and no link is followed: whoever may write to the folder could
+No file is moved, no other file is overwritten or removed, and no link is followed: anyone who can write to the folder could
 plant one.
 """
 
@@ -23,24 +23,24 @@ UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label
 
 
 def check_sorted(root: Path, source: str = ANSWERS) -> None:
-    """Raise an error unless a folder is new, empty, or was filled from the same source by an earlier command."""
+    """Raise an error unless a folder is new, empty, or filled by an earlier command from the same source."""
     if not root.is_dir() or not any(root.iterdir()) or read_record(root).get("source") == source:
         return
-    raise UsageError(f'"{root}" exists, and no earlier command like this one filled it. Choose another folder.')
+    raise UsageError(f'"{root}" exists and was not written by this verb. Choose another folder.')
 
 
 @dataclass
 class Sorter:
-    """Puts images into a folder for each answer; an earlier sort in the same folder is taken away first."""
+    """Puts images into one folder per answer, after removing an earlier sort."""
 
     root: Path
     folders: Mapping[str, str]  # the name of the folder of each answer
     link: bool = False
-    source: str = ANSWERS  # what the folders are made from
-    placed: dict[str, tuple[int, int]] = field(default_factory=dict)  # what lies where: size and time of change
+    source: str = ANSWERS  # the source of the folders
+    placed: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and modification time by path
 
     def __post_init__(self) -> None:
-        """Take away what an earlier sort put here, if nobody changed it since."""
+        """Remove the files of an earlier sort that nobody changed since."""
         check_sorted(self.root, self.source)
         earlier = read_record(self.root).get("placed", {})
         for name, state in earlier.items() if isinstance(earlier, dict) else ():
@@ -53,12 +53,12 @@ class Sorter:
         self._record({})
 
     def place(self, file: str, word: str, name: str = "") -> None:
-        """Put an image into the folder of its answer, under a name; one that is there already, with the same content, stays."""
+        """Put an image into the folder of its answer; an equal file that is already there stays."""
         source, home = Path(file), self.root / self.folders[word]
         try:
             if home.is_symlink():
                 raise DataError(
-                    f'"{home}" is a link. Images are put into folders only; remove it, or choose another folder.'
+                    f'"{home}" is a link, and images are written only to real folders. Remove it, or choose another folder.'
                 )
             home.mkdir(exist_ok=True)
             target = next(home / each for each in numbered(name or source.name) if self._put(source, home / each))
@@ -66,13 +66,13 @@ class Sorter:
         except OSError as error:
             self._record({})
             raise DataError(
-                f'Cannot put "{source}" into "{home}": {error.strerror}. Run the command again when this is mended; the sort is renewed.'
+                f'Cannot put "{source}" into "{home}": {error.strerror}. Fix this and run the command again; it starts over.'
             ) from None
         if state is not None:
             self.placed[f"{home.name}/{target.name}"] = state
 
     def finish(self, model: str) -> None:
-        """Record what was placed."""
+        """Save the record of placed files."""
         self._record({"model": model})
 
     def _record(self, about: Mapping[str, str]) -> None:
@@ -80,7 +80,7 @@ class Sorter:
         write_atomically(self.root / RECORD, json.dumps(document, indent=0).encode("utf-8", "replace"))
 
     def _put(self, source: Path, target: Path) -> bool:
-        """Return whether the image is now at the target, whole: False where something else has that name."""
+        """Put the image at the target; return False if another file has that name."""
         if os.path.lexists(target):
             if target.is_symlink() or not target.is_file():
                 return self.link and target.is_symlink() and os.readlink(target) == str(source.resolve())
@@ -103,13 +103,13 @@ class Sorter:
 
 
 def _is_below(root: Path, name: str) -> bool:
-    """Return whether a recorded name is that of a file in a folder of the root: records may be forged."""
+    """Return whether a recorded name is a file in a folder of the root, since records may be forged."""
     parts = Path(name).parts
     return len(parts) == 2 and ".." not in parts and not Path(name).is_absolute() and root.is_dir()
 
 
 def _state(file: Path) -> tuple[int, int] | None:
-    """Return the size of a file and when it was changed, of a link as such; None where there is none."""
+    """Return size and modification time of a file (of a link itself), or None."""
     try:
         about = file.lstat()
     except OSError:
@@ -118,7 +118,7 @@ def _state(file: Path) -> tuple[int, int] | None:
 
 
 def _name_unused(part: Path, target: Path) -> None:
-    """Give a file its name, or raise ``FileExistsError``; a disk without hard links cannot do both at once."""
+    """Rename a file, or raise ``FileExistsError``; not atomic on disks without hard links."""
     try:
         os.link(part, target)
     except FileExistsError:

@@ -32,7 +32,7 @@ def teach(
     sources = [word for word, it in (("images", examples), ("--text", text), ("--vector", vector)) if it]
     if not sources or (text and vector):
         raise UsageError(
-            f"Give images, sentences (--text) or attributes (--vector); given: {listing(sources) or 'none'}."
+            f"Give one of images, sentences (--text) and attributes (--vector); given: {listing(sources) or 'none'}."
         )
     check_free(out_folder, shared().overwrite)
     classifier = open_model(model)

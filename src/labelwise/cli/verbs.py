@@ -1,4 +1,4 @@
-"""All verbs under one name. Nothing heavy is imported before a verb runs."""
+"""The command ``labelwise`` with all verbs. Heavy imports happen when a verb runs."""
 
 import os
 import platform
@@ -45,12 +45,12 @@ from labelwise.support.plugins import plugins
 from labelwise.support.processes import stop_on_signals
 
 RESUME = {
-    "reproduce": " Run the same command again, and it goes on.",
-    "fit": " Training that had begun goes on with the same command and --resume.",
-    "pretrain": " Training that had begun goes on with the same command and --resume.",
+    "reproduce": " Run the same command again to continue.",
+    "fit": " Continue training with the same command and --resume.",
+    "pretrain": " Continue training with the same command and --resume.",
 }
-DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # faults of disks and rights, not of this program
-VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, as --help lists them
+DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # errors of disks and permissions
+VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order of --help
     "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, audit),
@@ -65,26 +65,26 @@ NEEDS = {
     "teach": f"From images: needs a model that can {LEARN}.",
     "explain": f"Needs a model that can {LOCATE}.",
     "imagine": f"Needs a model that can {GENERATE}.",
-    "verify": f"A model that can {COMPARE} compares by that, any other by the cosine of embeddings.",
-    "retrieve": f"A model that can {COMPARE} compares by that; --by whitened needs one that can {WHITEN}.",
+    "verify": f"A model that can {COMPARE} does so; any other uses the cosine of embeddings.",
+    "retrieve": f"A model that can {COMPARE} does so; --by whitened needs one that can {WHITEN}.",
 }
 
 
 class Verbs(TyperGroup):
-    """The verbs; a signal stops them with ``Interrupted``, which says how to go on."""
+    """The verbs; on a signal they raise ``Interrupted`` with advice to continue."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the verbs in the order of ``--help``: data before more."""
+        """Return the verbs in the order of ``--help``."""
         last = [verb.__name__ for verb in VERBS["More"]]
         return sorted(super().list_commands(ctx), key=last.__contains__)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the words that are left for a verb."""
+        """Return the arguments left for the verb."""
         note_words(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Return what the verb returns."""
+        """Run the verb."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -92,14 +92,14 @@ class Verbs(TyperGroup):
 
 
 def stopped_words(verb: str | None) -> str:
-    """Return what is said where a verb was stopped."""
+    """Return the message for an interrupted verb."""
     return "Stopped." + RESUME.get(verb or "", "")
 
 
 app = typer.Typer(
     name="labelwise",
     cls=Verbs,
-    help="Image classifiers whose labels are inputs: train on what you know, then ask anything of a new image.",
+    help="Image classifiers whose labels are inputs: fit them in seconds, then ask anything about new images.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -108,7 +108,7 @@ app = typer.Typer(
 
 
 def _show_version(asked: bool) -> None:
-    """Print the version of this library, of Python and of torch, which is not imported for that."""
+    """Print the versions of labelwise, Python and torch, without importing torch."""
     if asked:
         torch = next((f", torch {each.version}" for each in metadata.distributions(name="torch")), "")
         print(f"labelwise {__version__} (Python {platform.python_version()}{torch})")
@@ -123,7 +123,7 @@ def common(
     *,
     shared: Shared,
 ) -> None:
-    """Keep the options of every verb for the verb that follows."""
+    """Store the options of every verb for the verb that follows."""
     context.obj = shared
 
 
@@ -137,8 +137,8 @@ app.add_typer(encoders_app, rich_help_panel="Data")
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (the task failed), 2 (wrong use), 130 (stopped by Ctrl-C) or 143 (by SIGTERM)."""
-    # Threads that wait for each other sleep instead of turning: beside other programs that took several times the processor time.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # which torch reads when it is imported
+    # Waiting threads sleep instead of spinning, which costs several times the CPU time next to other programs.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is imported
     escape_unencodable()
     with show_warnings(), stop_on_signals() as signals:
         try:
@@ -146,7 +146,7 @@ def main() -> None:
         except UsageError as error:
             sys.exit(fail(error, 2))
         except Interrupted as stop:
-            note(f"\n{stop}" if sys.stderr.isatty() else str(stop))  # on a line of its own
+            note(f"\n{stop}" if sys.stderr.isatty() else str(stop))  # start a new line after ^C
             sys.exit(128 + (signals.received or signal.SIGINT))
         except LabelwiseError as error:
             sys.exit(fail(error, 1))

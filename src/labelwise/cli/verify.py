@@ -1,4 +1,4 @@
-"""The verb verify: do two images show the same label?"""
+"""The verb verify: decide whether two images show the same label."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +24,7 @@ def verify(
 
     asked = _pairs(first, second, pairs)
     for file in (file for pair in asked for file in pair if file.is_dir()):
-        raise UsageError(f"Two images make a pair, and {file} is a folder. Name its images in a table: --pairs.")
+        raise UsageError(f"{file} is a folder. Give two images, or a table of pairs: --pairs pairs.csv.")
     classifier = open_model(model)
     files = list(dict.fromkeys(file for pair in asked for file in pair))
     images, _, _ = open_images(classifier, files, strict=True)
@@ -42,7 +42,7 @@ def verify(
 
 
 def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[tuple[Path, Path]]:
-    """Return the pairs that were given, as two images or as a table whose paths start from where it lies."""
+    """Return the pairs to compare: two images, or a table with paths relative to it."""
     if table is None:
         if first is None or second is None:
             raise UsageError("Give two images, or a table of pairs: --pairs pairs.csv.")
@@ -56,8 +56,8 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[
         if len(row) < 2 or not (row[0] and row[1]):
             raise DataError(f"Row {number} of {table} must name two images; given {row}.")
     paths = [(table.parent / row[0], table.parent / row[1]) for _, row in rows]
-    if paths and not any(path.exists() for path in paths[0]):  # the names of the columns, if other rows are there
+    if paths and not any(path.exists() for path in paths[0]):  # column names, if other rows exist
         paths = paths[1:]
     if not paths:
-        raise DataError(f"{table} holds no pair of images; write the paths of two images in each row.")
+        raise DataError(f"{table} has no pair of images. Write the paths of two images in each row.")
     return paths

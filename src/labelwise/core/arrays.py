@@ -1,4 +1,4 @@
-"""Formulas on NumPy arrays that scores, heads and tasks share; ``train.tensors`` has those that training differentiates."""
+"""Formulas on NumPy arrays shared by scores, heads and tasks; ``train.tensors`` has their differentiable versions."""
 
 from collections.abc import Iterator
 from typing import Any

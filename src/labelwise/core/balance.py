@@ -1,4 +1,4 @@
-"""Balance: how far to hold back seen labels against unseen labels, which are known from descriptions alone.
+"""Choose the seen penalty, which balances seen labels and unseen labels (those with only a description).
 
 A model favours the labels it was trained on. A seen penalty takes something from their scores (or multiplies their
 distances by 1 + penalty). Each image has one penalty, its flip, at which its answer changes from the best seen label to
@@ -71,7 +71,7 @@ def balance_curve(scores: ArrayLike, targets: ArrayLike, seen: ArrayLike, kind: 
     table, right, known = np.asarray(scores, np.float64), np.asarray(targets), np.asarray(seen)
     of_seen = known[right]
     if not (of_seen.any() and (~of_seen).any()):
-        raise DataError("Seen and unseen labels can only be balanced on images of both.")
+        raise DataError("Balancing seen and unseen labels needs images of both.")
     (best_seen, first), (best_unseen, second) = _best(table, known), _best(table, ~known)
     flips = _flips(best_seen, best_unseen, kind)
     counts = np.bincount(right, minlength=len(known))
@@ -99,5 +99,5 @@ def _flips(best_seen: NDArray[Any], best_unseen: NDArray[Any], kind: Penalty) ->
     if kind == "offset":
         return np.asarray(best_seen - best_unseen)
     if max(best_seen.max(), best_unseen.max()) > 0:
-        raise DataError("A seen penalty can only scale scores that are not above zero, such as minus a distance.")
+        raise DataError("A multiplicative seen penalty needs scores of at most zero, such as negative distances.")
     return np.asarray(best_unseen / np.minimum(best_seen, -1e-12) - 1)

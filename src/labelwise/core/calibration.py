@@ -32,7 +32,7 @@ Sign = Literal["both", "confidence", "familiarity"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibration:
-    """What makes raw scores ``[n, k]`` mean something.
+    """Maps raw scores ``[n, k]`` to log-odds and probabilities.
 
     ``log_odds = raw * scale + offset`` per label, so that ``sigmoid(log_odds)`` is the probability of a yes, and
     ``softmax(log_odds / temperature)`` that of each label, given that one of them is right.
@@ -153,7 +153,7 @@ def check_thresholds(thresholds: Mapping[str, float], labels: Labels) -> dict[st
     for name, value in thresholds.items():
         labels.index(name)
         if not 0 < value <= 1:
-            raise UsageError(f'A threshold is a probability, above 0 and at most 1; given {value} for "{name}".')
+            raise UsageError(f'A threshold must be above 0 and at most 1; given {value} for "{name}".')
     return {name: float(value) for name, value in thresholds.items()}
 
 

@@ -1,4 +1,4 @@
-"""The contract of an encoder, a head and their classifier as checks that run. Public: use them on a method of your own.
+"""Executable checks of the contract of encoders, heads and classifiers. Public: use them on your own method.
 
 Each check raises ``AssertionError`` that says what is broken. ``CHECKS`` names them all.
 """

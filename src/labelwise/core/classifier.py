@@ -1,4 +1,4 @@
-"""A classifier: an encoder, a head, labels, and what makes scores mean something. It is immutable."""
+"""The immutable classifier: an encoder, a head, labels, and calibration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -140,7 +140,7 @@ class Classifier:
         """Return image embeddings ``[n, d]``, float32; one that cannot be read is an error."""
         features = self.features(images)
         if features.skipped:
-            raise DataError(f"Images that cannot be read: {listing(skipped_lines(features.skipped), 3)}")
+            raise DataError(f"Unreadable images: {listing(skipped_lines(features.skipped), 3)}")
         return self.head.embed(features.values)
 
     def scores(self, images: ImagesLike) -> Scores:
@@ -211,7 +211,7 @@ class Classifier:
         """Return the classifier without one label; the other scores stay the same."""
         self.labels.index(name)
         if len(self.labels) == 1:
-            raise UsageError(f'"{name}" is the only label; a classifier needs at least one.')
+            raise UsageError(f'"{name}" is the only label. A classifier needs at least one.')
         return self.select([other for other in self.labels.names if other != name])
 
     def add(self, labels: Labels, embedding: Array, *, unseen: bool = False, width: float = 1.0) -> Self:
@@ -220,7 +220,7 @@ class Classifier:
         ``width`` is by how much more than usual its images spread, see ``Familiarity``.
         """
         if self.head.fitted_together and not self.head.allows_new_labels:
-            raise UnsupportedError(f"{self.kind} is fitted to all labels together; train it again to add one.")
+            raise UnsupportedError(f"{self.kind} is fitted to all labels together. Train it again to add one.")
         if labels.names[:-1] != self.labels.names:
             raise UsageError("A label is added at the end; the other labels must stay as they are.")
         rows = append_rows(self.label_embeddings, embedding[None])
@@ -232,7 +232,7 @@ def bind(head: Head, encoder: Encoder, labels: Labels) -> Classifier:
     """Return the classifier of these labels, not yet calibrated."""
     for piece in head.reads:
         if getattr(labels, piece) is None:
-            raise UsageError(f'A head of kind "{head.kind}" reads the "{piece}" of labels, and these labels have none.')
+            raise UsageError(f'A head of kind "{head.kind}" needs the "{piece}" of labels, but these labels have none.')
     embeddings = head.embed_labels(labels)
     calibration = Calibration.none(len(labels), exclusive=head.exclusive, penalty=head.penalty)
     return Classifier(encoder=encoder, head=head, labels=labels, label_embeddings=embeddings, calibration=calibration)

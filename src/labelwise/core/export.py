@@ -1,6 +1,6 @@
-"""Export: a classifier as one ONNX file that answers by itself, checked before it counts.
+"""Export a classifier as one self-contained ONNX file, verified against the classifier.
 
-The graph is the encoder's own, and what head, calibration, outlier rule and thresholds compute, traced. Torch is not needed.
+The graph joins the encoder's own with the traced head, calibration, outlier rule and thresholds. It needs no torch.
 """
 
 import json
@@ -52,9 +52,9 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
     """
     target = Path(file)
     if target.suffix.lower() != ".onnx":
-        raise UsageError(f'The export is written as an .onnx file; given "{target}".')
+        raise UsageError(f'The export must be an .onnx file; given "{target}".')
     if target.exists() and not overwrite:
-        raise UsageError(f"{target} is already there. Choose another name, or replace it with --overwrite.")
+        raise UsageError(f"{target} already exists. Choose another name, or replace it with --overwrite.")
     try:
         onnx = import_module("onnx")
     except ModuleNotFoundError:
@@ -137,7 +137,7 @@ def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
             model = import_module("onnx.version_converter").convert_version(model, OPSET)
         except Exception as error:  # it has no class of errors of its own
             reason = str(error).strip().splitlines()[0]
-            raise UnsupportedError(f"{encoder.name} cannot be brought to version {OPSET} of ONNX: {reason}") from error
+            raise UnsupportedError(f"{encoder.name} cannot be converted to ONNX version {OPSET}: {reason}") from error
     return import_module("onnx.compose").add_prefix(model, "encoder/")
 
 

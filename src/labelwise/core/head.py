@@ -179,9 +179,9 @@ def can(head: Head) -> list[str]:
 
 
 def cannot(head: Head, what: str) -> UnsupportedError:
-    """Return the error that says what a head cannot do, and what it can."""
+    """Return the error for an unsupported operation, with a list of supported ones."""
     able = ", ".join(can(head)) or "score images and labels only"
-    return UnsupportedError(f'A classifier of kind "{head.kind}" cannot {what}. What it can: {able}.')
+    return UnsupportedError(f'A classifier of kind "{head.kind}" cannot {what}. It can: {able}.')
 
 
 def feature_slopes(head: Head, features: Array, label_embeddings: Array, weights: Array) -> Array:

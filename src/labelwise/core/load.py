@@ -43,11 +43,11 @@ def load(path: str | Path) -> Classifier:
         state = StoredState(folder / TRAINING, about["files"][TRAINING]) if TRAINING in about["files"] else None
         return classifier_of(about, read_arrays(folder / WEIGHTS)[0], encoder, state)
     except StoreError as error:
-        raise StoreError(f"{folder} cannot be used. {error}") from error
+        raise StoreError(f"Cannot use {folder}. {error}") from error
     except FAULTS as error:
         versions = about.get("versions")
         writer = versions.get("labelwise") if isinstance(versions, dict) else None
-        remedy = "Restore its description from a copy" if writer == __version__ else "Install that version"
+        remedy = "Restore its description from a backup" if writer == __version__ else "Install that version"
         reason = (str(error) or repr(error)).splitlines()[0].removesuffix(".")
         raise StoreError(
             f"{folder} was written by labelwise {writer or 'of an unknown version'} and does not fit this version, "
@@ -59,24 +59,24 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
     """Raise an error unless all files but the training state, which is checked when it is read, are as they were written."""
     for name in {WEIGHTS, *digests} - {TRAINING}:
         if not (folder / name).exists():
-            raise StoreError(f"It is damaged: {name} is missing. Restore it from a copy, or fit again.")
+            raise StoreError(f"It is damaged: {name} is missing. Restore it from a backup, or fit again.")
         if file_digest(folder / name) != digests[name]:
-            raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a copy, or fit again.")
+            raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a backup, or fit again.")
 
 
 def read_about(folder: Path) -> dict[str, Any]:
     """Return the description of the classifier saved in a folder, or raise an error."""
     if not folder.exists():
         left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
-        hint = f" A version that was being replaced lies in {left[0]}; rename it back." if left else ""
+        hint = f" An interrupted write left the old version in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     file = folder / ABOUT
     try:
         about: dict[str, Any] = json.loads(read_regular(file))
     except OSError as error:
-        raise StoreError(f"{folder} is no saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
+        raise StoreError(f"{folder} is not a saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
     except (ValueError, RecursionError):
-        raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a copy, or fit again.") from None
+        raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a backup, or fit again.") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         number = about.get("format") if isinstance(about, dict) else None
         raise StoreError(
@@ -85,8 +85,8 @@ def read_about(folder: Path) -> dict[str, Any]:
     stated = about.pop(CHECKSUM, None)
     if (stated is not None and stated != checksum(about)) or about.keys() - ENTRIES:
         raise StoreError(
-            f"{file} differs from its checksum: it is damaged, or was edited. Restore it from a copy, or fit again. "
-            f'If you edited it on purpose, remove its entry "{CHECKSUM}", the second line.'
+            f"{file} does not match its checksum: it is damaged or edited. Restore it from a backup, or fit again. "
+            f'If you edited it on purpose, remove its entry "{CHECKSUM}" (line 2).'
         )
     return about
 
@@ -148,7 +148,7 @@ class StoredState:
     def read(self) -> Mapping[str, Array]:
         """Return the arrays by name."""
         if not self.file.exists() or file_digest(self.file) != self.sha256:
-            raise StoreError(f"{self.file} is damaged: its checksum differs. Restore it from a copy, or fit again.")
+            raise StoreError(f"{self.file} is damaged: its checksum differs. Restore it from a backup, or fit again.")
         return read_arrays(self.file)[0]
 
 

@@ -1,4 +1,4 @@
-"""Figures that say how good answers are: plain functions of predictions or scores.
+"""Metrics: plain functions of predictions or scores.
 
 Inputs are rows of numbers. Predictions and targets are positions of labels; a larger score means yes.
 """
@@ -242,12 +242,12 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, bins: 
 def _row(values: ArrayLike) -> NDArray[Any]:
     row = np.asarray(values)
     if row.ndim != 1 or not len(row) or bool(np.isnan(row).any()):
-        raise UsageError(f"A figure needs a row of numbers [n], at least one and none of them NaN; given {values!r}.")
+        raise UsageError(f"A metric needs at least one number [n] and no NaN; given {values!r}.")
     return row
 
 
 def _rows(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     one, other = _row(first), _row(second)
     if len(one) != len(other):
-        raise UsageError(f"There are {len(one)} answers but {len(other)} targets; give one for each image.")
+        raise UsageError(f"Give one target per answer; given {len(one)} answers and {len(other)} targets.")
     return one, other

@@ -1,4 +1,4 @@
-"""Maps from raw scores to probabilities, fitted on held-out scores or by leave-one-out."""
+"""Fit maps from raw scores to probabilities, on held-out or leave-one-out scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ def head_class(kind: str) -> type[Any]:
     """Return the class of a kind of head, importing it."""
     places = {**HEADS, **{name: place for plugin in plugins() for name, place in plugin.HEADS.items()}}
     if kind not in places:
-        raise StoreError(f'It has a head of the kind "{kind}", which this version does not know.')
+        raise StoreError(f'It has a head of unknown kind "{kind}". Update labelwise, or fit again.')
     return cast(type[Any], resolve_name(places[kind]))
 
 
@@ -197,7 +197,7 @@ def check_finite(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
             bad = name
     if bad is not None:
         raise StoreError(
-            f'"{bad}" is not finite (NaN or infinity), as training that diverged leaves it. Fit again with a lower '
+            f'"{bad}" is not finite (NaN or infinity), probably because training diverged. Fit again with a lower '
             "learning rate (--set optimizer.lr=...), or without extreme values in the data."
         )
 
@@ -234,11 +234,13 @@ def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]
 def as_onnx(encoder: Encoder) -> OnnxEncoder:
     """Return an encoder as one that ONNX Runtime runs."""
     if isinstance(encoder, JoinedEncoder):
-        raise UnsupportedError(f"{encoder.name} is several networks, and one file holds one. Fit with one of them.")
+        raise UnsupportedError(f"{encoder.name} joins several networks, but one file holds one. Fit with one of them.")
     exporter = getattr(encoder, "exporter", None)  # of one that runs in torch: what writes it as an ONNX file
     exported = encoder if exporter is None else resolve_name(exporter)(encoder)
     if not isinstance(exported, OnnxEncoder):
-        raise UnsupportedError(f"The encoder {encoder.name} cannot be saved: it is no ONNX file, and shared by nobody.")
+        raise UnsupportedError(
+            f"The encoder {encoder.name} cannot be saved: it is neither an ONNX file nor a shared encoder."
+        )
     return exported
 
 
@@ -267,9 +269,9 @@ def saved_encoder(about: Mapping[str, Any], folder: Path, place: int | None = No
         )  # its content stays as it is now, whatever becomes of the folder
         encoder = OnnxEncoder(opened.card, opened.id, partial(bytes, opened.content), int(about["width"]))
     else:
-        raise StoreError(f'It has an encoder of the kind "{kind}", which this version does not know.')
+        raise StoreError(f'It has an encoder of unknown kind "{kind}". Update labelwise, or fit again.')
     if encoder.id != about["id"] or encoder.shape != shape:
         raise StoreError(
-            f"It was made with another encoder than {encoder.name} of this version: its features differ. Fit again."
+            f"It was made with a different version of the encoder {encoder.name}, whose features differ. Fit again."
         )
     return encoder

@@ -1,8 +1,8 @@
 """A saved classifier is one folder, written whole or not at all; ``load`` reads it.
 
-``classifier.json`` says what it is, ``weights.safetensors`` holds the arrays of its head, labels and calibration. An encoder that was
-trained lies beside them as ``encoder.onnx`` with its card; one that others share is named by its id. ``training.safetensors``, which
-only continued training reads, is the state of the model that was trained. Nothing of it is executed.
+``classifier.json`` describes it; ``weights.safetensors`` holds the arrays of head, labels and calibration. A trained encoder is in
+``encoder.onnx`` with its card; a shared one is named by its id. ``training.safetensors`` is the state of the trained model,
+for continued training. Loading executes nothing.
 """
 
 import json
@@ -61,7 +61,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     """Raise an error if a classifier cannot or may not be written here."""
     check_writable(path)
     if path.exists() and not (path / ABOUT).exists():
-        raise UsageError(f"{path} exists and is no saved classifier; choose another name.")
+        raise UsageError(f"{path} exists and is not a saved classifier. Choose another name.")
     if path.exists() and not overwrite:
         raise UsageError(
             f"{path} already holds a classifier. Choose another name, or replace it with --overwrite (overwrite=True in Python)."
@@ -141,7 +141,7 @@ def _as_text(about: dict[str, Any]) -> bytes:
     except UnicodeEncodeError as error:
         near = ascii(error.object[max(0, error.start - 20) : error.end + 20])
         raise StoreError(
-            f"A classifier is saved as UTF-8 text, and this is none: {near}. Rename the label, file or folder it comes from."
+            f"A classifier is saved as UTF-8, but this text is not valid UTF-8: {near}. Rename its label, file or folder."
         ) from None
 
 

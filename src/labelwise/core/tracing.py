@@ -1,4 +1,4 @@
-"""A formula of NumPy as operations of ONNX, so that it is written once.
+"""Trace NumPy formulas into ONNX operations, so that each formula is written once.
 
 ``Traced`` rows stand for the input of a graph. NumPy hands what is computed with them to the rows themselves (NEP 13 and NEP 18). Each
 operation becomes one of the graph. It is also done with a few rows, whose results tell shapes and types.
@@ -145,13 +145,13 @@ class Traced(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> "Traced":
         """Return what a function of numbers makes of inputs; nothing is changed in place."""
         if method != "__call__" or ufunc not in OPERATIONS:
-            raise UnsupportedError(f"A formula that computes {ufunc.__name__} cannot be exported.")
+            raise UnsupportedError(f"Cannot export a formula with {ufunc.__name__}.")
         return self._apply(OPERATIONS[ufunc], inputs, ufunc(*map(_sample, inputs)))
 
     def __array_function__(self, function: Any, _: Any, args: Any, kwargs: Any) -> Any:
         """Return what another function of NumPy makes of its arguments."""
         if function not in FUNCTIONS:
-            raise UnsupportedError(f"A formula that computes {function.__name__} cannot be exported.")
+            raise UnsupportedError(f"Cannot export a formula with {function.__name__}.")
         return FUNCTIONS[function](*args, **kwargs)
 
     def joined(self, parts: Sequence[Any], axis: int) -> "Traced":

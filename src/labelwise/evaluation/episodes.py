@@ -84,7 +84,7 @@ def episode_accuracies(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
-        raise UsageError(f"An error needs at least two episodes; given {settings.count}.")
+        raise UsageError(f"The standard error needs at least two episodes; given {settings.count}.")
     draws = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
     embeddings = np.asarray(embeddings)
     size = settings.ways * (settings.shots + settings.queries) * embeddings.shape[1]
@@ -122,8 +122,8 @@ def episodes(targets: ArrayLike, ways: int, shots: int, queries: int, count: int
     }
     if len(pools) < ways:
         raise DataError(
-            f"{len(pools)} labels have the {shots + queries} images that {shots} shots and {queries} queries take, "
-            f"but an episode needs {ways}. Ask for fewer ways, shots or queries, or add images."
+            f"Only {len(pools)} labels have {shots + queries} images for {shots} shots and {queries} queries, "
+            f"but an episode needs {ways}. Use fewer ways, shots or queries, or add images."
         )
     return _draw(pools, ways, (shots, queries), count, Draws(seed))
 

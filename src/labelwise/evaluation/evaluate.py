@@ -33,13 +33,13 @@ def evaluate(
     """Measure a classifier.
 
     Args:
-        classifier: what is measured.
+        classifier: the classifier to measure.
         data: a dataset, a name or path of data, or images and their labels: ``(paths, ["owl", "wren", ...])``. Without images
             that the classifier was trained on, see ``test_set``.
         split: train, val, test or all; None is the test split if there is one, otherwise every image not seen in training.
-        unknown: images of none of the labels, to measure how well they are detected: as data, or as images alone.
-        protocols: protocols to run beside the usual ones: verification, retrieval, episodes.
-        seed: of random draws.
+        unknown: out-of-distribution images to detect, as data or images.
+        protocols: additional protocols: verification, retrieval, episodes.
+        seed: the random seed.
 
     >>> figures = lw.evaluate(classifier, data)
     >>> print(figures)  # doctest: +ELLIPSIS
@@ -93,14 +93,14 @@ def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, An
         return load(data)
     if not isinstance(data, tuple) or len(data) != 2:
         raise UsageError(
-            f"Data are a path, a Dataset, or images and their labels; given {type(data).__name__}. "
+            f"Data must be a path, a Dataset, or images and labels; given {type(data).__name__}. "
             "Try lw.evaluate(classifier, (images, labels))."
         )
     images, given = data
     labels, targets = _targets(classifier, given)
     batch = classifier.images(images)
     if len(batch) != len(targets):
-        raise UsageError(f"There are {len(batch)} images but {len(targets)} labels; give one for each image.")
+        raise UsageError(f"Give one label per image; given {len(batch)} images and {len(targets)} labels.")
     return Dataset(
         name="images", labels=labels, splits={"test": Split(images=batch, targets=targets)}, own_splits=False
     )
@@ -126,5 +126,5 @@ def _targets(classifier: Classifier, given: Any) -> tuple[Labels, Any]:
     if targets.ndim == 2 and targets.shape[1] == len(own):
         return own, targets.astype(bool)
     if targets.ndim != 1 or targets.dtype.kind not in "iu":
-        raise UsageError(f"Labels are names, or positions among the classifier's: {listing(own.names)}.")
+        raise UsageError(f"Labels must be names, or positions in the classifier's labels: {listing(own.names)}.")
     return own, targets.astype(np.int64)

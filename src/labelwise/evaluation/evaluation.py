@@ -1,4 +1,4 @@
-"""Scores of test images beside the truth: what every protocol measures."""
+"""Scores and targets of test images, the input of every protocol."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class Evaluation:
     def labelled(self) -> tuple[Scores, NDArray[np.int64]]:
         """Return the scores of the images with a label, and its position among the classifier's ``[n]``."""
         if self.multilabel:
-            raise DataError("Several labels may be true of these images; measure them with evaluate_multilabel.")
+            raise DataError("Several labels may be true of these images. Measure them with evaluate_multilabel.")
         rows = np.flatnonzero(self.targets >= 0)
         if not len(rows):
             raise DataError("There is no labelled test image to evaluate on.")
@@ -79,9 +79,7 @@ class Evaluation:
     def own_labelled(self) -> Self:
         """Return the same of the images with a label, be it one that the classifier does not know."""
         if self.multilabel:
-            raise DataError(
-                "Several labels may be true of these images, so two of them are neither the same nor different."
-            )
+            raise DataError("Several labels may be true of these images, so pairs are neither same nor different.")
         rows = np.flatnonzero(np.asarray(self.split.labelled))
         return self if len(rows) == len(self) else self[rows]
 
@@ -131,7 +129,7 @@ def _all_truths(classifier: Classifier, split: Split, labels: Labels) -> NDArray
     missing = [name for name in classifier.labels.names if name not in set(asked.labels.names)]
     if missing:
         raise DataError(
-            f"The data do not say where these labels are true: {listing(missing)}. Forget them first, or add them."
+            f"The data have no column for these labels: {listing(missing)}. Forget them first, or add them."
         )
     return truths
 

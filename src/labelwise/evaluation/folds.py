@@ -1,4 +1,4 @@
-"""Cross-validation: each image is measured once, by a classifier that was fitted without it and its group."""
+"""Cross-validation: each image is measured once, by a classifier fitted without it and its group."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -56,7 +56,9 @@ def evaluate_folds(
     method = _refittable(classifier)
     test_set = select_test_set(classifier, data, ALL)
     if test_set.split.multilabel:
-        raise UnsupportedError(f'Several labels may be true of one image of "{data.name}"; folds count one for each.')
+        raise UnsupportedError(
+            f'Several labels may be true of an image of "{data.name}", but --folds needs one label per image.'
+        )
     groups = test_set.split.groups or lookalike_groups(test_set.split.images)
     fold = np.asarray(folds_of(groups, test_set.split.targets, folds, (run or Run()).seed))
     method, whole = _on_features(classifier, method, replace(test_set.split, groups=groups))
@@ -74,7 +76,7 @@ def _refittable(classifier: Classifier) -> Method:
     if method.zero_shot or not method.uses_targets:
         what = "fits labels from descriptions" if method.zero_shot else "reads no label of an image"
         raise UnsupportedError(
-            f"Folds refit a method to labelled images, and {method.name} {what}. Measure it on images of their own: evaluate without --folds."
+            f"Folds refit a method to labelled images, but {method.name} {what}. Measure it on separate images, without --folds."
         )
     return method
 
@@ -115,7 +117,7 @@ def _result(answers: list[_Answers], groups: tuple[str, ...], targets: NDArray[n
         np.concatenate([getattr(one, name) for one in answers]) for name in ("rows", "best", "probability", "unknown")
     )
     if not len(rows):
-        raise DataError("No label has images in two folds, so none can be measured. Add images of each label.")
+        raise DataError("No label has images in two folds. Add images of each label.")
     truth = targets[rows]
     share, count = accuracy(best, truth), len({groups[row] or row for row in rows.tolist()})
     low, high = wilson(share, count)

@@ -1,4 +1,4 @@
-"""What a person needs to check the names of clusters: facts about each cluster, and images of it."""
+"""Facts and example images of clusters, for a person to check their names."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -73,7 +73,9 @@ def thresholds_for(evaluation: Evaluation, precisions: Mapping[str, float]) -> d
             np.asarray(scores.reported[:, column], np.float64), truths[:, column], precision=precision
         )
         if threshold is None:
-            raise DataError(f'No threshold gives "{name}" a precision of {precision:g} on these images. Ask for less.')
+            raise DataError(
+                f'No threshold gives "{name}" a precision of {precision:g} on these images. Choose a lower one.'
+            )
         thresholds[name] = threshold
     return thresholds
 

@@ -1,4 +1,4 @@
-"""Test images of ordered labels: how far off answers are, and whether intervals of levels hold what they promise."""
+"""The ordinal protocol: how far answers are off, and the coverage of intervals of levels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The outlier protocol: how well are images of no known label told from test images?"""
+"""The outlier protocol: how well images without a known label are detected."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Two classifiers on the same test images: is the difference more than chance?"""
+"""Test whether two classifiers differ on the same test images."""
 
 from dataclasses import dataclass
 

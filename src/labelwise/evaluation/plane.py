@@ -1,4 +1,4 @@
-"""Many numbers as two, to look at: principal components or UMAP."""
+"""Project features to a plane: principal components or UMAP."""
 
 from importlib import import_module
 from typing import Any, Literal
@@ -33,7 +33,7 @@ def find_plane(projection: Projection) -> Any:
     if projection == "pca":
         return Pca()
     if projection != "umap":
-        raise UsageError(f'A plane is made by pca or umap; given "{projection}".')
+        raise UsageError(f'The projection must be pca or umap; given "{projection}".')
     try:
         return import_module("umap").UMAP(n_components=2, random_state=0)
     except ImportError:

@@ -1,4 +1,4 @@
-"""The protocols: each one once, with when it applies, its function, and how it is called.
+"""The table of protocols: when each applies, its function and its title.
 
 Images are encoded once (``Evaluation``). A protocol is one function of their scores and the truth, and returns a record of figures.
 """
@@ -145,37 +145,37 @@ def _several_labels(evaluation: Evaluation) -> str:
 
 
 def _has_outliers(evaluation: Evaluation) -> str:
-    return "" if evaluation.outliers is not None else "No images of unknown labels were given."
+    return "" if evaluation.outliers is not None else "Needs out-of-distribution images (--unknown)."
 
 
 def _has_unseen(evaluation: Evaluation) -> str:
     if evaluation.multilabel:
         return f"{SEVERAL}, so seen and unseen labels do not compete."
     if not evaluation.classifier.unseen:
-        return "Every label of this classifier had images; none is known from a description alone."
+        return "Every label of this classifier has training images."
     return ""
 
 
 def _has_order(evaluation: Evaluation) -> str:
     if evaluation.multilabel or evaluation.classifier.calibration.multilabel:
-        return f"{SEVERAL}, so there is no level to be off by."
+        return f"{SEVERAL}, so they have no level."
     return "" if find_order(evaluation.classifier, evaluation.labels) else "The labels have no order."
 
 
 def _has_pairs(evaluation: Evaluation) -> str:
     if evaluation.multilabel:
-        return f"{SEVERAL}, so two of them are neither the same nor different."
+        return f"{SEVERAL}, so pairs are neither same nor different."
     return "" if can_verify(evaluation.split.targets) else "Pairs need two images of one label and one of another."
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
     one.name: one
     for one in (
-        Protocol(name="closed", title="One label of each image", reason=_one_label, run=evaluate_closed),
-        Protocol(name="multilabel", title="Yes or no to each label", reason=_several_labels, run=evaluate_multilabel),
+        Protocol(name="closed", title="One label per image", reason=_one_label, run=evaluate_closed),
+        Protocol(name="multilabel", title="Yes or no for each label", reason=_several_labels, run=evaluate_multilabel),
         Protocol(
             name="unknown",
-            title="Images of none of the labels",
+            title="Out-of-distribution images",
             reason=_has_outliers,
             run=_measure_outliers,
             prefix="unknown_",

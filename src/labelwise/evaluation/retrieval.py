@@ -1,4 +1,4 @@
-"""Retrieval: every test image searches for the others of its label, and is never its own answer."""
+"""The retrieval protocol: every test image searches for others with its label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class RetrievalResult:
 def evaluate_retrieval(evaluation: Evaluation, *, by: By = "similarity", ks: Sequence[int] = KS) -> RetrievalResult:
     """Return how well images find others of their label, known or not, among the first ``ks``."""
     if not ks or min(ks) < 1:
-        raise UsageError(f"Recall needs k of at least 1; given {list(ks)}.")
+        raise UsageError(f"Each k must be at least 1; given {list(ks)}.")
     evaluation = evaluation.own_labelled()
     targets = np.asarray(evaluation.split.targets)
     first, precision = query_figures(evaluation.classifier.head, evaluation.scores.embeddings, targets, by)

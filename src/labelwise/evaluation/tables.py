@@ -1,4 +1,4 @@
-"""Figures as tables, the same for the shell and for ``print`` in Python."""
+"""Format figures as tables, for the shell and for ``print`` in Python."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,15 +118,15 @@ def threshold_rows(figures: "Figures", most: int) -> list[Row]:
 def _zero_shot(result: Any) -> Table:
     """Return the figures of seen and unseen labels."""
     keys = ("unseen", "seen", "harmonic")
-    rows: list[Row] = [("of unseen labels alone", percent(result.zero_shot), "", "")]
+    rows: list[Row] = [("choice among unseen labels", percent(result.zero_shot), "", "")]
     for words, end in (
-        (f"of all, with a seen penalty (gap) of {result.gap:.3f}", ""),
-        ("of all, without", "_without_gap"),
+        (f"all labels, with a seen penalty (gap) of {result.gap:.3f}", ""),
+        ("all labels, without the seen penalty", "_without_gap"),
     ):
         rows.append((words, *(percent(getattr(result, key + end)) for key in keys)))
     return Table(
         title=f"zero-shot: {result.unseen_labels} labels had no training images (unseen), {result.seen_labels} had (seen)",
-        heads=("right, averaged over labels", *(f">{FIGURES[key]}" for key in keys)),
+        heads=("accuracy, mean over labels", *(f">{FIGURES[key]}" for key in keys)),
         rows=rows,
         notes=[f"{FIGURES['area']}: {result.area:.3f}"],
     )
@@ -176,7 +176,7 @@ def _retrieval(results: Any) -> Table:
 def _episodes(results: Any) -> Table:
     """Return how well new labels are learnt from one and from five images."""
     return Table(
-        title=f"new labels, learnt from a few images (few-shot): {FIGURES['accuracy']}",
+        title=f"new labels from a few images (few-shot): {FIGURES['accuracy']}",
         heads=("", *(f">{RULES.get(rule, rule)}" for rule in results[0].accuracy)),
         rows=[
             (
@@ -198,7 +198,7 @@ OTHERS: Mapping[str, Callable[[Any], Table]] = {
 
 
 def percent(share: float | None) -> str:
-    """Return a share as per cent with one digit after the point; a dash where there is none."""
+    """Format a share as a percentage with one decimal; a dash for None."""
     return "—" if share is None else f"{100 * share:.1f} %"
 
 

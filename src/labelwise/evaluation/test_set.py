@@ -1,9 +1,9 @@
-"""The test set: which images of a dataset classifiers are measured on, and which are left out and why.
+"""Select the test set of a dataset: which images are measured, and which are left out and why.
 
-By default the test split if there is one, otherwise every image not seen in training. A classifier keeps the hashes of the
-images that it was trained or calibrated on; these are left out, except from a split that is asked for and meant to hold them
-(train, val, all). Then they count, with a warning. Where all were used in training, and the classifier can leave each out in closed
-form, they are measured so (``training_images``).
+The default is the test split if there is one, otherwise every image not seen in training. A classifier stores the hashes of its
+training and calibration images. These are left out, unless the user asks for a split that contains them (train, val, all), which
+prints a warning. If all images were used in training and the classifier supports closed-form leave-one-out, that is measured
+(``training_images``).
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from labelwise.support.settings import brief
 
 ALL = "all"
 CHOICES = (*SPLITS, ALL)
-NO_HASHES = "It keeps no hashes of what it was trained on"
-SAME_NAME = "It was trained on as many images under this name, and knows none of these: if they are the same, --folds 5 of evaluate"
+NO_HASHES = "The classifier has no hashes of its training images"
+SAME_NAME = "It was trained on equally many images of data with this name, but none of these: if they are the same, --folds 5 of evaluate"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,11 +55,11 @@ class TestSet:
 
     @property
     def words(self) -> str:
-        """How many images of which part are measured, how many are left out, and why."""
+        """Which images are measured, and which are left out and why."""
         if self.left_out is not None:
             return (
-                f"All images of {self.data} were used in training. {_count(len(self.split), 'image')} measured, each answered as if it had "
-                "not been there (leave-one-out)."
+                f"All images of {self.data} were used in training. Measured by leave-one-out on "
+                f"{_count(len(self.split), 'image')}."
             )
         words = f"{_count(len(self.split), 'image')} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
         reasons = (
@@ -69,7 +69,7 @@ class TestSet:
         )
         words += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
         leaked = int(self.leaked.sum())
-        words += f". {leaked} of those measured were used to train or calibrate, too" if leaked else ""
+        words += f". {leaked} of the measured images were also used to train or calibrate" if leaked else ""
         words += f". {self.doubt}" if self.doubt else ""
         if self.skipped:
             first = f"{self.skipped[0].file}: {self.skipped[0].reason.rstrip('.')}"
@@ -135,9 +135,9 @@ def select_test_sets(
     divided_by_fit = name == ALL and leaves and not first.own_splits
     own = [_made_from(classifier, first) for classifier, _ in pairs]
     blind = [classifier.origin.train_digests is None for classifier, _ in pairs]
-    doubt = f"{NO_HASHES}, so none could be looked for" if any(blind) else ""
+    doubt = f"{NO_HASHES}, so overlap cannot be detected" if any(blind) else ""
     if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
-        name, names, doubt = "test", ("test",), f"{NO_HASHES}, so those images are measured that fit holds out"
+        name, names, doubt = "test", ("test",), f"{NO_HASHES}, so the images that fit holds out are measured"
     splits = [_pooled(data, names) for _, data in pairs]
     leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
@@ -204,8 +204,8 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
         return ALL, every, True
     if wanted not in every:
         raise DataError(
-            f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Divide it (labelwise data split), or choose '
-            f"among its own with --split: {listing((*every, ALL))}."
+            f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Split it (labelwise data split), or choose '
+            f"one with --split: {listing((*every, ALL))}."
         )
     return wanted, (wanted,), wanted == "test"
 
@@ -243,9 +243,7 @@ def _check_fit(classifier: Classifier, data: Dataset) -> None:
             f"features of {size[0]} numbers" if len(size) == 1 else f"images {list(size)}"
             for size in (shape, data.shape or ())
         )
-        raise DataError(
-            f'The classifier takes {wanted}, and "{data.name}" holds {holds}. Give the data it was made for.'
-        )
+        raise DataError(f'The classifier takes {wanted}, but "{data.name}" has {holds}. Give matching data.')
 
 
 def _check_same(data: Dataset, other: Dataset) -> None:
@@ -259,8 +257,8 @@ def _check_same(data: Dataset, other: Dataset) -> None:
             or not np.array_equal(np.asarray(one.targets), np.asarray(two.targets))
         ):
             raise DataError(
-                f'Classifiers are compared on the same images, and readings of "{data.name}" at different sizes differ in '
-                f"{name}. Compare them one by one with evaluate."
+                f'Classifiers must be compared on the same images, but "{data.name}" read at different sizes differs in '
+                f"{name}. Measure them one by one with evaluate."
             )
 
 
@@ -268,12 +266,12 @@ def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) ->
     """Return why no image is left to measure, and what to do, in words."""
     where = f'"{data.name}", {_which(name, data.own_splits)}'
     if not trained_on:
-        return f"{where}: there is no labelled image to measure. Give images with labels, or another split."
+        return f"{where}: no labelled image to measure. Give images with labels, or another split."
     also = f", and {unlabelled} without a label" if unlabelled else ""
     return (
-        f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give images of their "
-        "own, or measure each by a classifier refitted without it: labelwise evaluate MODEL DATA --folds 5. To count them as they are, with "
-        "figures that are too good: --split all."
+        f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give other "
+        "images, or cross-validate: labelwise evaluate MODEL DATA --folds 5. To measure them anyway, with "
+        "figures that are too optimistic: --split all."
     )
 
 
@@ -281,7 +279,7 @@ def _which(name: str, own_splits: bool) -> str:
     """Return which images of the data are meant, in words."""
     if own_splits:
         return "all splits" if name == ALL else f"{name} split"
-    return "which names no split" if name == ALL else f"the {name} split that fit makes of data without one"
+    return "without splits" if name == ALL else f"the {name} split that fit makes"
 
 
 def _count(number: int, what: str) -> str:

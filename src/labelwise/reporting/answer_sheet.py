@@ -1,6 +1,6 @@
-"""Pages of images to look at: answers, the least sure first, and suspects. A wrong label is corrected on the page, which saves a table.
+"""Pages of images to check: answers, the least certain first, and suspects. The user corrects labels there and saves a table.
 
-One file each. Its script, the same on every page, only makes the table of corrections, which ``fit --corrections`` reads.
+Each page is one file. Its script only writes the table of corrections that ``fit --corrections`` reads.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from labelwise.tasks.classify import Prediction
 if TYPE_CHECKING:
     from labelwise.fitting.suspects import Suspect
 
-SIDE = 128  # of an image on the page
-MOST = 60  # images of one answer, the least sure of them
-SUSPECTS = 500  # on a page
-SAMPLES = 16  # images of a group without a label
+SIDE = 128  # pixels of an image on the page
+MOST = 60  # most images per answer, the least certain ones
+SUSPECTS = 500  # most suspects on a page
+SAMPLES = 16  # images per unlabelled group
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass
 class Sheet:
-    """Collects images and their answers, a few of each kept as thumbnails, so that many need little memory."""
+    """Collects answers, with a few thumbnails per answer, so that many images need little memory."""
 
     groups: dict[str, Group] = field(default_factory=dict)
 

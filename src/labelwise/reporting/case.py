@@ -1,4 +1,4 @@
-"""A case of a report: one classifier, its figures on the test set, and what else the page draws."""
+"""A case of a report: one classifier, its figures on the test set, and the data of its plots."""
 
 import json
 import statistics
@@ -25,9 +25,9 @@ from labelwise.support.files import read_text
 from labelwise.support.processes import threads
 from labelwise.tasks.similarity import By
 
-BATCH = 32  # images that are timed together
-PAIRS = 50_000  # pairs of each kind behind the DET curve, at most
-SECONDS = 0.4  # how long each timing takes, about
+BATCH = 32  # images per timed batch
+PAIRS = 50_000  # most pairs of each kind for the DET curve
+SECONDS = 0.4  # approximate duration of each timing
 Tell = Callable[[str], None]
 OPTIONAL = ("zero_shot", "ordinal", "verification", "retrieval")  # protocols whose absence the page explains
 
@@ -36,8 +36,8 @@ OPTIONAL = ("zero_shot", "ordinal", "verification", "retrieval")  # protocols wh
 class Plan:
     """How cases are measured."""
 
-    protocols: tuple[str, ...] = ()  # beside the usual ones: verification, retrieval
-    seed: int = 0  # of random draws
+    protocols: tuple[str, ...] = ()  # additional protocols: verification, retrieval
+    seed: int = 0  # random seed
     tell: Tell = lambda _: None  # receives lines of progress
 
 
@@ -67,7 +67,7 @@ class Case:
         try:
             _ = evaluation.asked() if evaluation.multilabel else evaluation.targets
         except DataError as error:
-            raise DataError(f"{name} and {test_set.data} do not fit. {error}") from None
+            raise DataError(f"{name} and {test_set.data} do not match. {error}") from None
         tell(f"{name}: timing")
         self.speed = measure_speed(self.classifier, test_set.split.images)
         tell(f"{name}: measuring")

@@ -1,4 +1,4 @@
-"""Pitfalls of a report: leaks, few images, probabilities that were never fitted."""
+"""Warnings of a report: leaks, few images, uncalibrated probabilities."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from labelwise.reporting.pages import counted, percent
 from labelwise.support.errors import listing
 
 FEW_IMAGES, FEW_OF_LABEL = 100, 5
-KEPT = 0.8  # known images that should not be called unknown, at least
+KEPT = 0.8  # least share of known images not called unknown
 
 
 def cautions(case: Case) -> list[str]:
@@ -21,10 +21,10 @@ def _about_images(case: Case) -> Iterator[str]:
     if case.figures.leaked:
         yield (
             f"{round(case.figures.leaked * n)} of these {n} test images ({percent(case.figures.leaked)}) were used to train or "
-            "calibrate the classifier, so the figures on this page are too good. Test on other images."
+            "calibrate the classifier, so the figures on this page are too optimistic. Test on other images."
         )
     elif origin.train_digests is None:
-        yield "The classifier keeps no hashes of its training images, so test images seen in training cannot be found."
+        yield "The classifier has no hashes of its training images, so test images seen in training cannot be detected."
     if n < FEW_IMAGES:
         low, high = map(percent, wilson(case.accuracy, n))
         yield f"Only {counted(n, 'test image')}: the 95 % interval of the accuracy is {low} to {high}."
@@ -35,11 +35,11 @@ def _about_images(case: Case) -> Iterator[str]:
     if rare and n >= FEW_IMAGES:
         yield f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}."
     if case.test_set.unlabelled:
-        yield f"{case.test_set.unlabelled} test images have no label and are left out."
+        yield f"{case.test_set.unlabelled} test images without a label are left out."
     if case.test_set.shape and case.test_set.shape != case.classifier.shape:  # files are read at the shape of each
         yield (
-            f"The images came as {list(case.test_set.shape)} and were resized to {list(case.classifier.shape)}; the same images, "
-            "read from their files at that size, may get other answers."
+            f"The images have shape {list(case.test_set.shape)} and were resized to {list(case.classifier.shape)}; reading their "
+            "files directly at that size may give different answers."
         )
     if skipped := origin.summary.get("training", {}).get("skipped", 0):
         yield f"{skipped} files could not be read during training; the training log lists them."
@@ -48,7 +48,7 @@ def _about_images(case: Case) -> Iterator[str]:
 def _about_probabilities(case: Case) -> Iterator[str]:
     summary = case.classifier.origin.summary
     if "calibration" not in summary:
-        yield "Not calibrated: probabilities were never fitted to held-out images (labelwise calibrate)."
+        yield "Not calibrated: no held-out images were used to fit probabilities (labelwise calibrate)."
     words = {"ece": "of the answered label", "answer_ece": "of yes and no answers"}
     for kind, before in case.calibration.errors_before.items():
         after = case.calibration.errors_after[kind]
@@ -56,9 +56,9 @@ def _about_probabilities(case: Case) -> Iterator[str]:
             error = f"{percent(after)}, not {percent(before)}"
             yield f"The calibration error {words[kind]} is larger after calibration than before: {error}."
     if "naming" in summary:
-        yield "It was trained without labels: its probabilities say how far clusterings agree, not how often an answer is right."
+        yield "It was trained without labels: its probabilities measure the agreement of clusterings, not accuracy."
     if case.unknown.limit is None:
-        yield 'It has no outlier threshold, so it never answers "unknown".'
+        yield 'It has no outlier threshold and never answers "unknown".'
     result = case.closed or case.several
     if result is not None and result.kept < KEPT:
         yield f'{percent(1 - result.kept)} of these test images of known labels are called "unknown".'

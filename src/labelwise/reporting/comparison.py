@@ -1,4 +1,4 @@
-"""Several classifiers on the same test images, side by side."""
+"""Compare several classifiers on the same test images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from labelwise.reporting.pages import percent
 
 
 def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
-    """Return what the page says of the first classifier against the others; curves as ``plots`` takes them.
+    """Return the comparison of the first classifier with the others, with curves for ``plots``.
 
     ``seed`` is of the bootstrap; twice ``most`` images are shown.
     """

@@ -1,4 +1,4 @@
-"""What only the page of a report shows: reliability, sure answers, outlier scores, the map of labels."""
+"""Figures only shown on the report page: reliability, confidence, outlier scores, the map of labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def unknown(evaluation: Evaluation, result: OutlierResult | None) -> UnknownFigu
 
 def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
     """Return what training images, each left out, or validation images said of it when it was fitted, with ``how`` in words."""
-    words = {"leave_one_out": "training images, each left out (leave-one-out)", "validation": "validation images"}
+    words = {"leave_one_out": "training images (by leave-one-out)", "validation": "validation images"}
     summary = classifier.origin.summary
     about = {"labels_by": summary.get("labels_by", "")}
     return next(({**summary[kind], **about, "how": how} for kind, how in words.items() if kind in summary), None)
@@ -111,7 +111,7 @@ def plane(evaluation: Evaluation) -> Floats:
     embeddings = evaluation.classifier.label_embeddings
     points = np.asarray(embeddings, np.float64).reshape(len(embeddings), -1)
     if len(points) < 3 or points.shape[1] < 2:
-        raise DataError(f"{len(points)} labels with embeddings of {points.shape[1]} numbers do not span a plane.")
+        raise DataError(f"A map needs embeddings that span a plane; given {len(points)} of {points.shape[1]} numbers.")
     if float(points.std(0, ddof=1).max()) < 1e-12:
         raise DataError("All label embeddings are the same.")
     return np.asarray(find_plane("pca").fit_transform(points))

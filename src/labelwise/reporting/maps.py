@@ -49,7 +49,7 @@ def matrix(counts: Counts, names: Sequence[str]) -> Markup:
     inside += (_named_cells if named else _cells)(counts, names, (left, top, side))
     inside += "".join(_names(names, (left, top, side)))
     inside += words(2, top + size + 16, "true ↓   answer →", "start", "soft")
-    title = f"Confusion of {k} labels; the list beside it names the most frequent ones"
+    title = f"Confusion matrix of {k} labels; the list next to it has the most frequent confusions"
     width = max(left + size + 8, 120.0)
     return frame(inside, (width, top + size + 24), title, "plot matrix", (min(width, 620) * 0.8, width * 1.15))
 

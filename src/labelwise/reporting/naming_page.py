@@ -1,4 +1,4 @@
-"""A page for a person who has no labels: each label with its certainty, size and images. One file, no script."""
+"""A page to review the names of clusters: certainty, size and images of each. One file, no script."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,11 +32,11 @@ def naming_page(
 
 
 def doubts(one: NamedCluster) -> list[str]:
-    """Return what a person should look at in a cluster, in words; nothing where no figure stands out."""
+    """Return the doubts about a cluster; empty if no figure stands out."""
     doubtful = {
         "the name is in doubt": one.certainty < DOUBTFUL,
-        "other groupings divide it differently": one.together < APART,
-        "most other groupings call it something else": not one.answered and one.agreement < one.together / 2,
+        "other clusterings divide it differently": one.together < APART,
+        "most other clusterings give it another name": not one.answered and one.agreement < one.together / 2,
         "larger than expected": 0 < OFF * one.share < one.size,
         "smaller than expected": one.share > 0 and one.size < one.share / OFF,
     }

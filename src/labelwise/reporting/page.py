@@ -1,4 +1,4 @@
-"""A report: one page about a classifier on a test set, with every figure that applies, and the same figures as JSON."""
+"""Write a report: one page about a classifier on a test set with all figures, and the same figures as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,41 +30,41 @@ from labelwise.support.writable import write_file
 Model = Classifier | Saved | str | Path
 Read = Callable[[Classifier], Dataset]
 Source = Dataset | Read | str | Path | tuple[Any, Any]
-PLAIN = (  # figures of a case that JSON holds as they are
+PLAIN = (  # figures of a case that are copied to JSON
     "method", "accuracy", "closed", "several", "each", "estimate", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
 )  # fmt: skip
 
 
 def open_saved(folder: str | Path) -> Saved:
-    """Return the classifier of a folder with the log of its training."""
+    """Load a classifier with its training log."""
     return Saved(classifier=load(folder), log=read_log(Path(folder) / LOG))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportSettings:
-    """What goes into a report."""
+    """Settings of a report."""
 
     split: str | None = None  # train, val, test or all; None: the test split, else every image not seen in training
-    unknown: Any = None  # images of none of the labels: data, images, or a function as for the data
+    unknown: Any = None  # out-of-distribution images: data, images, or a function as for the data
     compare: Mapping[str, Model] | None = None  # classifiers to compare with the first, by name
     name: str | None = None  # what the page calls the classifier; None is the name of its folder, or of its method
     examples: int = 6  # how many of the best and of the worst answers to show
-    commands: tuple[str, ...] = ()  # shell commands that make the classifier and the report again
-    protocols: tuple[str, ...] = ()  # to measure beside the usual ones: verification, retrieval
-    seed: int = 0  # of random draws
+    commands: tuple[str, ...] = ()  # shell commands that reproduce the classifier and the report
+    protocols: tuple[str, ...] = ()  # additional protocols: verification, retrieval
+    seed: int = 0  # random seed
     tell: Callable[[str], None] = lambda _: None  # receives lines of progress
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """A finished report: the title, the page, and all its figures as JSON can hold them."""
+    """A finished report: title, page, and all figures as JSON values."""
 
     title: str
     html: str
     figures: Mapping[str, Any]
 
     def write(self, path: str | Path) -> None:
-        """Write the page, whole or not at all."""
+        """Write the page atomically."""
         write_file(path, visible(self.html, lines=True).encode())
 
 
@@ -72,8 +72,8 @@ def report(classifier: Model, data: Source, out: str | Path = "report.html", **s
     """Write a page about a classifier on a test set and return its path.
 
     Args:
-        classifier: a classifier, or the folder it was saved in, which also holds the log of its training.
-        data: as ``lw.evaluate`` takes it.
+        classifier: a classifier, or a saved folder, which also has its training log.
+        data: the same as for ``lw.evaluate``.
         out: the page, a single HTML file.
         settings: see ``ReportSettings``: split, unknown, compare, examples, ...
 
@@ -82,15 +82,15 @@ def report(classifier: Model, data: Source, out: str | Path = "report.html", **s
     """
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"A report is written as .html; given {path}.")
+        raise UsageError(f"A report is an .html file; given {path}.")
     make_report(classifier, data, ReportSettings(**settings)).write(path)
     return path
 
 
 def make_report(classifier: Model, data: Source, settings: ReportSettings | None = None) -> Report:
-    """Return a report on a classifier and the test set that ``select_test_set`` selects.
+    """Return a report on a classifier and the test set of ``select_test_set``.
 
-    Data may also be a function that reads them for a classifier; paths are read for each at the size of its images.
+    ``data`` may be a function that reads the data for a classifier; paths are read at the image size of each classifier.
     """
     settings = settings or ReportSettings()
     settings.tell("loading")
@@ -147,7 +147,7 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
 def _test_sets(
     classifiers: Sequence[Classifier], read: Read, split: str | None, *, unknown: bool = False
 ) -> list[TestSet]:
-    """Return the images for each classifier, read once for each shape that their models take."""
+    """Return the images for each classifier, read once per input shape."""
     readings: dict[tuple[int, ...], Dataset] = {}
     for one in classifiers:
         if one.shape not in readings:
@@ -164,8 +164,7 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     first, others = first or Path(str(classifier)).name, settings.compare or {}
     if first in others:
         raise UsageError(
-            f'Classifiers that are compared need different names; "{first}" is given twice. Given: '
-            f"{listing([first, *others])}."
+            f'Compared classifiers need different names; "{first}" occurs twice. Given: {listing([first, *others])}.'
         )
     return {first: classifier, **others}
 

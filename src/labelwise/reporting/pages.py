@@ -1,4 +1,4 @@
-"""Pages: templates, each environment into one HTML file. No network; readable on a phone, in the dark and in print."""
+"""Render templates into single HTML files that need no network and work on phones, in dark mode and in print."""
 
 import base64
 import io
@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 class PageImage(NamedTuple):
-    """An image inside a page: its bytes as an address, words for those who do not see it, and its size."""
+    """An image embedded in a page: its data URL, alternative text and size."""
 
     source: str
     words: str
@@ -27,7 +27,7 @@ class PageImage(NamedTuple):
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """Return the page that a template makes of these values; whatever they hold is text on it, never HTML."""
+    """Render a template; all values are escaped, never read as HTML."""
     return _environment().get_template(template).render(values)
 
 
@@ -46,12 +46,12 @@ def _environment() -> Environment:
 
 
 def _source(name: str) -> Markup:
-    """Return a style or a script as it lies beside the templates."""
+    """Return a style sheet or script of the templates folder."""
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
 def page_image(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "PNG") -> PageImage:
-    """Return an image for a page, with words for those who do not see it."""
+    """Return an image for a page, with alternative text."""
     stream = io.BytesIO()
     image.save(stream, kind, **({"quality": 86, "subsampling": 0} if kind == "JPEG" else {"optimize": True}))
     data = base64.b64encode(stream.getvalue()).decode()
@@ -59,27 +59,27 @@ def page_image(image: Image.Image, words: str, kind: Literal["PNG", "JPEG"] = "P
 
 
 def at(figures: Any, path: str) -> Any:
-    """Return the value in a JSON document at a path of keys such as ``closed.accuracy``; None where there is none."""
+    """Return the value at a path of keys such as ``closed.accuracy`` in a JSON document, or None."""
     for key in path.split("."):
         figures = (figures or {}).get(key)
     return figures
 
 
 def percent(share: float | None) -> str:
-    """Return a share as per cent with one digit after the point; a dash where there is none."""
+    """Format a share as a percentage with one decimal; a dash for None."""
     return "—" if share is None or math.isnan(share) else f"{100 * share:.1f}\u00a0%"
 
 
 def three(value: float | None) -> str:
-    """Return a number with three digits after the point; a dash where there is none."""
+    """Format a number with three decimals; a dash for None."""
     return "—" if value is None else f"{value:.3f}"
 
 
 def thousands(value: float) -> str:
-    """Return a whole number with its digits in groups of three."""
+    """Format an integer with digits in groups of three."""
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def counted(count: int, what: str) -> str:
-    """Return how many there are of what, in words."""
+    """Return a count and a noun, such as "2 images"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

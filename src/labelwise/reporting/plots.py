@@ -1,4 +1,4 @@
-"""The curves of a report: reliability, outlier scores, seen over unseen labels, errors of pairs, training."""
+"""Plots of a report: reliability, outlier scores, seen over unseen accuracy, errors of pairs, training."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) ->
     ideal = Series(points=[(0, 0), (1, 1)], name="perfect calibration", colour=5, dashed=True)
     x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in labels)
     series = [ideal, *(_bins(*line) for line in lines)]
-    return draw(series, x, y, title="Reliability: how often answers of each probability are right")
+    return draw(series, x, y, title="Reliability: accuracy of answers by probability")
 
 
 def _bins(name: str, bins: Reliability, colour: int) -> Series:

@@ -1,4 +1,4 @@
-"""Plots as SVG inside a page: lines, dots and bars. By hand: small, and their colours are those of the page, which may be dark."""
+"""Draw plots as inline SVG: lines, dots and bars. Hand-written: small, with the colours of the page, light or dark."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,1 +1,1 @@
-"""The HTTP service: one classifier, its questions as routes, taught labels that survive, and a page."""
+"""The HTTP service: one classifier, a route per question, durable taught labels, and a web page."""

@@ -1,4 +1,4 @@
-"""The shapes of answers and options, as the OpenAPI document states them."""
+"""The schemas of answers and options for the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ class Nothing(BaseModel):
 
 
 def _shape(name: str, about: str, /, **fields: Any) -> Shape:
-    """Return a document with these fields: each a type, or a type and its default or description; nothing else is in it."""
+    """Return a model with exactly these fields: each a type, or a type with its default or description."""
     pairs: dict[str, Any] = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
     return create_model(name, __config__=Nothing.model_config, __doc__=about, **pairs)
 
@@ -28,34 +28,34 @@ def _field(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
     return kind, Field(description=words, **more)
 
 
-_NAME = 'The best label; "unknown" where none fits, "none" where every answer is no.'
-_HEAT = "Rows of values from 0 to 1; large where the image speaks for the label."
-_AGAINST = "Likewise, for the other label and not for this one; both on one scale."
+_NAME = 'The best label; "unknown" if none fits, "none" if every answer is no.'
+_HEAT = "Rows of values from 0 to 1; large where the image is evidence for the label."
+_AGAINST = "The same for the other label; both maps share one scale."
 _MAYBE: tuple[Any, Any] = (str | None, None)
 _SOURCE = Literal["training", "examples", "texts", "vector"]
 
 Error = _shape(
     "Error",
-    "Why a request was refused.",
-    error=_field(str, "What is wrong, what was given, what to do.", examples=['No label "okapi".']),
+    "The reason for a refusal.",
+    error=_field(str, "What is wrong, the value, and what to do.", examples=['No label "okapi".']),
 )
 Health = _shape("Health", "Whether the service is up.", status=Literal["ok"], model=str, labels=int, change=int)
 Ready = _shape(
     "Ready",
-    "Whether the service answers questions, and takes changes.",
+    "Whether the service answers questions and accepts changes.",
     status=Literal["ready"],
     changes=Literal["taken", "refused", "away"],
-    away=_field(float, "Seconds for which the store of changes has not answered; 0 where it does."),
+    away=_field(float, "Seconds since the store of changes last answered; 0 if it answers."),
     change=int,
 )
 Outlier = _shape(
-    "Outlier", "How little an image fits.", score=_field(float, "Larger is stranger."), flagged=bool, threshold=float
+    "Outlier", "The outlier score of an image.", score=_field(float, "Larger fits less."), flagged=bool, threshold=float
 )
 Choice = _shape("Choice", "A label and its probability.", label=str, probability=float)
-LabelAnswer = _shape("LabelAnswer", "Yes or no to one label.", label=str, yes=bool, probability=float)
+LabelAnswer = _shape("LabelAnswer", "Yes or no for one label.", label=str, yes=bool, probability=float)
 Classification = _shape(
     "Classification",
-    "What an image shows.",
+    "The labels of an image.",
     label=_field(str, _NAME),
     known=bool,
     probability=float,
@@ -69,7 +69,7 @@ _asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float,
 Asked = _shape("Asked", "Yes or no, with a probability of a yes.", yes=bool, **_asked)
 Explanation = _shape(
     "Explanation",
-    "A heat map, or two of two labels set against each other.",
+    "A heat map, or two that contrast two labels.",
     heat=_field(list[list[float]], _HEAT),
     height=int,
     width=int,
@@ -85,22 +85,22 @@ Verification = _shape(
     probability=float,
     threshold=float,
 )
-Match = _shape("Match", "An image of the gallery.", file=str, similarity=float, image=str)
-Matches = _shape("Matches", "Images of the gallery, the most similar first.", matches=_many(Match))
+Match = _shape("Match", "A gallery image.", file=str, similarity=float, image=str)
+Matches = _shape("Matches", "Gallery images, the most similar first.", matches=_many(Match))
 KnownLabel = _shape(
     "KnownLabel",
-    "A label and where it comes from.",
+    "A label and its origin.",
     name=str,
     taught=bool,
     source=(_SOURCE, Field(alias="from")),
     examples=(int | None, None),
-    more=(int | None, Field(None, description="Images that it learned from by corrections.")),
+    more=(int | None, Field(None, description="Number of corrections (images) it learned from.")),
 )
 Done = _shape("Done", "A change.", action=Literal["teach", "correct", "forget"], label=str)
 LabelList = _shape(
     "LabelList", "All labels, in the order of the classifier.", change=int, labels=_many(KnownLabel), undo=Done | None
 )
-_CHECK = "What the examples of a taught label say of it, in words."
+_CHECK = "A check of the examples of a taught label, in words."
 Changed = _shape(
     "Changed",
     "A change that is on disk.",
@@ -110,20 +110,20 @@ Changed = _shape(
     check=(str | None, Field(None, description=_CHECK)),
 )
 Undone = _shape("Undone", "A change that was undone.", undone=Done, labels=int, change=int)
-Example = _shape("Example", "An image to try.", name=str, image=str)
+Example = _shape("Example", "An example image.", name=str, image=str)
 VectorForm = _shape("VectorForm", "The attributes that describe a label.", size=int)
 Card = _shape(
     "Card",
-    "What the model is, what it can be asked and what to expect of it.",
+    "The model card: what the model is, which questions it answers, and its figures.",
     **dict.fromkeys(("model", "method"), str),
     **dict.fromkeys(("labels", "seen", "described"), int),
     **dict.fromkeys(("read_only", "multilabel"), bool),
     shape=list[int],
     trained=dict[str, Any],
     figures=dict[str, float],
-    words=_field(dict[str, str], "What figures, and what is in trained, are called."),
+    words=_field(dict[str, str], "Display names of figures and of entries in trained."),
     limits=list[str],
-    can=_field(dict[str, str | None], "Null where it can; else why not."),
+    can=_field(dict[str, str | None], "Null if it can; otherwise why not."),
     vector=VectorForm | None,
     examples=_many(Example),
 )
@@ -150,7 +150,7 @@ class TopOrCovering(Top):
 
 
 class TopEight(Top):
-    """How many to list, eight if nothing is said."""
+    """How many to list, eight by default."""
 
     top: int = Field(8, ge=1, le=MOST_TOP, description="How many to list.")
 
@@ -174,12 +174,12 @@ class MaybeAbout(Nothing):
 
 
 class About(MaybeAbout):
-    """A label, or a sentence where the model reads texts."""
+    """A label, or a sentence if the model reads texts."""
 
     text: str | None = Field(None, min_length=1, max_length=MOST_TEXT, description="A sentence.")
 
 
 class AboutWhy(About):
-    """A label or a sentence, and maybe another label to set against it."""
+    """A label or a sentence, and optionally a second label to contrast with."""
 
-    against: str | None = Field(None, min_length=1, max_length=500, description="Another label: why not that one?")
+    against: str | None = Field(None, min_length=1, max_length=500, description="A second label to contrast with.")

@@ -1,4 +1,4 @@
-"""The application: a table of routes, how requests find them, and the document that describes them."""
+"""The application: the table of routes, their dispatch, and the OpenAPI document."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
 
 PAGE = Path(__file__).parent / "page"
-DESCRIPTION = "Questions to one image classifier, and labels that it is taught while it runs."
+DESCRIPTION = "Ask questions to an image classifier and teach it labels while it runs."
 ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
 BODY = (408, 411, 413, 415, 422)
 Handler = Callable[[Request, Any], Awaitable[Response]]
@@ -48,7 +48,7 @@ EXAMPLES = {**_RAW, FORM: _form(images=_FILES), JSON: {"schema": answers.TeachBo
 
 @dataclass(frozen=True)
 class Route:
-    """A route: where it is, what it takes, what it answers."""
+    """A route: its path, inputs and answer."""
 
     path: str
     handler: Handler
@@ -61,7 +61,7 @@ class Route:
 
 
 def build(service: Service, metrics: Metrics | None = None) -> Guard:
-    """Return the application of a service, its classifier loaded and its changes read."""
+    """Return the application of a service, with its classifier and changes loaded."""
     metrics = metrics or Metrics()
     does = Routes(Engine(service, metrics))
     routes = table(does)
@@ -71,19 +71,19 @@ def build(service: Service, metrics: Metrics | None = None) -> Guard:
 
 
 def table(does: Routes) -> list[Route]:
-    """Return the routes without a name in their path."""
+    """Return the routes with a fixed path."""
     ask = partial(Route, method="POST", errors=BODY, body=IMAGE)
     change = partial(Route, method="POST", errors=(*BODY, 409), answer=answers.Changed)
     return [
         Route("/health", does.health, "Whether the service is up", answer=answers.Health),
-        Route("/ready", does.ready, "Whether it answers questions, and takes changes", answer=answers.Ready),
-        Route("/card", does.card, "What the model is and can", answer=answers.Card),
+        Route("/ready", does.ready, "Whether it answers questions and accepts changes", answer=answers.Ready),
+        Route("/card", does.card, "The model card", answer=answers.Card),
         Route("/labels", does.labels, "All labels, taught ones last", answer=answers.LabelList),
         Route("/metrics", does.metrics, "Counts and times for Prometheus"),
         ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=TopOrCovering),
-        ask("/ask", does.ask, "Is it a y? A label, or what a sentence says", answer=answers.Asked, options=About),
-        ask("/explain", does.explain, "Why? A heat map of what speaks for a label", answer=answers.Explanation, options=AboutWhy),
-        ask("/outliers", does.outliers, "Is it none of the labels?", answer=answers.Outlier),
+        ask("/ask", does.ask, "Does the image show a label, or what a sentence says?", answer=answers.Asked, options=About),
+        ask("/explain", does.explain, "A heat map of the evidence for a label", answer=answers.Explanation, options=AboutWhy),
+        ask("/outliers", does.outliers, "Does the image have none of the labels?", answer=answers.Outlier),
         ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
         Route("/search", does.search, "Which images of the gallery does a sentence fit best?", answer=answers.Matches, options=Words, errors=(422,)),
         ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
@@ -95,7 +95,7 @@ def table(does: Routes) -> list[Route]:
 
 
 def direct(app: ASGIApp, routes: list[Route]) -> ASGIApp:
-    """Return an application that finds the routes of the table by one look-up; all else goes to the one behind it."""
+    """Return an application that dispatches table routes by one look-up and passes the rest on."""
     known = {(route.method, route.path): route for route in routes}
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,11 +111,11 @@ def direct(app: ASGIApp, routes: list[Route]) -> ASGIApp:
 
 
 def options_of(route: Route, query: bytes) -> BaseModel:
-    """Return the options of a request, or refuse unknown ones and wrong values."""
+    """Parse the options of a request; refuse unknown options and wrong values."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise HTTPError(400, "Options are words in UTF-8, and these are not. Percent-encode them.") from None
+        raise HTTPError(400, "The options are not valid UTF-8. Percent-encode them.") from None
     values = dict(pairs)
     if len(values) < len(pairs):
         raise HTTPError(400, "An option is given more than once.")
@@ -128,7 +128,7 @@ def options_of(route: Route, query: bytes) -> BaseModel:
 
 
 def documented(does: Routes, routes: list[Route]) -> FastAPI:
-    """Return the application that describes all routes, and serves those with a name in their path and the page."""
+    """Return the application that documents all routes, and serves the page and routes with a variable path."""
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -144,8 +144,8 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     app.mount("/static", StaticFiles(directory=PAGE / "static"))
     app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
     for path, handler, summary in (
-        ("/gallery/{id}", does.gallery_image, "An image of the gallery, small"),
-        ("/examples/{id}", does.example_image, "An image to try"),
+        ("/gallery/{id}", does.gallery_image, "A gallery image, small"),
+        ("/examples/{id}", does.example_image, "An example image"),
     ):
         responses = {**_declared_errors(), 200: {"content": {"image/*": {}}, "description": "The image."}}
         app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
@@ -155,7 +155,7 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
 
 
 def _describe(app: FastAPI, route: Route) -> None:
-    """Add a route of the table; requests do not come this way, the document does."""
+    """Document a route of the table, which is dispatched elsewhere."""
 
     async def endpoint(request: Request, options: Any) -> Response:
         return await route.handler(request, options)
@@ -178,6 +178,6 @@ def _describe(app: FastAPI, route: Route) -> None:
 
 
 def _declared_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the errors that a route declares, and those of all routes."""
+    """Return the documented errors of a route."""
     every = sorted({*ALWAYS, *statuses})
     return {status: {"model": answers.Error, "description": STATUSES[status]} for status in every}

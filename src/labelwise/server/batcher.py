@@ -1,7 +1,7 @@
-"""Batching: images of several requests are decoded side by side and encoded together.
+"""Batching: images of several requests are decoded in parallel and encoded together.
 
-While one batch is encoded, the next one gathers. The first waits for more only while images are being decoded, and never longer than the
-batch delay: a lone request is answered at once. Images that take long to decode have a thread of their own (see
+While one batch is encoded, the next one collects. A batch waits for more images only while some are being decoded, and at most for
+the batch delay: a single request is answered at once. Slow images are decoded in a separate thread (see
 ``tests/hostile/test_lanes.py``), so that small ones do not wait for them.
 """
 
@@ -22,20 +22,20 @@ from labelwise.server.errors import LATER, HTTPError
 from labelwise.server.live import Snapshot
 from labelwise.server.settings import Service
 
-Answer = tuple[Scores, int]  # and the number of the change that they belong to
-SLOW = 0.1  # seconds to decode from which on a request is slow: a PNG of 4 megapixels, a JPEG of 10 MB
+Answer = tuple[Scores, int]  # and the number of their last change
+SLOW = 0.1  # seconds of decoding that make a request slow: a PNG of 4 megapixels, a JPEG of 10 MB
 
 
 @dataclass(eq=False)
 class Job:
-    """The decoded images of a request, and who waits for their scores."""
+    """The decoded images of a request, and the future of their scores."""
 
     images: Sequence[Pixels]
     answer: "asyncio.Future[Answer]"
 
 
 class Batcher:
-    """Decodes and scores images; ``observe`` is told the size of every batch."""
+    """Decodes and scores images; calls ``observe`` with the size of every batch."""
 
     def __init__(
         self, service: Service, frame: Frame, snapshot: Callable[[], Snapshot], observe: Callable[[int], None]
@@ -45,16 +45,16 @@ class Batcher:
         self._quick, self._slow = ThreadPoolExecutor(self._decoders, "decode"), ThreadPoolExecutor(1, "decode-slow")
         self._model = ThreadPoolExecutor(1, "encode")
         self._jobs = deque[Job]()
-        self._decoding = 0  # requests that are being decoded, or wait for it
+        self._decoding = 0  # requests in decoding or waiting for it
         self._arrived, self._stopping = asyncio.Event(), False
 
     def start(self) -> None:
-        """Start to answer."""
+        """Start."""
         crew().prepare(self._decoders)
         self._loop = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Finish what was accepted, and end."""
+        """Finish the accepted requests and stop."""
         self._stopping = True
         self._arrived.set()
         await self._loop
@@ -63,13 +63,13 @@ class Batcher:
 
     @property
     def length(self) -> int:
-        """Requests that are being decoded or wait to be encoded."""
+        """The number of requests in decoding or waiting to be encoded."""
         return self._decoding + len(self._jobs)
 
     async def scores(self, images: Sequence[bytes]) -> Answer:
-        """Return the scores of images and the change that they belong to, or raise why there are none."""
+        """Return the scores of images and the number of their last change, or raise an error."""
         if self._stopping:
-            raise HTTPError(503, "The service is about to stop. Ask again in a moment.", LATER)
+            raise HTTPError(503, "The service is stopping. Try again in a moment.", LATER)
         self._decoding += 1
         try:
             job = Job(await self._decode(images), asyncio.get_running_loop().create_future())
@@ -95,7 +95,7 @@ class Batcher:
         return [one for one in pixels if not isinstance(one, str)]
 
     async def _run(self) -> None:
-        """Score batch after batch, until all is done and the service stops."""
+        """Score batch after batch until the service stops and nothing is left."""
         loop = asyncio.get_running_loop()
         while jobs := await self._gather():
             try:
@@ -106,7 +106,7 @@ class Batcher:
                 _deliver(jobs, answers)
 
     async def _gather(self) -> list[Job]:
-        """Return the requests to score together; none where all is done and the service stops."""
+        """Return the requests to score together; empty if the service stops and nothing is left."""
         while not self._jobs:
             if self._stopping and not self._decoding:
                 return []
@@ -119,13 +119,13 @@ class Batcher:
         jobs, size = list[Job](), 0
         while self._jobs and (not jobs or size + len(self._jobs[0].images) <= self.service.batch):
             job = self._jobs.popleft()
-            if not job.answer.done():  # somebody still waits
+            if not job.answer.done():  # the client still waits
                 jobs.append(job)
                 size += len(job.images)
         return jobs or await self._gather()
 
     async def _wait(self, seconds: float | None) -> bool:
-        """Wait until something arrives; return False where nothing does in time."""
+        """Wait for a request; return False on a timeout."""
         self._arrived.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -141,7 +141,7 @@ class Batcher:
 
 
 def score(classifier: Classifier, parts: Sequence[Sequence[Pixels]]) -> list[Scores]:
-    """Return the scores of each request's images, which are encoded together; what is asked most often is computed for all at once."""
+    """Return the scores of each request; all images are encoded together and common results computed at once."""
     whole = classifier.scores(np.stack([image for part in parts for image in part]))
     _ = whole.best, whole.reported, whole.yes, whole.confidence, whole.unknown
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -149,7 +149,7 @@ def score(classifier: Classifier, parts: Sequence[Sequence[Pixels]]) -> list[Sco
 
 
 def _seconds_to_decode(images: Sequence[bytes], frame: Frame) -> float:
-    """Return the processor time that images are likely to take, by their headers; raise ``UnreadableError`` where one is beyond a limit."""
+    """Estimate the decoding time of images from their headers; raise ``UnreadableError`` beyond a limit."""
     return sum(seconds if (seconds := check_header(open_content(one), frame)) is not None else SLOW for one in images)
 
 

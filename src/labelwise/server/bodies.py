@@ -1,4 +1,4 @@
-"""Bodies: of requests, told apart by content type; of answers, JSON."""
+"""Bodies of requests, by content type, and of answers, as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ MOST_IMAGES = 64
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON answer, null for what is no number; it is not validated again, which would take longer than the question."""
+    """Return a JSON answer with null for NaN and infinity; skips validation, which would take longer than the request."""
     return Response(json_text(document).encode(errors="replace"), status, headers, JSON)
 
 
 def error_response(error: HTTPError) -> Response:
-    """Return the answer to an error."""
+    """Return the answer for an error."""
     return reply({"error": error.text}, error.status, error.headers)
 
 
@@ -44,17 +44,17 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 
 async def read_image(request: Request, service: Service) -> bytes:
-    """Return the one image of a request: its raw body, or the form field ``image``."""
+    """Return the image of a request: its raw body, or the form field ``image``."""
     kind = _content_type(request)
     if kind == FORM:
         return (await read_form(request, service, {"image": 1}))[0]
     if kind in TYPES:
         return _checked(await request.body())
-    raise _unfit(kind, f"An image is sent as {', '.join(TYPES)} or in a form ({FORM})")
+    raise _unfit(kind, f"Send an image as {', '.join(TYPES)} or in a form ({FORM})")
 
 
 async def read_examples(request: Request, service: Service) -> tuple[TeachBody, Sequence[bytes]]:
-    """Return what a request teaches: a description (JSON), or images (a form, or one raw body)."""
+    """Return the content of a teach request: a description (JSON), or images (a form, or one raw body)."""
     kind = _content_type(request)
     if kind == JSON:
         return _description(await request.body()), ()
@@ -62,13 +62,13 @@ async def read_examples(request: Request, service: Service) -> tuple[TeachBody, 
         return TeachBody(), await read_form(request, service, {"images": MOST_IMAGES})
     if kind in TYPES:
         return TeachBody(), [await read_image(request, service)]
-    raise _unfit(kind, f"A label is taught from images ({FORM}, field images) or from a description ({JSON})")
+    raise _unfit(kind, f"Teach a label from images ({FORM}, field images) or from a description ({JSON})")
 
 
 async def read_form(request: Request, service: Service, fields: dict[str, int]) -> list[bytes]:
-    """Return the images of a form in the order of ``fields``, which says how many of each there may be at most."""
+    """Return the images of a form in the order of ``fields``, which maps each field to its most images."""
     if (kind := _content_type(request)) != FORM:
-        raise _unfit(kind, f"Images are sent in a form ({FORM}) with: {', '.join(fields)}")
+        raise _unfit(kind, f"Send images in a form ({FORM}) with: {', '.join(fields)}")
     try:
         parser = MultiPartParser(
             request.headers,
@@ -77,14 +77,14 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
             max_fields=4,
             max_part_size=service.max_body,
         )
-        parser.spool_max_size = service.max_body  # never on disk: it may be full
+        parser.spool_max_size = service.max_body  # never use the disk, which may be full
         form = await parser.parse()
     except (MultiPartException, FormParserError) as error:
         raise HTTPError(400, f"The form cannot be read: {getattr(error, 'message', error)}") from None
     try:
         unknown = sorted(set(form) - set(fields))
         if unknown:
-            raise HTTPError(400, f'A form of this route has the fields {", ".join(fields)}; given "{unknown[0]}".')
+            raise HTTPError(400, f'The form takes the fields {", ".join(fields)}; given "{unknown[0]}".')
         images: list[bytes] = []
         for name, most in fields.items():
             files = form.getlist(name)
@@ -93,7 +93,7 @@ async def read_form(request: Request, service: Service, fields: dict[str, int]) 
                 raise HTTPError(400, f'Send {wanted} in the field "{name}"; given {len(files)}.')
             for file in files:
                 if not isinstance(file, UploadFile):
-                    raise HTTPError(400, f'The field "{name}" must hold a file; given a text.')
+                    raise HTTPError(400, f'The field "{name}" must be a file; given text.')
                 images.append(_checked(await file.read()))
         return images
     finally:
@@ -109,26 +109,24 @@ def _unfit(kind: str, wanted: str) -> HTTPError:
 
 
 def _checked(content: bytes) -> bytes:
-    """Return the content of an image file, or refuse what is none of the formats; nothing is decoded yet."""
+    """Check the format of an image file without decoding it, and return its bytes."""
     if not content:
         raise HTTPError(400, "The image is empty (0 bytes). Send the content of an image file.")
     webp = content[:4] != b"RIFF" or content[8:12] == b"WEBP"
     if not content.startswith(MAGIC) or not webp:
-        raise HTTPError(400, "The body is no PNG, JPEG, WebP, BMP or GIF image. Send the content of an image file.")
+        raise HTTPError(400, "The body is not a PNG, JPEG, WebP, BMP or GIF image. Send the content of an image file.")
     return content
 
 
 def _description(body: bytes) -> TeachBody:
     def no_constant(name: str) -> Any:
-        raise ValueError(f"{name} is no number of JSON")
+        raise ValueError(f"{name} is not a JSON number")
 
     try:
         return TeachBody.model_validate(json.loads(body, parse_constant=no_constant), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the document"
-        raise HTTPError(
-            400, f'{{"label", "texts"}} or {{"label", "vector"}} is wanted; {where}: {first["msg"]}.'
-        ) from None
+        raise HTTPError(400, f'Send {{"label", "texts"}} or {{"label", "vector"}}; {where}: {first["msg"]}.') from None
     except (ValueError, RecursionError) as error:
-        raise HTTPError(400, f"The body is no JSON document ({error}).") from None
+        raise HTTPError(400, f"The body is not valid JSON ({error}).") from None

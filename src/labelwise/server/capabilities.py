@@ -1,4 +1,4 @@
-"""What a classifier can be asked (found by trying), and its card."""
+"""The questions that a classifier can answer (found by trying), and its model card."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,10 +15,10 @@ from labelwise.tasks.ask import DRAFT, reading
 from labelwise.tasks.explain import explain
 from labelwise.tasks.teach import teach
 
-READ_ONLY = "This service is read-only: it was started with --read-only."
-NO_RULE = "This classifier has no rule for outliers: calibrate it first."
+READ_ONLY = "This service is read-only (--read-only)."
+NO_RULE = "This classifier has no outlier threshold: calibrate it first."
 NO_PAIRS = "This classifier has no threshold for pairs of images. Fit one with: labelwise calibrate."
-NO_GALLERY = "There is no gallery to search: start the service with --gallery FOLDER."
+NO_GALLERY = "There is no gallery. Start the service with --gallery FOLDER."
 CALLED = {"precision": "mean_average_precision"} | {
     f"{key}_{when}": key for key in ("ece", "answer_ece") for when in ("before", "after")
 }  # figures of the card by the keys of their words
@@ -26,10 +26,10 @@ CHANGES = ("teach_examples", "teach_texts", "teach_vector", "correct", "forget",
 
 
 def check_takes_images(shape: tuple[int, ...]) -> None:
-    """Raise an error unless a model of this image shape takes images."""
+    """Raise an error unless a model with this input shape takes images."""
     if len(shape) != 3:
         raise UsageError(
-            f"This model takes {shape[0]} precomputed features of each image, and a service is sent images. Fit one on "
+            f"This model takes {shape[0]} precomputed features per image, but a service receives images. Fit one on "
             "images."
         )
     if shape[0] not in (1, 3):
@@ -37,9 +37,9 @@ def check_takes_images(shape: tuple[int, ...]) -> None:
 
 
 def capabilities(classifier: Classifier, service: Service) -> dict[str, str | None]:
-    """Return for each question None, or why this classifier cannot answer it.
+    """Return None for each question, or why this classifier cannot answer it.
 
-    What depends on more than the kind of model (``can``) is tried: a backbone may have no feature maps, a reader of texts no words.
+    Some answers depend on more than the kind of model (``can``) and are tried: a backbone may have no feature maps, a text reader no words.
     """
     blank = classifier.scores(np.full((2, *classifier.shape), 128, np.uint8))
     vectors = classifier.head.labels.vectors
@@ -64,7 +64,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
 
 
 def with_text(scores: Scores, text: str) -> Scores:
-    """Return the scores of the same images with one more label at the end: a sentence."""
+    """Return the scores of the same images with a sentence as an additional last label."""
     return scores.of(reading(scores.classifier, text))
 
 
@@ -77,7 +77,7 @@ def _why_not(task: Callable[..., object], *values: object, **more: object) -> st
 
 
 def card(classifier: Classifier, service: Service, can: dict[str, str | None]) -> dict[str, Any]:
-    """Return what does not change while a service runs: the origin of the model, its figures and limits."""
+    """Return the constant part of the card: the origin of the model, its figures and limits."""
     summary = classifier.origin.summary
     training = summary.get("training", {})
     facts = ("data", "images", "seconds", "validation_images", "skipped", "seed", "torch")
@@ -112,7 +112,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def seen_window(encoder: Encoder) -> tuple[slice, slice]:
-    """Return the rows and columns of an image that an encoder looks at."""
+    """Return the size of the image area that an encoder uses, in rows and columns."""
     return encoder.window if isinstance(encoder, Locates) else (slice(None), slice(None))
 
 
@@ -123,23 +123,23 @@ def _limits(classifier: Classifier, can: dict[str, str | None]) -> Iterator[str]
     yield f"It sees every image as {width} x {height} pixels in {'colour' if channels == 3 else 'grey'}: {how}."
     rows, columns = (len(range(side)[part]) for side, part in zip((height, width), seen_window(encoder), strict=True))
     if (rows, columns) != (height, width):
-        yield f"Of that it looks at the middle {columns} x {rows} pixels."
+        yield f"It uses the central {columns} x {rows} pixels of that."
     keep = summary.get("calibration", {}).get("keep")
     if isinstance(keep, float) and classifier.familiarity.rule is not None:
-        lost = f"{100 * (1 - keep):.0f} of 100 images of known labels are called unknown."
-        yield f"{lost} Images of unknown but similar things often pass as known."
+        lost = f"It calls {100 * (1 - keep):.0f} of 100 images of known labels unknown."
+        yield f"{lost} It often takes images of unknown but similar things as known."
     if calibration.exclusive:
-        yield "Its labels compete: yes or no to one label depends on which others there are."
+        yield "Its labels compete: yes or no for one label depends on the other labels."
     elif not calibration.multilabel:
         yield "The probability of a yes assumes that each label is asked equally often."
     if can["teach_examples"] is None:
-        yield "A label taught from five images is much weaker than a trained one, above all beside a close relative."
+        yield "A label taught from five images is much less accurate than a trained one, above all next to a similar label."
     if calibration.unseen.any():
-        yield "Labels known from a description alone are named with more mistakes than those with images."
+        yield "Labels with only a description get more mistakes than labels with images."
     if summary.get("naming"):
-        yield "Its clusters were named without one labelled image; some names may be wrong."
+        yield "Its clusters were named without any labelled image; some names may be wrong."
     if summary.get("labels_by"):
-        yield "Its labels were not chosen by a person, so nothing says how accurate it is."
+        yield "No person chose its labels, so its accuracy is not known."
     how = "training images, by leave-one-out"
     told = how if "leave_one_out" in summary else "validation images"
-    yield f"Figures are of {told}, of its own data; on other images they are usually worse."
+    yield f"Its figures come from {told} of its own data; other images usually give lower figures."

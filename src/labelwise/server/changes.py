@@ -1,8 +1,8 @@
-"""Label changes: the rows that a taught label adds, the state after all changes, and the classifier that follows from it.
+"""Label changes: the rows of a taught label, the state after all changes, and the resulting classifier.
 
-The change that teaches a label holds the rows that it adds to the classifier's arrays, ``embedding [1, e]``, ``scale [1]``, ``memory [m, d]``
-and the like. One that teaches it more examples holds its new row and what they add. The rows are copied when they are read back, never
-computed again.
+A change that teaches a label holds the rows to add to the classifier's arrays: ``embedding [1, e]``, ``scale [1]``, ``memory [m, d]``
+and others. A change with more examples holds the new row of the label and the added rows. Reading a change copies its rows and never
+recomputes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,15 +25,15 @@ from labelwise.support.rows import append_rows
 
 Source = Literal["examples", "texts", "vector"]
 Rows = dict[str, Any]
-UNDO = 50  # changes that can be undone
-MEASURED: tuple[str, ...] = ("count", "mean")  # of the examples of a label
-OF_LABELS = ("embedding", "scale", "offset", "unseen", "prior", "width")  # arrays with a row for each label
-OF_IMAGES = ("memory", "train_digests")  # arrays with a row for each image
+UNDO = 50  # most changes to undo
+MEASURED: tuple[str, ...] = ("count", "mean")  # statistics of a label's examples
+OF_LABELS = ("embedding", "scale", "offset", "unseen", "prior", "width")  # arrays with one row per label
+OF_IMAGES = ("memory", "train_digests")  # arrays with one row per image
 
 
 @contextmanager
 def _fits(number: int) -> Iterator[None]:
-    """Raise what cannot be done with a change as a ``StoreError``."""
+    """Raise errors of applying a change as ``StoreError``."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError, UsageError) as error:
@@ -45,20 +45,20 @@ def _fits(number: int) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a change did, so that it can be undone."""
+    """The effect of a change, for undo."""
 
     action: Literal["teach", "correct", "forget"]
     label: str
-    records: tuple[Record, ...] = ()  # what it added, or removed
+    records: tuple[Record, ...] = ()  # records that it added or removed
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What follows from all changes."""
+    """The result of all changes."""
 
-    added: tuple[Record, ...] = ()  # the changes that taught a label or more examples of one, in their order
+    added: tuple[Record, ...] = ()  # changes that taught a label or more examples, in order
     forgotten: frozenset[str] = field(default_factory=frozenset)  # labels of the saved classifier
-    undoable: tuple[Step, ...] = ()  # the last changes, the latest at the end
+    undoable: tuple[Step, ...] = ()  # recent changes, the latest last
 
     @property
     def taught(self) -> list[Record]:
@@ -66,11 +66,11 @@ class State:
         return [one for one in self.added if one.kind == "teach"]
 
     def last_of(self, label: str) -> int:
-        """Return the number of the change that a label was last learned by; 0 for one of the saved classifier."""
+        """Return the number of the last change to a label; 0 for a label of the saved classifier."""
         return max((one.number for one in self.added if one.label == label), default=0)
 
     def after(self, records: Iterable[Record]) -> "State":
-        """Return the state after some more changes."""
+        """Return the state after more changes."""
         state = self
         for record in records:
             with _fits(record.number):
@@ -111,7 +111,7 @@ class State:
 
 
 def teach_record(before: Classifier, taught: Classifier, source: Source, examples: int = 0) -> Record:
-    """Return the change that adds the last label of a classifier to the one it was taught from, from so many images."""
+    """Return the change that adds the last label of a classifier, learned from ``examples`` images, to an earlier classifier."""
     arrays = _added(before, taught) | _known_examples(taught, taught.labels.names[-1])
     texts = taught.labels.texts[-1] if taught.labels.texts is not None else ()
     about = {
@@ -124,14 +124,14 @@ def teach_record(before: Classifier, taught: Classifier, source: Source, example
 
 
 def correct_record(before: Classifier, taught: Classifier, label: str, examples: int) -> Record:
-    """Return the change by which a classifier learned a known label from so many images more."""
+    """Return the change that teaches a known label more images."""
     row = taught.label_embeddings[taught.labels.index(label)][None]
     arrays = _added(before, taught) | _known_examples(taught, label) | {"embedding": np.array(row, order="C")}
     return Record("correct", {"label": label, "examples": examples}, arrays)
 
 
 def _added(before: Classifier, taught: Classifier) -> dict[str, npt.NDArray[Any]]:
-    """Return the rows that a classifier has beyond those of another one."""
+    """Return the rows that one classifier has in addition to another."""
     known = {name: 0 if rows is None else len(rows) for name, rows in _rows(before).items()}
     known["width"] = len(before.labels)
     return {
@@ -142,7 +142,7 @@ def _added(before: Classifier, taught: Classifier) -> dict[str, npt.NDArray[Any]
 
 
 def _known_examples(classifier: Classifier, label: str) -> dict[str, npt.NDArray[Any]]:
-    """Return how many examples a label was learned from, and their mean, where the classifier keeps that."""
+    """Return count and mean of a label's examples, if the classifier has them."""
     examples = classifier.examples
     if examples is None or label not in examples.names:
         return {}
@@ -151,7 +151,7 @@ def _known_examples(classifier: Classifier, label: str) -> dict[str, npt.NDArray
 
 
 def forget_record(state: State, base: Classifier, label: str) -> Record:
-    """Return the change that removes a label, or refuse."""
+    """Return the change that removes a label, or refuse it."""
     names = state.names(base)
     if label not in names:
         raise HTTPError(404, f'No label "{label}".')
@@ -161,15 +161,15 @@ def forget_record(state: State, base: Classifier, label: str) -> Record:
 
 
 def undo_record(state: State) -> Record:
-    """Return the change that undoes the last one, or refuse."""
+    """Return the change that undoes the last one, or refuse it."""
     if not state.undoable:
-        raise HTTPError(409, f"There is nothing to undo; the last {UNDO} changes can be undone.")
+        raise HTTPError(409, f"There is nothing to undo. Only the last {UNDO} changes can be undone.")
     last = state.undoable[-1]
     return Record("undo", {"label": last.label, "undone": last.action})
 
 
 def follow(base: Classifier, classifier: Classifier, before: State, after: State) -> Classifier:
-    """Return the classifier of a state, given the one of an earlier state; where something was only added, it is added to that one."""
+    """Return the classifier of a state; starts from an earlier classifier if changes only added rows."""
     known, every = before.added, after.added
     if before.forgotten == after.forgotten and known == every[: len(known)]:
         return _add(classifier, every[len(known) :])
@@ -180,7 +180,7 @@ def follow(base: Classifier, classifier: Classifier, before: State, after: State
 
 
 def _add(classifier: Classifier, added: Sequence[Record], *, replaces: bool = False) -> Classifier:
-    """Return a classifier with taught labels and more examples; ``replaces``: without any label of its own."""
+    """Return a classifier with taught labels and more examples; ``replaces`` drops its own labels."""
     for kind, group in groupby(added, lambda one: one.kind):
         some = list(group)
         with _fits(some[-1].number):
@@ -192,7 +192,7 @@ def _add(classifier: Classifier, added: Sequence[Record], *, replaces: bool = Fa
 
 
 def _correct(classifier: Classifier, more: Record) -> Classifier:
-    """Return a classifier that has learned a label from more examples."""
+    """Return a classifier whose label learned from more examples."""
     place, arrays, rows = classifier.labels.index(more.label), more.arrays, _rows(classifier)
     embedding, unseen = classifier.label_embeddings.copy(), classifier.calibration.unseen.copy()
     embedding[place], unseen[place] = arrays["embedding"][0], False
@@ -204,7 +204,7 @@ def _correct(classifier: Classifier, more: Record) -> Classifier:
 
 
 def _put(known: KnownExamples | None, names: Sequence[str], arrays: Arrays) -> KnownExamples | None:
-    """Return what is known of examples with those of these labels: ``count [m]`` and ``mean [m, d]``."""
+    """Return the statistics of examples with these labels added: ``count [m]`` and ``mean [m, d]``."""
     if not names:
         return known
     counts, means = arrays["count"], arrays["mean"]
@@ -236,7 +236,7 @@ def _rows(classifier: Classifier) -> Rows:
 
 
 def _with_rows(classifier: Classifier, rows: Rows, examples: KnownExamples | None) -> Classifier:
-    """Return a classifier with these arrays in place of its own."""
+    """Return a classifier with these arrays."""
     of_labels = {name: rows[name] for name in OF_LABELS if rows[name] is not None}
     if {len(one) for one in of_labels.values()} != {len(classifier.labels)}:
         raise ValueError(f"{len(classifier.labels)} labels have a row each of {', '.join(of_labels)}")
@@ -252,7 +252,7 @@ def _with_rows(classifier: Classifier, rows: Rows, examples: KnownExamples | Non
 
 
 def _append(classifier: Classifier, taught: Sequence[Record], *, replaces: bool = False) -> Classifier:
-    """Return a classifier with more labels at the end, or with these labels alone."""
+    """Return a classifier with labels appended, or with these labels only."""
     rows, arrays = _rows(classifier), _stacked(taught)
     if replaces:
         rows |= {name: part[:0] for name, part in rows.items() if part is not None and name not in OF_IMAGES}

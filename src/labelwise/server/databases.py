@@ -1,4 +1,4 @@
-"""Connections to the two kinds of databases: a file of SQLite, and a server of PostgreSQL. Commits are on disk when they return."""
+"""Connections to SQLite files and PostgreSQL servers. A commit is on disk when it returns."""
 
 import os
 import re
@@ -16,18 +16,18 @@ from labelwise.support.errors import UsageError
 from labelwise.support.writable import sync_folder
 
 SCHEMA = "labelwise"
-FILES = "files"  # of a connection, in its record
-WRITE = "labelwise_write"  # the option of a connection that writes: seconds for which it waits for other writers
-BUSY = 2.0  # seconds that SQLite waits at a time before it reports a lock
-CONNECT = 3  # seconds within which a server must accept a connection
-LIMIT = 10  # seconds after which a server ends a statement, a wait for a lock, a transaction of a client that is gone
+FILES = "files"  # key in a connection's record
+WRITE = "labelwise_write"  # option of a writing connection: seconds to wait for other writers
+BUSY = 2.0  # seconds until SQLite reports a lock
+CONNECT = 3  # seconds to connect to a server
+LIMIT = 10  # seconds until a server ends a statement, a lock wait, or an abandoned transaction
 
 
 def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
-    """Return connections to a file, which is created with rights for its owner alone."""
+    """Return connections to a file, created with permissions for its owner only."""
     if not read_only:
         create_private_folder(file.parent)
-        with suppress(FileExistsError):  # SQLite's other files get the same rights
+        with suppress(FileExistsError):  # SQLite's other files inherit the permissions
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             sync_folder(file.parent)
 
@@ -49,7 +49,7 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("SELECT name FROM sqlite_master").fetchall()  # opens the log, too
+            connection.execute("SELECT name FROM sqlite_master").fetchall()  # also opens the log
         frozen = isinstance(connection, _Frozen)
         record.info[FILES] = frozen, _files(file, frozen)
 
@@ -64,7 +64,7 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
 
 
 def is_in_place(connection: Connection, file: Path | None) -> bool:
-    """Return whether the files that a connection has open are those of their names: none was removed or replaced."""
+    """Return whether the open files of a connection are still in place: not removed or replaced."""
     if file is None:
         return True
     frozen, known = connection.info[FILES]
@@ -72,7 +72,7 @@ def is_in_place(connection: Connection, file: Path | None) -> bool:
 
 
 def postgres_engine(address: str, *, read_only: bool) -> Engine:
-    """Return connections to a server; tables are in the schema ``labelwise``, or in the search path that the address names."""
+    """Return connections to a server; tables are in the schema ``labelwise``, or in the search path of the address."""
     try:
         import psycopg
     except ImportError:
@@ -107,7 +107,7 @@ def postgres_engine(address: str, *, read_only: bool) -> Engine:
         if show("search_path") == '"$user", public':
             settings["search_path"] = SCHEMA
         if show("fsync") == "off" and not read_only:
-            raise UsageError("This PostgreSQL runs with fsync=off: what was taught could be lost. Set it to on.")
+            raise UsageError("This PostgreSQL runs with fsync=off and could lose taught labels. Set fsync=on.")
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.commit()
@@ -122,7 +122,7 @@ def postgres_engine(address: str, *, read_only: bool) -> Engine:
 
 
 def lock_creation(connection: Connection) -> None:
-    """Let one service at a time create tables, and the schema for them."""
+    """Create schema and tables, one service at a time."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('labelwise'))"))
         path = str(connection.execute(text("SELECT current_setting('search_path')")).scalar_one())
@@ -130,7 +130,7 @@ def lock_creation(connection: Connection) -> None:
 
 
 def shown(address: str) -> str:
-    """Return an address as it may be printed: without user, password and options."""
+    """Return an address without user, password and options, safe to print."""
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
@@ -139,9 +139,9 @@ def shown(address: str) -> str:
     try:
         parts = conninfo_to_dict(address)
     except ProgrammingError as error:
-        # libpq quotes parts, a password among them
+        # libpq's message quotes parts of the address, possibly the password
         reason = re.sub(r'"[^"]{2,}"', '"..."', " ".join(str(error).split()))
-        raise UsageError(f"--state is no address of PostgreSQL: {reason}.") from None
+        raise UsageError(f"--state is not a valid PostgreSQL address: {reason}.") from None
     host = str(parts.get("host", "localhost"))
     return f"postgresql://{host if '/' not in host else quote(host, safe='')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
 
@@ -159,7 +159,7 @@ def _engine(dialect: str, connect: Callable[[], Any]) -> Engine:
 
 
 class _Frozen(sqlite3.Connection):
-    """A connection to a file on a disk that this process cannot write to; SQLite does not see what others write to it."""
+    """A connection to a file on a read-only disk; SQLite does not see what others write to it."""
 
 
 def _open(address: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
@@ -167,7 +167,7 @@ def _open(address: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> 
 
 
 def create_private_folder(folder: Path) -> None:
-    """Create a folder for its owner alone (0700) where there is none."""
+    """Create a folder for its owner only (0700) if it does not exist."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -175,7 +175,7 @@ def create_private_folder(folder: Path) -> None:
 
 
 def _files(file: Path, frozen: bool) -> list[tuple[int, ...]]:
-    """Return what tells a database and its log from other files of these names, and if ``frozen`` from other contents; zeros for none."""
+    """Return the identity of a database and its log, with their contents if ``frozen``; zeros for missing files."""
     known = list[tuple[int, ...]]()
     for one in (file, file.with_name(f"{file.name}-wal")):
         try:

@@ -1,4 +1,4 @@
-"""One service in one process: its classifier, its galleries and its threads."""
+"""One service process: its classifier, galleries and threads."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Engine:
-    """The live classifier, the threads that work with it, and what does not change about the model."""
+    """The live classifier, its threads, and the constant facts about the model."""
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self.service, self.metrics = service, metrics
@@ -41,13 +41,13 @@ class Engine:
         self._asking, self._writing = (ThreadPoolExecutor(1, name) for name in ("ask", "write"))
 
     def start(self) -> None:
-        """Start to answer."""
+        """Start."""
         QUIET.__enter__()
         self.batcher.start()
         self.follower.start()
 
     async def stop(self) -> None:
-        """Finish what was accepted, and end the threads."""
+        """Finish the accepted requests and stop the threads."""
         await self.batcher.stop()
         await self.follower.stop()
         for pool in (self._asking, self._writing):
@@ -62,24 +62,24 @@ class Engine:
             raise HTTPError(403 if what in CHANGES and self.service.read_only else 422, why)
 
     async def snapshot(self) -> Snapshot:
-        """Return the current classifier, with all changes that were acknowledged."""
+        """Return the current classifier with all acknowledged changes."""
         return await self.follower.snapshot()
 
     async def scores(self, images: Sequence[bytes]) -> tuple[Scores, Seen]:
-        """Return the scores of images by the current classifier, and what it has seen of the changes."""
+        """Return the scores of images by the current classifier, and how current it is."""
         away = (await self.snapshot()).away
         scores, change = await self.batcher.scores(images)
         return scores, Seen(change, away)
 
     async def in_thread(self, task: Callable[[], T]) -> T:
-        """Return the result of a task that takes longer than a moment; requests are read meanwhile."""
+        """Run a slow task in a thread, so that other requests proceed."""
         return await asyncio.get_running_loop().run_in_executor(self._asking, task)
 
     async def change(self, task: Callable[[], T]) -> T:
-        """Do a change in the one thread that writes; a client that goes away does not stop it half-way."""
+        """Run a change in the single writing thread; it completes even if the client disconnects."""
         change = self._writing.submit(task)
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(change)), store.PATIENCE + 2)
         except TimeoutError:
-            known = "nothing was changed" if change.cancel() else "look at /labels before you repeat the change"
+            known = "nothing was changed" if change.cancel() else "check /labels before you repeat the change"
             raise HTTPError(503, f"The store of changes does not answer; {known}.", LATER) from None

@@ -1,4 +1,4 @@
-"""Errors that a client is told: a status and a sentence."""
+"""HTTP errors: a status and a message."""
 
 from collections.abc import Mapping
 
@@ -12,20 +12,20 @@ STATUSES = {
     404: "There is no such label, image or route.",
     405: "The route takes another method.",
     408: "The request did not arrive in time.",
-    409: "The label is already there, or it is the only one left.",
-    411: "The length of the body must be given.",
+    409: "The label already exists, or it is the only one left.",
+    411: "Content-Length is missing.",
     413: "The body or the image is too large.",
-    415: "The content type is none that this route takes.",
-    422: "The model cannot answer this; the text says why.",
+    415: "The route does not accept this content type.",
+    422: "The model cannot answer this; the message says why.",
     429: "Too many requests from this address.",
-    500: "A fault inside the service; the text gives the id under which it was logged.",
+    500: "Internal error; the message gives its id in the log.",
     503: "The service is busy or about to stop.",
 }
 CLOSE, LATER = {"Connection": "close"}, {"Retry-After": "1"}
 
 
 class HTTPError(Exception):
-    """An error that is answered with a status and a sentence."""
+    """An error that becomes an HTTP answer with a status and a message."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class HTTPError(Exception):
 
 
 def known_label(classifier: Classifier, label: str) -> str:
-    """Return the name of a label as the classifier spells it; refuse one that is not there, with the known ones."""
+    """Return the classifier's spelling of a label; refuse an unknown label and list the known ones."""
     try:
         return classifier.labels.meant(label)
     except UsageError as error:

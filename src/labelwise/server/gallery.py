@@ -1,4 +1,4 @@
-"""Images that a service shows: a gallery to search in, examples to try. Clients see opaque ids, never paths."""
+"""Images that a service shows: a gallery to search and examples to try. Clients see opaque ids, never paths."""
 
 import io
 import os
@@ -25,19 +25,19 @@ from labelwise.tasks.gallery_store import StoredGallery, is_stored
 from labelwise.tasks.gallery_store import open_gallery as open_stored
 from labelwise.tasks.retrieve import Match, retrieve, retrieve_by_text
 
-SIDE = 192  # of a gallery image
-LARGEST = 1_000_000  # bytes of an example
-LARGEST_IN_GALLERY = 100_000_000  # bytes of an image that is shown small
+SIDE = 192  # pixels of a gallery thumbnail
+LARGEST = 1_000_000  # most bytes of an example
+LARGEST_IN_GALLERY = 100_000_000  # most bytes of a gallery image
 MOST_EXAMPLES = 12
-MISSING = HTTPError(404, "There is no such image.")
+MISSING = HTTPError(404, "This image does not exist.")
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
-Files = dict[str, Path]  # by the ids that clients know
-Stamp = tuple[int, int, int, int]  # what tells a file from what replaces it
+Files = dict[str, Path]  # by client id
+Stamp = tuple[int, int, int, int]  # identifies one version of a file
 
 
 @dataclass(frozen=True)
 class Example:
-    """An image to try, as it was when the service started."""
+    """An example image, as read when the service started."""
 
     name: str
     media_type: str
@@ -54,12 +54,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class ServedGallery:
-    """A gallery in memory, whose files are the ids by which clients know images."""
+    """A gallery in memory, and its files by client id."""
 
     gallery: Gallery
     files: Files
-    folder: Path | None  # which names are shortened by; None where images may lie anywhere
-    stamps: dict[str, Stamp | None]  # of the files by id; None where there is none
+    folder: Path | None  # names are relative to it; None if images may be anywhere
+    stamps: dict[str, Stamp | None]  # by id; None for missing files
 
     def near(self, query: Scores | Sentence, count: int) -> list[tuple[str, str, float]]:
         """Return the most similar images, or those that a sentence fits best: name, id and score of each."""
@@ -67,7 +67,7 @@ class ServedGallery:
         return [(_short(self.files[one.file], self.folder), one.file, one.score) for one in matches]
 
     def image(self, id: str, pixels: int) -> bytes:
-        """Return the image of an id as a small JPEG; refuse a file that is another one than when the service started."""
+        """Return the image of an id as a small JPEG; refuse a file that changed since the service started."""
         stamp = self.stamps.get(id)
         if stamp is None:
             raise MISSING
@@ -76,7 +76,7 @@ class ServedGallery:
 
 @dataclass(frozen=True)
 class ServedStore:
-    """A gallery on disk, of which nothing is loaded: an id is the checksum of a row, by which it is found, and the digest of its name."""
+    """A gallery on disk that is not loaded into memory. An id holds the checksum of its row and the digest of its name."""
 
     gallery: StoredGallery
 
@@ -87,7 +87,7 @@ class ServedStore:
         return [
             (_short(Path(one.file), None), f"{rows[one.file]:08x}{_id(Path(one.file))}", one.score)
             for one in matches
-            if one.file in rows  # one may have been removed just now
+            if one.file in rows  # it may have been removed meanwhile
         ]
 
     def image(self, id: str, pixels: int) -> bytes:
@@ -106,7 +106,7 @@ def _matches(query: Scores | Sentence, gallery: Gallery | StoredGallery, count: 
 
 
 def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | ServedStore:
-    """Return the images of a folder, encoded now; of a file that ``retrieve --index`` wrote; or of a gallery on disk."""
+    """Open a gallery: a folder (encoded now), a file of ``retrieve --index``, or a gallery on disk."""
     if is_stored(source):
         stored = open_stored(source)
         stored.check(classifier)
@@ -114,13 +114,13 @@ def open_gallery(classifier: Classifier, source: Path) -> ServedGallery | Served
     gallery = _of_folder(classifier, source) if source.is_dir() or not source.exists() else load_gallery(source)
     by_id = {_id(file): file for file in map(Path, gallery.files)}
     gallery = replace(gallery, files=tuple(by_id))
-    gallery.check(classifier)  # once, and not when the first image is searched
+    gallery.check(classifier)  # now, not at the first search
     stamps = {id: _stamp_of(file) for id, file in by_id.items()}
     return ServedGallery(gallery, by_id, source if source.is_dir() else None, stamps)
 
 
 def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
-    """Return the images of a folder with their embeddings; those that cannot be read are left out."""
+    """Encode the images of a folder; skip unreadable ones."""
     files = list_images(folder) if folder.is_dir() else []
     if not files:
         raise DataError(f"No image found in the gallery {folder}.")
@@ -131,12 +131,12 @@ def _of_folder(classifier: Classifier, folder: Path) -> Gallery:
 
 
 def _short(file: Path, folder: Path | None) -> str:
-    """Return the path that clients see: below the gallery's folder, or the last folder and the name."""
+    """Return the path to show to clients: relative to the gallery's folder, or the last folder and the name."""
     return str(file.relative_to(folder)) if folder else os.path.join(*file.parts[-2:])
 
 
 def open_examples(folder: Path) -> dict[str, Example]:
-    """Return the first images of a folder that a browser can show, by the ids that clients know."""
+    """Return the first images of a folder that a browser can show, by client id."""
     examples = dict[str, Example]()
     for file in list_images(folder) if folder.is_dir() else ():
         kind = TYPES.get(file.suffix.lower())
@@ -144,7 +144,9 @@ def open_examples(folder: Path) -> dict[str, Example]:
             with suppress(OSError):  # larger, or no file
                 examples[_id(file)] = Example(file.stem, kind, read_regular(file, LARGEST))
     if not examples:
-        raise DataError(f"No image to try was found in {folder}: PNG, JPEG, WebP or GIF, of at most {LARGEST} bytes.")
+        raise DataError(
+            f"No example image in {folder}. Examples are PNG, JPEG, WebP or GIF files of at most {LARGEST} bytes."
+        )
     return examples
 
 
@@ -164,17 +166,17 @@ def _stamp_of(file: Path) -> Stamp | None:
 
 @lru_cache(maxsize=512)
 def small_image(file: Path, pixels: int, stamp: Stamp | None = None, side: int = SIDE) -> bytes:
-    """Return an image as a small JPEG of a side; refuse another file than the one that had this stamp."""
+    """Return an image as a JPEG thumbnail; refuse a file with another stamp."""
     try:
         with open_regular(file.absolute(), LARGEST_IN_GALLERY) as stream:
             if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
-                raise HTTPError(404, "The image was replaced since the service started.")
+                raise HTTPError(404, "The image changed after the service started.")
             content = stream.read()
     except OSError:
-        raise HTTPError(404, "The image is not there any more.") from None
+        raise HTTPError(404, "The image was removed.") from None
     (array,) = crew().decode([content], Frame(side, side, 3, pixels), low=side <= SIDE)
     if isinstance(array, str):
-        raise HTTPError(404, f"The image cannot be read any more: {array}")
+        raise HTTPError(404, f"The image can no longer be read: {array}")
     small = io.BytesIO()
     Image.fromarray(array.transpose(1, 2, 0)).save(small, "JPEG", quality=85)
     return small.getvalue()

@@ -1,7 +1,7 @@
-"""The classifier that a service answers with. It is replaced, never altered: readers take the current one and do not wait.
+"""The current classifier of a service. Changes replace it and never alter it, so readers need not wait.
 
-The work for a change (encoding, the new label's rows) is done before the transaction. Within it only the state is looked at, and its
-answer is made of what was committed: whatever happens afterwards, a committed change is answered with success.
+The work for a change (encoding, computing rows) happens before the transaction, which only checks the state. A committed change
+is always answered with success, whatever happens afterwards.
 """
 
 import logging
@@ -24,24 +24,24 @@ from labelwise.support.errors import StoreError
 LOG = logging.getLogger("labelwise.server")
 MOST_TAUGHT = 10_000  # labels and corrections
 MOST_BYTES = 512_000_000  # of what they hold: 1,560 labels of 64 images each with the default encoder
-TRIES = 5  # of a correction that others of the same label overtake
+TRIES = 5  # attempts of a correction when others change the same label first
 
 
 def folder_of(model: Path) -> Path:
-    """Return the folder of a saved classifier's changes: ``birds.lw.taught`` beside ``birds.lw``."""
+    """Return the folder of a saved classifier's changes: ``birds.lw.taught`` next to ``birds.lw``."""
     whole = model.resolve()
     return whole.with_name(f"{whole.name}.taught")
 
 
 def open_store(model: Path, state: str | None = None, *, read_only: bool = False) -> Store:
-    """Return the history of a saved classifier's changes: beside it, in another folder, or in PostgreSQL by its address."""
+    """Open the history of a saved classifier's changes: next to it, in another folder, or in PostgreSQL."""
     place: str | Path = folder_of(model) if state is None else state if is_address(state) else Path(state)
     return Store(place, digest_of(model), read_only=read_only)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What an answer has seen: the last change, and for how many seconds there may have been others."""
+    """How current an answer is: the last change it includes, and for how many seconds others may have been missed."""
 
     change: int
     away: float = 0.0
@@ -49,12 +49,12 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A classifier, and the state of the changes that it follows from."""
+    """A classifier, and the state of changes that led to it."""
 
     classifier: Classifier
     state: State
     position: Position
-    away: float = 0.0  # for how many seconds the store had not answered when it was asked for
+    away: float = 0.0  # seconds without an answer from the store at the time of the request
 
     @property
     def change(self) -> int:
@@ -63,7 +63,7 @@ class Snapshot:
 
     @property
     def seen(self) -> Seen:
-        """What an answer from it has seen."""
+        """How current an answer from it is."""
         return Seen(self.change, self.away)
 
 
@@ -72,19 +72,19 @@ class Committed:
     """A change that is on disk."""
 
     change: int
-    labels: int  # how many there are since
+    labels: int  # number of labels after the change
     label: str
-    undone: str  # what was undone: teach or forget
+    undone: str  # teach or forget
 
 
 class LiveClassifier:
-    """The saved classifier, the one that answers now, and the changes in between; for all threads."""
+    """The saved classifier, the current one, and the changes in between; safe to use from all threads."""
 
     def __init__(self, base: Classifier, model: Path, *, state: str | None = None, read_only: bool = False) -> None:
         self.base = base
         self.store = open_store(model, state, read_only=read_only)
         self.snapshot = Snapshot(base, State(), Position())
-        self._misfit: StoreError | None = None  # why the history cannot be followed: nothing is added to such a one
+        self._misfit: StoreError | None = None  # why the history cannot be applied; it then takes no changes
         self._lock = threading.Lock()  # held while the snapshot is replaced
         try:
             self.read()
@@ -93,7 +93,7 @@ class LiveClassifier:
             raise
 
     def read(self) -> Snapshot:
-        """Return the classifier with every change that any process has acknowledged."""
+        """Return the classifier with every change that any process acknowledged."""
         while True:
             before = self.snapshot
             news = self.store.read(before.position)
@@ -109,7 +109,7 @@ class LiveClassifier:
     def teach(
         self, label: str, source: Source, task: Callable[[Classifier], Classifier], examples: int = 0
     ) -> Committed:
-        """Add a label by a task, given the current classifier; from images these are ``examples`` many."""
+        """Add a label by calling ``task`` with the current classifier; ``examples`` is the number of images."""
         before = self.snapshot
         if known := before.classifier.labels.find(label):
             raise _taken(known)
@@ -124,7 +124,7 @@ class LiveClassifier:
         return self._change(before, step, taught)
 
     def correct(self, label: str, task: Callable[[Classifier], Classifier], examples: int) -> Committed:
-        """Let a known label learn from more images by a task, given the current classifier."""
+        """Teach a known label more images by calling ``task`` with the current classifier."""
         for _ in range(TRIES):
             before = self.snapshot
             known = known_label(before.classifier, label)
@@ -135,7 +135,7 @@ class LiveClassifier:
             def step(state: State, known: str = known, at: int = at, record: Record = record) -> Record:
                 if known not in state.names(self.base):
                     raise HTTPError(404, f'No label "{known}".')
-                if state.last_of(known) != at:  # what it learned meanwhile would be lost
+                if state.last_of(known) != at:  # a concurrent change would be lost
                     raise _OutdatedError
                 return _allowed(state, record)
 
@@ -144,7 +144,7 @@ class LiveClassifier:
             except _OutdatedError:
                 with _refusals():
                     self.read()
-        raise HTTPError(409, f'"{label}" is being changed by others. Ask again in a moment.')
+        raise HTTPError(409, f'Others are changing "{label}". Try again in a moment.')
 
     def forget(self, label: str) -> Committed:
         """Remove a label."""
@@ -159,7 +159,7 @@ class LiveClassifier:
         self.store.close()
 
     def _change(self, before: Snapshot, step: Callable[[State], Record], taught: Classifier | None = None) -> Committed:
-        """Do a change of a snapshot; ``taught`` is the classifier that follows, if nothing else has changed meanwhile."""
+        """Commit a change to a snapshot; ``taught`` is the resulting classifier, unless there were other changes."""
 
         def after(news: News, number: int | None = None) -> State:
             state = State() if news.whole else before.state
@@ -173,20 +173,20 @@ class LiveClassifier:
         committed = Committed(own.number, labels, own.label, str(own.about.get("undone", "")))
         try:
             self._advance(before, news, taught if len(news.records) == 1 and not news.whole else None)
-        except Exception:  # the change is on disk: the next look follows it, or reports why it cannot
-            LOG.exception("change %s is committed, and cannot be followed", own.number)
+        except Exception:  # the change is on disk: the next look applies it, or reports why it cannot
+            LOG.exception("change %s is committed but cannot be applied", own.number)
         return committed
 
     def _advance(self, before: Snapshot, news: News, classifier: Classifier | None = None) -> bool:
-        """Replace the snapshot by the one after news of it; return False where another thread has replaced it meanwhile.
+        """Apply new changes to the snapshot; return False if another thread replaced it first.
 
-        ``classifier`` is the one that follows, where it is known: its new rows are not copied again.
+        ``classifier`` is the result if it is already known, which avoids copying its new rows.
         """
         with self._lock:
             if self.snapshot is not before:
                 return False
             if news.whole and before.position.number:
-                LOG.warning("The history of changes is another one than before: all of it is read again.")
+                LOG.warning("The history of changes was replaced: reading all of it.")
             state = (State() if news.whole else before.state).after(news.records)
             if classifier is None:
                 classifier = follow(self.base, before.classifier, before.state, state)
@@ -196,26 +196,26 @@ class LiveClassifier:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Refuse a change with 503 where the store cannot be used; where it lies is not said."""
+    """Refuse a change with 503 if the store is unusable, without revealing its location."""
     try:
         yield
     except StoreError as error:
         LOG.error("a change was refused: %s", error)
-        text = "The store of changes is damaged or belongs to another model; nothing was changed. The log says more."
+        text = "The store of changes is damaged or belongs to another model; nothing was changed. See the log."
         if isinstance(error, UnavailableError):
             text = f"The store of changes does not answer; {error.outcome}."
         raise HTTPError(503, text, LATER) from error
 
 
 class _OutdatedError(Exception):
-    """A label was changed while more examples of it were learned."""
+    """Another change to the label came first."""
 
 
 def _allowed(state: State, record: Record) -> Record:
     """Return a change that teaches, or refuse it where there are too many or too large ones: each is kept in memory."""
     if len(state.added) >= MOST_TAUGHT:
         raise HTTPError(
-            409, f"{MOST_TAUGHT} labels and corrections are stored already, and no more can be. Forget some first."
+            409, f"The limit of {MOST_TAUGHT} taught labels and corrections is reached. Forget some first."
         )
     if sum(one.nbytes for one in state.added) + record.nbytes > MOST_BYTES:
         size = f"{MOST_BYTES / 1e6:,.0f} MB"
@@ -226,11 +226,11 @@ def _allowed(state: State, record: Record) -> Record:
 
 
 def _taken(label: str) -> HTTPError:
-    return HTTPError(409, f'There is already a label "{label}". Forget it first, or choose another name.')
+    return HTTPError(409, f'The label "{label}" already exists. Forget it first, or choose another name.')
 
 
 def bake(model: Path, out: Path, state: str | None = None) -> str:
-    """Write the classifier of a model with all its changes to a folder; return what was done, in words."""
+    """Write a classifier with all its changes to a folder; return a summary."""
     with closing(LiveClassifier(load(model), model, state=state, read_only=True)) as live:
         snapshot = live.snapshot
     save(snapshot.classifier, out)

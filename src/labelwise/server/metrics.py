@@ -1,7 +1,7 @@
-"""Counts and times of a service for Prometheus: numbers in memory that all workers share, so that any of them answers for all.
+"""Prometheus metrics of a service, in memory that all workers share, so that any worker can report all of them.
 
-Each worker counts in a row of its own, and one that takes the place of a dead worker goes on where that one stopped. So no count is
-ever lost or told twice, whatever becomes of a worker or a disk; prometheus_client would keep files, which a full disk breaks.
+Each worker counts in its own row, and the replacement of a dead worker continues its row. So no count is lost or doubled.
+prometheus_client would use files instead, which a full disk breaks.
 """
 
 from bisect import bisect_left
@@ -16,14 +16,14 @@ from prometheus_client.registry import Collector
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-ROUTES = 32  # there is room for; the last place is that of the sizes of batches
+ROUTES = 32  # most routes; the last slot holds batch sizes
 STATUSES = 600
-WIDTH = STATUSES + len(SECONDS) + 2  # of a route: by status, by time, above all times, the sum of times
-CELLS = ROUTES * WIDTH  # numbers of a worker
+WIDTH = STATUSES + len(SECONDS) + 2  # per route: counts by status, by time, above all limits, and the sum of times
+CELLS = ROUTES * WIDTH  # numbers per worker
 
 
 class Metrics(Collector):
-    """Counters and histograms of one worker, the one in this row of the numbers of all, and the sums over them."""
+    """Counters and histograms of one worker (its row of the shared numbers), and the sums over all workers."""
 
     def __init__(self, memory: Any = None, row: int = 0) -> None:
         cells = np.zeros(CELLS) if memory is None else np.frombuffer(memory)
@@ -33,7 +33,7 @@ class Metrics(Collector):
         self._gauges: Mapping[str, float] = {}
 
     def expect(self, routes: Iterable[str]) -> None:
-        """Set the routes that are counted, the same in every worker."""
+        """Set the routes to count, the same in every worker."""
         self._places = {route: place for place, route in enumerate(sorted(routes))}
         assert len(self._places) < ROUTES
 
@@ -48,7 +48,7 @@ class Metrics(Collector):
         _observe(self._own[-1, STATUSES:], SIZES, images)
 
     def text(self, gauges: Mapping[str, float]) -> bytes:
-        """Return all workers' counts and these gauges in the text format of Prometheus."""
+        """Return the counts of all workers and these gauges in the text format of Prometheus."""
         self._gauges, whole = gauges, CollectorRegistry(auto_describe=False)
         whole.register(self)
         return generate_latest(whole)
@@ -75,13 +75,13 @@ class Metrics(Collector):
 
 
 def _observe(cells: NDArray[np.float64], limits: Sequence[float], value: float) -> None:
-    """Count a value under the first limit that it does not exceed, and add it to the sum."""
+    """Count a value in the first bucket that holds it, and add it to the sum."""
     cells[bisect_left(limits, value)] += 1
     cells[len(limits) + 1] += value
 
 
 def _histogram(cells: NDArray[np.float64], limits: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
-    """Return how many values do not exceed each limit, infinity at the end, and the sum of all."""
+    """Return the cumulative count per limit, infinity last, and the sum of all values."""
     counts = cells[: len(limits) + 1].cumsum().tolist()
     names = [*(str(float(limit)) for limit in limits), "+Inf"]
     return list(zip(names, counts, strict=True)), float(cells[len(limits) + 1])

@@ -1,4 +1,4 @@
-"""ASGI middleware before the routes: who may ask, how much, how often; and the headers of every answer."""
+"""ASGI middleware in front of the routes: authorization, size and rate limits, and the headers of every answer."""
 
 import asyncio
 import hmac
@@ -38,23 +38,26 @@ HEADERS = [
     (b"cache-control", b"no-cache"),
 ]
 HOST = re.compile(r"(\[(?P<address>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)\]|(?P<name>[\w.-]+))(:(?P<port>\d{0,5}))?", re.ASCII)
-ADDRESSES = 10_000  # whose rates are remembered
-OPEN = ("/", "/health", "/ready")  # these ask for no token
-STATE = ("/health", "/ready", "/metrics")  # answered however busy the service is
-MOST_DIGITS = 20  # of a length
+ADDRESSES = 10_000  # most addresses with a remembered rate
+OPEN = ("/", "/health", "/ready")  # routes without a token
+STATE = ("/health", "/ready", "/metrics")  # answered even when the service is busy
+MOST_DIGITS = 20  # of Content-Length
 FOLDERS = ("/static/", "/gallery/", "/examples/")
-DRAIN, LINGER = 32_000_000, 5.0  # bytes and seconds of a body that is read and dropped, so that an early answer arrives
+DRAIN, LINGER = (
+    32_000_000,
+    5.0,
+)  # limits for reading and dropping a refused body, so that the client receives the answer
 
 
 class Buckets:
-    """Token buckets, one for each address: ``rate`` a second, and twice as many at once."""
+    """Token buckets, one per address: ``rate`` per second, with bursts of twice as many."""
 
     def __init__(self, rate: float) -> None:
         self.rate, self.most = rate, max(1.0, 2 * rate)
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, address: str, now: float) -> float:
-        """Take one and return 0 where the bucket has it; else return the seconds until it does."""
+        """Take a token and return 0, or return the seconds until there is one."""
         level, then = self._levels.pop(address, (self.most, now))
         level = min(self.most, level + (now - then) * self.rate)
         wait = 0.0 if level >= 1 else (1 - level) / self.rate
@@ -65,7 +68,7 @@ class Buckets:
 
 
 class Body:
-    """The body of one request, read within a limit of time; what is left of it is dropped before the answer."""
+    """The body of one request, read within a time limit; the rest is dropped before the answer."""
 
     def __init__(self, receive: Receive, length: int, seconds: float) -> None:
         self._receive, self._seconds = receive, seconds
@@ -73,7 +76,7 @@ class Body:
         self.complete = length == 0
 
     async def receive(self) -> Message:
-        """Return the next message, or raise an error where it is late."""
+        """Return the next message, or raise an error if it is late."""
         if self.complete:
             return await self._receive()
         try:
@@ -85,7 +88,7 @@ class Body:
         return message
 
     async def drop(self) -> None:
-        """Read what the client still sends: it reads the answer only afterwards, and closing early would cost it the answer."""
+        """Read and drop the rest of the body: a client that still sends would miss the answer if the connection closed."""
         left = DRAIN
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
@@ -96,7 +99,7 @@ class Body:
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application that wraps another one."""
 
     def __init__(self, app: ASGIApp, service: Service, metrics: Metrics, routes: frozenset[str]) -> None:
         self.app, self.service, self.metrics, self.routes = app, service, metrics, routes
@@ -105,8 +108,8 @@ class Guard:
         self._token = None if service.token is None else f"Bearer {service.token}".encode()
         self._names = service.names
         self._most_bytes = max(16 * service.max_body, 256_000_000)
-        self._inside, self._bytes = 0, 0  # requests in work, and the bytes of their bodies
-        self.stopping = False  # each connection is closed with the next answer
+        self._inside, self._bytes = 0, 0  # requests in progress, and the bytes of their bodies
+        self.stopping = False  # close each connection with its next answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -119,7 +122,7 @@ class Guard:
         body = Body(receive, int(unread), self.service.timeout)
 
         def release() -> None:
-            """Count a request no longer as work: it is answered, though its client may be slow to read the answer."""
+            """Release a request when its answer is ready, even if the client reads it slowly."""
             nonlocal counted
             if counted >= 0:
                 self._inside, self._bytes, counted = self._inside - 1, self._bytes - counted, -1
@@ -151,20 +154,20 @@ class Guard:
             self._record(scope, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Refuse who may not ask, before a byte of the body is read."""
+        """Refuse unauthorized requests before reading the body."""
         service, path, method = self.service, scope["path"], scope["method"]
         state = path in STATE
         host = headers.get("host", "")
         if self._names is not None and _name(host) not in self._names:
             name = _name(host) or "NAME"
             raise HTTPError(
-                403, f'This service is not called "{host}". Use 127.0.0.1, or start it with --allow-host {name}.'
+                403, f'Host "{host}" is not allowed. Use 127.0.0.1, or start the service with --allow-host {name}.'
             )
         if method not in ("GET", "HEAD", "OPTIONS"):
             self._check_origin(headers)
         wait = self._buckets[state].take(rate_limit_key(_client(scope)), time.monotonic()) if self._buckets else 0
         if wait:
-            text = f"Too many requests: {service.rate:g} a second are allowed."
+            text = f"Too many requests: the limit is {service.rate:g} per second."
             raise HTTPError(429, text, {"Retry-After": str(int(wait) + 1)})
         free = path in OPEN or path.startswith("/static/") or method == "OPTIONS"
         if self._token is not None and not free:
@@ -173,10 +176,10 @@ class Guard:
                 text = f"The token is {'wrong' if token else 'missing'}. Send the header Authorization: Bearer TOKEN."
                 raise HTTPError(401, text, {"WWW-Authenticate": "Bearer"})
         if self._inside >= service.queue and not state:
-            raise HTTPError(503, f"{service.queue} requests are in work. Ask again in a moment.", LATER)
+            raise HTTPError(503, f"The service is busy with {service.queue} requests. Try again in a moment.", LATER)
 
     def _check_origin(self, headers: Headers) -> None:
-        """Refuse what another web page makes a browser send."""
+        """Refuse requests that a browser sends for another web page."""
         origin = headers.get("origin")
         if origin is not None and origin in self.service.allow_origins:
             return
@@ -185,7 +188,7 @@ class Guard:
             raise HTTPError(403, f'Requests from other web pages are refused (origin "{origin}"). See --allow-origin.')
 
     def _allowed_origin(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        """Return the headers that let a chosen web page use the service."""
+        """Return the CORS headers for an allowed web page."""
         origin = headers.get("origin")
         if origin is None or origin not in self.service.allow_origins:
             return []
@@ -197,28 +200,28 @@ class Guard:
         ]
 
     def _length(self, scope: Scope, headers: Headers) -> int:
-        """Return the announced length of the body, or refuse it before a byte is read."""
+        """Return the Content-Length of a request, or refuse it before reading the body."""
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return 0
         announced = headers.get("content-length")
         if announced is None:
             if "transfer-encoding" not in headers:
                 return 0
-            raise HTTPError(411, "Send the length of the body (Content-Length); chunked bodies are refused.")
+            raise HTTPError(411, "Send Content-Length; chunked bodies are refused.")
         if not (announced.isascii() and announced.isdigit() and len(announced) <= MOST_DIGITS):
-            raise HTTPError(400, "Content-Length is no number.", CLOSE)
+            raise HTTPError(400, "Content-Length is not a number.", CLOSE)
         length, most = int(announced), self.service.max_body
         if length > most:
-            raise HTTPError(413, f"The body has {length} bytes; the limit is {most}. Make it smaller.", CLOSE)
+            raise HTTPError(413, f"The body has {length} bytes; the limit is {most}. Send a smaller one.", CLOSE)
         if self._bytes + length > self._most_bytes:
-            raise HTTPError(503, "Too many large requests are in work. Ask again in a moment.", LATER)
+            raise HTTPError(503, "The service is busy with large requests. Try again in a moment.", LATER)
         return length
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
         folder = f"/{path.split('/')[1]}/*" if path.startswith(FOLDERS) else "other"
         self.metrics.request(path if path in self.routes else folder, status, seconds)
-        path = path if path.isprintable() else ascii(path)  # a line of the log stays one line
+        path = path if path.isprintable() else ascii(path)  # keep one log entry on one line
         about = {"method": method, "path": path, "status": status}
         about |= {"ms": round(seconds * 1000, 2), "client": _client(scope)}
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
@@ -228,20 +231,20 @@ def response_to(error: BaseException) -> Response:
     """Return what a client is told of an error."""
     if isinstance(error, HTTPError):
         return error_response(error)
-    if isinstance(error, DataError | UsageError | UnsupportedError):  # a task says what is wrong with the question
+    if isinstance(error, DataError | UsageError | UnsupportedError):  # the request is wrong
         return reply({"error": str(error)}, 422 if isinstance(error, UnsupportedError) else 400)
     if isinstance(error, ClientDisconnect):
-        return error_response(HTTPError(400, "The body ends early.", CLOSE))
-    if isinstance(error, asyncio.CancelledError):  # the service stops and has waited long enough
-        text = "The service stopped before it could answer. Ask again in a moment; a change may be there all the same."
+        return error_response(HTTPError(400, "The body ended early.", CLOSE))
+    if isinstance(error, asyncio.CancelledError):  # the grace period of a stop is over
+        text = "The service stopped before it could answer. Try again in a moment; check /labels before you repeat a change."
         return error_response(HTTPError(503, text, LATER | CLOSE))
     fault = secrets.token_hex(4)
     LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
-    return reply({"error": f"The service met a fault of its own; it is logged as {fault}."}, 500)
+    return reply({"error": f"Internal error; see {fault} in the log."}, 500)
 
 
 def _place(origin: str) -> str | None:
-    """Return the host and port of a web page; None where its address cannot be read."""
+    """Return host and port of a web origin, or None for an invalid one."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -254,7 +257,7 @@ def _client(scope: Scope) -> str:
 
 
 def rate_limit_key(address: str) -> str:
-    """Return what a rate is counted for: an address, or of IPv6 the /64 network that one customer has."""
+    """Return the key of a rate limit: the address, or the /64 network of an IPv6 address."""
     if ":" in address and "." not in address:
         with suppress(ValueError):
             return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
@@ -262,6 +265,6 @@ def rate_limit_key(address: str) -> str:
 
 
 def _name(host: str) -> str:
-    """Return a host without its port; nothing where it is not written as one."""
+    """Return a host without its port, or an empty string for an invalid one."""
     match = HOST.fullmatch(host)
     return (match["address"] or match["name"]).lower() if match and int(match["port"] or 0) < 65536 else ""

@@ -1,4 +1,4 @@
-"""The handlers of all routes: each reads the request, gets the scores, calls the task of the same name, and writes the answer."""
+"""The handlers of all routes: read the request, compute scores, call the task of the same name, write the answer."""
 
 import asyncio
 from functools import partial
@@ -40,26 +40,26 @@ from labelwise.tasks.verify import verify
 
 
 class Routes:
-    """What each route answers, given the engine of the service."""
+    """The handlers, which use the engine of the service."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     async def health(self, _: Request, __: Nothing) -> Response:
-        """Return whether the process answers; a store that is away delays it by a second at most."""
+        """Return that the process is alive; a missing store delays the answer by at most a second."""
         now = await self.engine.snapshot()
         counts = {"labels": len(now.classifier.labels), "change": now.change}
         return self._told({"status": "ok", "model": self.engine.card["model"], **counts}, now.seen)
 
     async def ready(self, _: Request, __: Nothing) -> Response:
-        """Return that it answers questions, and whether it takes changes."""
+        """Return that the service answers questions, and whether it accepts changes."""
         now = await self.engine.snapshot()
         changes = "refused" if self.engine.service.read_only else "away" if now.away else "taken"
         document = {"status": "ready", "changes": changes, "away": round(now.away, 1), "change": now.change}
         return self._told(document, now.seen)
 
     async def card(self, _: Request, __: Nothing) -> Response:
-        """Return what the model is and can."""
+        """Return the model card: what the model is and can do."""
         served = await self.engine.snapshot()
         now = served.classifier
         labels, unseen = len(now.labels), len(now.unseen)
@@ -97,7 +97,7 @@ class Routes:
         return Response(self.engine.metrics.text(gauges), headers=about)
 
     async def classify(self, request: Request, options: TopOrCovering) -> Response:
-        """Return what an image shows."""
+        """Return the labels of an image."""
         scores, seen = await self._scores(request)
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
         most = len(scores.classifier.labels) if several else options.top
@@ -122,7 +122,7 @@ class Routes:
     async def ask(self, request: Request, options: About) -> Response:
         """Return yes or no."""
         if (options.label is None) == (options.text is None):
-            raise HTTPError(400, "Ask about a label (?label=NAME) or a sentence (?text=...), one of the two.")
+            raise HTTPError(400, "Ask about either a label (?label=NAME) or a sentence (?text=...).")
         scores, label, seen = await self._scores_about(request, options)
         assert label is not None
         task = partial(ask, scores, label)
@@ -153,7 +153,7 @@ class Routes:
         return self._told(_outlier(scores), seen)
 
     async def verify(self, request: Request, _: Nothing) -> Response:
-        """Return whether two images show the same."""
+        """Return whether two images show the same label."""
         self.engine.check("verify")
         images = await read_form(request, self.engine.service, {"a": 1, "b": 1})
         scores, seen = await self.engine.scores(images)
@@ -183,17 +183,17 @@ class Routes:
         return self._told({"matches": rows}, seen)
 
     async def teach(self, request: Request, options: MaybeAbout) -> Response:
-        """Add a label; answered, as all changes are, when it is on disk."""
+        """Add a label; like every change, it is answered once it is on disk."""
         if self.engine.service.read_only:
             self.engine.check("teach_examples")
         body, images = await read_examples(request, self.engine.service)
         if options.label is not None and body.label is not None and options.label != body.label:
-            raise HTTPError(400, f'The label is given twice and differs: "{options.label}" and "{body.label}".')
+            raise HTTPError(400, f'The request has two different labels: "{options.label}" and "{body.label}".')
         name = options.label or body.label
         if not name:
-            raise HTTPError(400, "Say which label is taught: ?label=NAME.")
+            raise HTTPError(400, "Give the label to teach: ?label=NAME.")
         if not images and (body.texts is None) == (body.vector is None):
-            raise HTTPError(400, "A label is described by texts or by a vector, one of the two.")
+            raise HTTPError(400, "Describe a label either by texts or by a vector.")
         source: Source = "examples" if images else "vector" if body.texts is None else "texts"
         self.engine.check(f"teach_{source}")
         if sum(map(len, body.texts or ())) > 10 * MOST_TEXT:
@@ -215,11 +215,11 @@ class Routes:
         return self._changed(done, label=name, check=check)
 
     async def correct(self, request: Request, options: AboutLabel) -> Response:
-        """Let a known label learn from more images."""
-        self.engine.check("teach_examples")  # a label that was taught can learn more, whatever the trained ones can
+        """Teach a known label more images."""
+        self.engine.check("teach_examples")  # taught labels can always learn more, trained ones perhaps not
         _, images = await read_examples(request, self.engine.service)
         if not images:
-            raise HTTPError(400, "A correction is an image, or several, of a label that is known.")
+            raise HTTPError(400, "A correction consists of images of a known label.")
         label = known_label((await self.engine.snapshot()).classifier, options.label)
         examples = (await self.engine.scores(images))[0]
 
@@ -245,12 +245,12 @@ class Routes:
     async def gallery_image(self, id: str) -> Response:
         """Return an image of the gallery as a small JPEG."""
         if self.engine.gallery is None:
-            raise HTTPError(404, "There is no gallery: the service was started without --gallery.")
+            raise HTTPError(404, "There is no gallery. Start the service with --gallery FOLDER.")
         content = await asyncio.to_thread(self.engine.gallery.image, id, self.engine.service.pixels)
         return Response(content, media_type="image/jpeg")
 
     async def example_image(self, id: str) -> Response:
-        """Return an image to try, as it is."""
+        """Return an example image unchanged."""
         example = self.engine.examples.get(id)
         if example is None:
             raise MISSING
@@ -266,7 +266,7 @@ class Routes:
         return await self.engine.scores([await read_image(request, self.engine.service)])
 
     async def _scores_about(self, request: Request, options: About) -> tuple[Scores, str | None, Seen]:
-        """Return the scores of an image, the label among them that is asked about, and the change they belong to."""
+        """Return the scores of an image, the label in question, and how current the scores are."""
         text, label = options.text, options.label
         if text is not None:
             self.engine.check("ask_text")
@@ -277,7 +277,7 @@ class Routes:
 
 
 def _headers(seen: Seen) -> dict[str, str]:
-    """Return what says which change an answer has seen, and for how many seconds there may have been others."""
+    """Return the headers that say how current an answer is."""
     stale = {"Labelwise-Stale": f"{seen.away:.1f}"} if seen.away else {}
     return {"Labelwise-Change": str(seen.change), **stale}
 

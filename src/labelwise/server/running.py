@@ -1,4 +1,4 @@
-"""Run a service: one process, or several on one port. The first signal to stop lets it finish what it accepted, the second ends it."""
+"""Run a service in one process or several on one port. The first stop signal lets it finish accepted requests, the second ends it."""
 
 import asyncio
 import contextlib
@@ -51,20 +51,20 @@ SOON = 30.0  # seconds
 
 
 def serve(service: Service) -> None:
-    """Serve until a signal says stop."""
+    """Serve until a stop signal."""
     check_takes_images(shape_of(service.model))
     with contextlib.nullcontext() if service.shares else _sole(service), listening(service) as listener:
         start_log(service)
         if service.workers == 1:
             _serve_one(service, listener, Metrics())
             return
-        if not service.read_only:  # created, or found damaged, once and not by each worker
+        if not service.read_only:  # create or check the store once, not in each worker
             open_store(service.model, service.state).close()
         Supervisor(service, listener).run()
 
 
 def _sole(service: Service) -> AbstractContextManager[None]:
-    """While open, no other service can write to the folder of the changes."""
+    """Lock the folder of changes against other services while open."""
     folder = folder_of(service.model) if service.state is None else Path(service.state)
     create_private_folder(folder)
     return sole_writer(folder, folder / "service.lock", _busy)
@@ -78,7 +78,7 @@ def _busy(folder: Path, owner: str) -> StoreError:
 
 
 def listening(service: Service) -> socket.socket:
-    """Return the open port; an error says what is wrong with it."""
+    """Open the port, or raise an error that says what is wrong."""
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
     try:
         listener = socket.create_server((service.host, service.port), family=family, backlog=BACKLOG)
@@ -123,12 +123,12 @@ def serve_app(guard: Guard, service: Service, listener: socket.socket, parent: i
 
 
 async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, parent: int | None) -> None:
-    """Serve until told to stop; then answer for a moment more, so that clients see that they must not send on."""
+    """Serve until asked to stop, then answer a moment longer, so that clients learn to stop sending."""
     loop = asyncio.get_running_loop()
     last = list[asyncio.Task[None]]()
 
     def stop() -> None:
-        if guard.stopping:  # for the second time
+        if guard.stopping:  # second signal
             server.should_exit = server.force_exit = True
         else:
             guard.stopping = True
@@ -147,14 +147,14 @@ async def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, pa
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    handle_signals()  # uvicorn has set its own when it started
+    handle_signals()  # replaces the handlers of uvicorn
     if parent is not None:
         loop.add_reader(parent, stop_soon, parent)
     await serving
 
 
 def _most_connections(service: Service) -> int:
-    """Return how many connections may be open; as many files as the system allows are."""
+    """Raise the limit of open files as far as allowed, and return the number of connections it permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = service.connections + SPARE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -166,16 +166,16 @@ def _most_connections(service: Service) -> int:
 
 @dataclass
 class Worker:
-    """A process that serves, and when it is to be started again after it ended."""
+    """A worker process, and when to restart it after it ended."""
 
     process: BaseProcess
     started: float
-    failures: int = 0  # how often in a row it ended soon
+    failures: int = 0  # consecutive early ends
     due: float | None = None
 
 
 class Supervisor:
-    """Starts workers, starts those again that end, and passes on the signal to stop."""
+    """Starts workers, restarts those that end, and passes on the stop signal."""
 
     def __init__(self, service: Service, listener: socket.socket) -> None:
         self.service, self.listener = service, listener
@@ -184,7 +184,7 @@ class Supervisor:
         self._signals = 0
 
     def run(self) -> None:
-        """Run the workers until a signal says stop; a second one ends them."""
+        """Run the workers until a stop signal; a second one ends them."""
         for kind in (signal.SIGTERM, signal.SIGINT):
             signal.signal(kind, self._count_signal)
         workers = [Worker(self._start(row), time.monotonic()) for row in range(self.service.workers)]
@@ -205,13 +205,13 @@ class Supervisor:
             worker.process.join()
 
     def _restart(self, row: int, worker: Worker) -> None:
-        """Note that a worker has ended, and start it again when it is due."""
+        """Record that a worker ended, and restart it when due."""
         now = time.monotonic()
         if worker.due is None and worker.process.exitcode is not None:
             worker.failures = worker.failures + 1 if now - worker.started < SOON else 0
             pause = PAUSES[min(worker.failures, len(PAUSES) - 1)]
             worker.due = now + pause
-            words = "worker %s ended (exit code %s); it starts again in %g s"
+            words = "worker %s ended (exit code %s); restart in %g s"
             LOG.error(words, worker.process.pid, worker.process.exitcode, pause)
         if worker.due is not None and now >= worker.due:
             worker.process, worker.started, worker.due = self._start(row), now, None
@@ -226,8 +226,8 @@ class Supervisor:
 
 
 def _worker(service: Service, listener: socket.socket, counts: Any, row: int) -> None:
-    """Serve in one of several processes, which count in memory that they share."""
-    os.setpgrp()  # Ctrl-C is for the first process, which passes it on
+    """Serve in one of several processes, with metrics in shared memory."""
+    os.setpgrp()  # Ctrl-C goes to the first process, which passes it on
     start_log(service)
     parent = multiprocessing.parent_process()
     try:
@@ -238,10 +238,10 @@ def _worker(service: Service, listener: socket.socket, counts: Any, row: int) ->
 
 
 class _Lines(logging.Formatter):
-    """JSON lines."""
+    """Log format: JSON lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one record as one line."""
+        """Format a record as one line."""
         row = {"time": round(record.created, 3), "level": record.levelname.lower(), "message": record.getMessage()}
         row |= getattr(record, "about", {})
         if record.exc_info:
@@ -250,15 +250,15 @@ class _Lines(logging.Formatter):
 
 
 class _Plain(logging.Formatter):
-    """Lines for people: the text of a request cannot begin a line, nor steer the terminal."""
+    """Log format: plain lines. Text from a request cannot start a line or control the terminal."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the standard library
-        """Return the line of a record."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - name in the standard library
+        """Format a record."""
         return visible(super().formatMessage(record))
 
 
 def start_log(service: Service) -> None:
-    """Send the log to standard error, and in the same form what other packages and Python itself warn of."""
+    """Send the log to standard error, including warnings of other packages and of Python."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines() if service.log == "json" else _Plain("%(asctime)s %(levelname)s %(message)s"))
     LOG.handlers[:] = [handler]

@@ -1,10 +1,10 @@
-"""The history of label changes in a database, over SQLAlchemy Core: SQLite in a folder, or PostgreSQL by its address.
+"""The history of label changes in a database, through SQLAlchemy Core: SQLite in a folder, or PostgreSQL.
 
-A history has one head: a random id, the model it belongs to, the number of the last change, and a digest. Changes are only ever added. The
-digest of a change is SHA-256 over the one before it and its own content, so the digest in the head covers every bit of all changes. A
-read compares id, number and digest with what the reader knows. A restored copy, a cut-off history and damage are all found that way.
+A history has one head: a random id, its model, the number of the last change, and a digest. It is append-only. The digest of a change
+is SHA-256 over the previous digest and its own content, so the head's digest covers all changes. A read compares id, number and digest
+with the reader's own, which detects a restored copy, a truncated history and damage.
 
-A change is one transaction, on disk before ``change`` returns. What is locked or does not answer is tried again for a while.
+A change is one transaction, on disk before ``change`` returns. A locked or silent database is tried again for a while.
 """
 
 import hashlib
@@ -51,8 +51,8 @@ FORMAT, FILE = 1, "changes.sqlite"
 AWAY = (
     exc.OperationalError, exc.InterfaceError, exc.DisconnectionError, exc.InvalidRequestError, exc.TimeoutError, OSError,
 )  # fmt: skip
-PATIENCE = 10.0  # seconds for which a change is tried
-PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between two tries; the last one repeats
+PATIENCE = 10.0  # seconds to retry a change
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between retries; the last one repeats
 TABLES = MetaData()
 HEAD = Table(
     "history",
@@ -75,14 +75,14 @@ CHANGES = Table(
 
 
 class UnavailableError(StoreError):
-    """The database cannot be used now, and may be later; ``outcome`` says what became of a change."""
+    """The database is temporarily unusable; ``outcome`` says what happened to a change."""
 
     outcome = "nothing was changed"
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a reader has read a history."""
+    """The position of a reader in a history."""
 
     id: str = ""
     number: int = 0
@@ -91,7 +91,7 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One change as it is stored."""
+    """One stored change."""
 
     kind: str
     about: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Record:
 
     @property
     def label(self) -> str:
-        """The label that it is about."""
+        """The label of the change."""
         return str(self.about["label"])
 
     @cached_property
@@ -112,7 +112,7 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class News:
-    """What a reader has not read yet; where ``whole``, these are all changes, and what was read before is void."""
+    """Changes that a reader has not seen; ``whole`` means all changes, and that earlier reads are void."""
 
     position: Position
     records: Sequence[Record] = ()
@@ -138,7 +138,7 @@ class Store:
             raise
 
     def read(self, known: Position) -> News | None:
-        """Return what is new to a reader; None where nothing is."""
+        """Return the changes that are new to a reader, or None."""
         if self.read_only and self.file is not None and not self.file.exists():
             return None if known == Position() else News(Position(), whole=True)
         with self._transaction() as connection:
@@ -148,10 +148,10 @@ class Store:
     def change(
         self, known: Position, step: Callable[[News], Record], patience: float | None = None
     ) -> tuple[News, Record]:
-        """Add the change that ``step`` returns, given what is new; return what is new then, and the change, which is on disk.
+        """Call ``step`` with the new changes, commit the change it returns, and return the new changes and the committed one.
 
-        ``step`` is called while nobody else can write: it must be quick, and may be called again. An error that it raises is
-        raised here, and nothing is changed.
+        ``step`` runs while no one else can write: it must be quick, and may run again. If it raises an error, nothing changes and the
+        error is raised here.
         """
         end = time.monotonic() + (PATIENCE if patience is None else patience)
         nonce, committing = secrets.token_hex(8), False
@@ -161,7 +161,7 @@ class Store:
             with self._transaction(end - time.monotonic()) as connection:
                 news = self._news(connection, self._head(connection), known)
                 for one in news.records:
-                    if one.about.get("nonce") == nonce:  # it was committed, and the answer was lost
+                    if one.about.get("nonce") == nonce:  # committed, but the answer was lost
                         return news, one
                 committing, record = False, step(news)
                 news = self._insert(connection, news, replace(record, about={**record.about, "nonce": nonce}))
@@ -174,7 +174,7 @@ class Store:
             return _patiently(write, end)
         except UnavailableError as error:
             if committing:
-                error.outcome = "it may be there all the same: look at /labels before you repeat it"
+                error.outcome = "the change may still be stored: check /labels before you repeat it"
             raise
 
     def close(self) -> None:
@@ -182,13 +182,13 @@ class Store:
         self._engine.dispose()
 
     def damage(self, what: str) -> StoreError:
-        """Return the error that the history is not what was written."""
+        """Return the error for a damaged history."""
         return StoreError(
-            f"{self.name} is damaged: {what}. Restore it from a copy, or move it away to begin a new history."
+            f"{self.name} is damaged: {what}. Restore it from a backup, or move it away to start a new history."
         )
 
     def _create(self) -> None:
-        """Create the tables where there are none; check that they belong to the model."""
+        """Create missing tables, and check that they belong to the model."""
         if self.read_only and self.file is not None:
             return
         with self._transaction() as connection:
@@ -196,7 +196,7 @@ class Store:
                 self._head(connection)
                 return
         if self.read_only:
-            raise StoreError(f"{self.name} holds no history yet. Start a service without --read-only first.")
+            raise StoreError(f"{self.name} has no history yet. Start a service without --read-only first.")
         with self._transaction(PATIENCE) as connection:
             lock_creation(connection)
             tables = set(inspect(connection).get_table_names())
@@ -211,9 +211,9 @@ class Store:
 
     @contextmanager
     def _transaction(self, patience: float | None = None) -> Iterator[Connection]:
-        """Yield a connection that reads, or one that writes and waits so many seconds for others; commit at the end.
+        """Yield a connection for reading, or one for writing that waits ``patience`` seconds for others; commit at the end.
 
-        A file that was removed or replaced meanwhile is an error: nobody would ever read what was written to it.
+        A file that was removed or replaced meanwhile is an error: no one would read what was written to it.
         """
         with self._errors_in_words(), self._connection() as connection:
             if patience is not None:
@@ -221,20 +221,20 @@ class Store:
             with connection.begin():
                 yield connection
             if not is_in_place(connection, self.file):
-                raise UnavailableError(f"{self.name} was removed or replaced while it was used")
+                raise UnavailableError(f"{self.name} was removed or replaced while in use")
 
     def _connection(self) -> Connection:
-        """Return a connection to the database that is there now."""
+        """Return a connection to the database that is now in place."""
         connection = self._engine.connect()
         if is_in_place(connection, self.file):
             return connection
         connection.invalidate()
         connection.close()
-        self._engine.dispose()  # the others have the old files open, too
+        self._engine.dispose()  # the pooled connections have the old files open
         return self._engine.connect()
 
     def _head(self, connection: Connection) -> Position:
-        """Return where the history ends; a writer locks it."""
+        """Return the head of the history; a writer locks it."""
         query = select(HEAD)
         if WRITE in connection.get_execution_options():
             query = query.with_for_update()
@@ -246,13 +246,13 @@ class Store:
             raise StoreError(f"{self.name} has format {row.format}; this version reads format {FORMAT}.")
         if row.model != self.model:
             raise StoreError(
-                f"{self.name} holds what was taught to another model: this one was trained again since. Move it away to start "
-                "without those labels."
+                f"{self.name} holds labels taught to another model, probably before this one was trained again. Move it away to "
+                "start without them."
             )
         return Position(row.id, row.number, bytes(row.digest))
 
     def _news(self, connection: Connection, head: Position, known: Position) -> News:
-        """Return what is new to a reader, once its digests are checked."""
+        """Return the changes that are new to a reader, with digests checked."""
         if head == known:
             return News(head)
         if head.id == known.id and known.number < head.number:
@@ -267,7 +267,7 @@ class Store:
         return News(head, records, whole=True)
 
     def _records(self, connection: Connection, after: Position, head: Position) -> list[Record]:
-        """Return the changes from a position to the head, as far as each digest follows from the one before it."""
+        """Return the changes from a position to the head, and verify the chain of digests."""
         records, digest = list[Record](), after.digest
         query = select(CHANGES).where(CHANGES.c.number > after.number, CHANGES.c.number <= head.number)
         for number, row in enumerate(connection.execute(query.order_by(CHANGES.c.number)), after.number + 1):
@@ -293,11 +293,11 @@ class Store:
 
     @contextmanager
     def _errors_in_words(self) -> Iterator[None]:
-        """Raise what a database reports as ``UnavailableError`` or ``StoreError``."""
+        """Raise database errors as ``UnavailableError`` or ``StoreError``."""
         try:
             yield
         except AWAY as error:
-            raise UnavailableError(f"{self.name} cannot be used now: {_words(error)}.") from error
+            raise UnavailableError(f"{self.name} is not available: {_words(error)}.") from error
         except exc.SQLAlchemyError as error:
             raise self.damage(_words(error)) from error
 
@@ -315,7 +315,7 @@ def _unpacked(arrays: bytes) -> Arrays:
 
 
 def _patiently(task: Callable[[], T], end: float) -> T:
-    """Return the result of a task, which is tried again until this time where the database cannot be used."""
+    """Return the result of a task, retried until a deadline while the database is unavailable."""
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             return task()
@@ -327,5 +327,5 @@ def _patiently(task: Callable[[], T], end: float) -> T:
 
 
 def _words(error: BaseException) -> str:
-    """Return what a driver reports, in one line; SQLAlchemy adds the statement, which is left out."""
+    """Return the driver's message in one line, without the statement that SQLAlchemy adds."""
     return " ".join(str(getattr(error, "orig", None) or error).split()).removesuffix(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Ask: is this image a y? Yes or no, with a probability, whatever the other labels are."""
+"""Ask: whether an image has a label, yes or no with a probability, regardless of other labels."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from labelwise.tasks.teach import teach
 
 @dataclass(frozen=True)
 class Answer:
-    """A yes or no and how probable a yes is."""
+    """Yes or no, and the probability of a yes."""
 
     label: str  # or the sentence that was asked about
     yes: bool
@@ -39,5 +39,5 @@ def check_text(classifier: Classifier, text: str) -> Classifier:
     except LabelwiseError as error:
         raise UnsupportedError(
             f"This classifier cannot be asked about a sentence. Ask about one of its labels: {listing(classifier.labels.names)}. "
-            f"Why not: {error}"
+            f"Reason: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""Calibrate: make probabilities mean what they say, and choose when to answer "unknown"."""
+"""Calibrate: fit probabilities and the threshold of "unknown" on held-out images."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,14 +21,14 @@ MARGINS = 999  # that a classifier keeps
 
 
 def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
-    """Return the classifier with its calibration and outlier rule fitted on images that training never saw.
+    """Return the classifier with calibration and outlier rule fitted on images not seen in training.
 
     ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
     outlier rule lets the share ``keep`` of these images pass as known; ``nearest`` is its kind, None that of the former rule. Of very many
     images some are drawn, see ``most_rows``.
     """
     if not 0 < keep < 1:
-        raise UsageError(f"The share of images to keep as known lies between 0 and 1; given {keep}.")
+        raise UsageError(f"The share of known images must be between 0 and 1; given {keep}.")
     classifier, right = scores.classifier, np.asarray(targets)
     _check_targets(classifier, right)
     if not several_true(right):
@@ -152,7 +152,7 @@ def _check_targets(classifier: Classifier, targets: Array) -> None:
 
 
 def uncalibrated(scores: Scores) -> Scores:
-    """Return the model's own scores: no calibration, though seen labels stay held back."""
+    """Return uncalibrated scores, with the seen penalty."""
     return scores.of(replace(scores.classifier, calibration=scores.classifier.calibration.bare()))
 
 

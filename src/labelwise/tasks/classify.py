@@ -1,4 +1,4 @@
-"""Classify: what is it? Names, probabilities, and "unknown" where none fits; all names that are true where several may be."""
+"""Classify: the labels of an image with probabilities, or "unknown"."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from labelwise.core.scores import NONE, UNKNOWN, Scores
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a classifier says of one image."""
+    """The answer of a classifier for one image."""
 
-    # the best label, or unknown where no label fits well enough; none where several labels might be true, the
-    # image is a familiar one, and the answer to each of them is no
+    # the best label; "unknown" if no label fits well enough; "none" if several labels may be true, the image is
+    # familiar, and the answer for each label is no
     label: str
-    # the labels it has: the one above, or none; where several may be true, each that is answered yes (from its
-    # threshold on, or one half), the most probable first
+    # the labels of the image: the one above or none; if several may be true, each with a probability of at least its
+    # threshold (or one half), the most probable first
     labels: tuple[str, ...]
-    # of the best label, given that one of the labels is right; where several may be true, of a yes to it
+    # probability of the best label, given that one label is right; if several may be true, of a yes for it
     probability: float
-    confidence: float  # the probability of a yes to the best label; low where none fits
+    confidence: float  # the probability of a yes for the best label; low if none fits
     outlier: float  # the outlier score; larger fits less
     top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, the answer first
 

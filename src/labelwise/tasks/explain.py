@@ -1,4 +1,4 @@
-"""Explain: which parts of a image speak for the asked label? Grad-CAM of that label's score."""
+"""Explain: Grad-CAM of a label's score, which shows the parts of an image that are evidence for the label."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,7 @@ def evidence(encoder: Encoder, head: Head, label_embeddings: Array, images: Arra
     """
     if len(encoder.shape) != 3:
         raise UnsupportedError(
-            f"A heat map lies over an image, and this classifier takes {list(encoder.shape)}: features, or a sound. "
-            "Explain answers of a classifier of images."
+            f"A heat map needs a classifier of images; this one takes {list(encoder.shape)} (features or sounds)."
         )
     if not isinstance(encoder, Locates) or not encoder.has_maps:
         return np.stack(
@@ -86,19 +85,19 @@ class Explanation:
 
     label: str  # the label that was asked about
     probability: float  # of a yes to it
-    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large where the image speaks for the label
-    image: NDArray[np.uint8]  # what the model saw, bytes [h, w, 3]
-    against: str | None = None  # the label that it was set against, if one was
-    # [h, w] in [0, 1], large where the image speaks for that one rather; both on one scale
+    heat: NDArray[np.float32]  # [h, w] in [0, 1]; large for evidence for the label
+    image: NDArray[np.uint8]  # the image as the encoder sees it, bytes [h, w, 3]
+    against: str | None = None  # the contrasted label, if any
+    # [h, w] in [0, 1], large for evidence for the contrasted label; both on one scale
     heat_against: NDArray[np.float32] | None = None
 
     __repr__ = brief
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What the colours of the overlay mean, a line for each label."""
+        """The meaning of the overlay's colours, one line per label."""
         if self.against is None:
-            return (f"what speaks for {self.label}",)
+            return (f"evidence for {self.label}",)
         return f"why {self.label} ({FOR[0]}),", f"not {self.against} ({AGAINST[0]})"
 
     @property
@@ -137,7 +136,7 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     """Return the heat map of one image for a label (None asks about the label that fits best), or for it and not another."""
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
-        raise UsageError(f"explain takes one image at a time, and {len(scores)} were given. Call it once for each.")
+        raise UsageError(f"explain takes one image; given {len(scores)}. Call it once per image.")
     column = int(scores.best[0]) if label is None else classifier.labels.index(classifier.labels.meant(label))
     name, probability = classifier.labels.names[column], float(scores.yes[0, column])
     pixels = classifier.batch(images)
@@ -146,7 +145,7 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
         return Explanation(name, probability, heat, _seen(pixels[0]))
     other = classifier.labels.index(classifier.labels.meant(against))
     if other == column:
-        raise UsageError(f'A label is set against another one; given "{name}" twice.')
+        raise UsageError(f'The contrasted label must differ; given "{name}" twice.')
     against = classifier.labels.names[other]
     pair = np.array([column, other])
     maps = _located(classifier, np.repeat(pixels, 2, 0), pair, pair[::-1])

@@ -1,4 +1,4 @@
-"""A gallery: embeddings of images to search in, made once and saved in one file."""
+"""A gallery: embeddings of images to search, saved in one file."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -44,7 +44,7 @@ class Gallery:
             )
         if len(set(self.files)) < len(self.files):
             twice = [name for name, count in Counter(self.files).items() if count > 1]
-            raise UsageError(f"Names in a gallery must be unique; given more than once: {listing(twice)}.")
+            raise UsageError(f"Names in a gallery must be unique; repeated: {listing(twice)}.")
 
     def __len__(self) -> int:
         return len(self.files)
@@ -112,7 +112,7 @@ def load_gallery(path: str | Path) -> Gallery:
     """Return the gallery that ``Gallery.save`` wrote."""
     arrays, about = read_arrays(Path(path))
     if about.get("format") != FORMAT:
-        raise StoreError(f"{path} is no saved gallery (or one of another version). Build it again.")
+        raise StoreError(f"{path} is not a gallery of this version. Build it again.")
     return Gallery(
         embeddings=arrays["codes"],
         files=tuple(about["files"]),
@@ -156,6 +156,4 @@ def probe_embeddings(classifier: Classifier) -> NDArray[np.float32]:
 def check_probe(known: NDArray[np.float32], here: NDArray[np.float32]) -> None:
     """Raise an error where embeddings of the same images ``[p, d]`` differ: another model made them."""
     if known.shape != here.shape or float(np.linalg.norm(known - here)) > DRIFT * float(np.linalg.norm(known)):
-        raise UsageError(
-            "This gallery was made by another model, so its embeddings mean something else. Build it again with this one."
-        )
+        raise UsageError("This gallery was made by another model. Build it again with this one.")

@@ -1,4 +1,4 @@
-"""An index of a gallery for approximate search: an inverted file by the package faiss.
+"""An index for approximate search in a gallery: an inverted file of the package faiss.
 
 Spherical k-means divides embeddings into regions, and a query looks through the regions whose centres are nearest. The index is
 the centres and the region of each embedding, arrays that follow the gallery row by row, so a removed row cannot be found. The
@@ -63,8 +63,8 @@ class Index:
         shape = (len(self.regions), self.centres.shape[1])
         if embeddings.shape != shape or digest_of(embeddings, self.centres, self.regions) != self.digest:
             raise UsageError(
-                f"The index of this gallery does not belong to its {len(embeddings)} embeddings: one of both was changed or is "
-                "damaged. Make it again: replace(gallery, index=None).with_index()."
+                f"The index of this gallery does not match its {len(embeddings)} embeddings: one of them was changed or is "
+                "damaged. Rebuild the index: replace(gallery, index=None).with_index()."
             )
 
 

@@ -42,9 +42,7 @@ def table_about(path: Path, table: Any) -> dict[str, Any]:
             return about
     except (KeyError, TypeError, ValueError):
         pass
-    raise StoreError(
-        f"{path} is no gallery of labelwise (or one of another version). Build it again under another name."
-    )
+    raise StoreError(f"{path} is not a gallery of this version. Build it again under another name.")
 
 
 def table_rows(vectors: Vectors, files: list[str], labels: list[str | None], dates: list[str]) -> Any:
@@ -52,7 +50,7 @@ def table_rows(vectors: Vectors, files: list[str], labels: list[str | None], dat
     import pyarrow as pa
 
     if not np.isfinite(vectors).all():
-        raise UsageError("Embeddings of a gallery must be finite numbers; given some that are not.")
+        raise UsageError("Some embeddings of the gallery are not finite numbers.")
     columns = {
         VECTORS: pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
         "file": files,
@@ -73,7 +71,7 @@ def row_vectors(path: Path, rows: Any) -> Vectors:
     sums = _checksums(vectors, *texts)
     if sums != stated:
         wrong = next(i for i, (here, there) in enumerate(zip(sums, stated, strict=True)) if here != there)
-        raise StoreError(f"{path} is damaged: {texts[0][wrong]!r} is not as it was written. Build the gallery again.")
+        raise StoreError(f"{path} is damaged: the row of {texts[0][wrong]!r} has changed. Build the gallery again.")
     return vectors
 
 
@@ -95,7 +93,7 @@ def in_words(path: Path, where: str | None = None) -> Iterator[None]:
         why = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
         if where is not None:
             raise UsageError(
-                f"These images of {path} cannot be chosen: {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
+                f"Cannot filter {path} by {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
                 "\"label = 'wren' and date >= '2026-05-01'\"."
             ) from None
         raise StoreError(

@@ -1,7 +1,7 @@
-"""A gallery on disk, in a LanceDB table: larger than memory, searched by metadata, opened without loading.
+"""A gallery on disk, in a LanceDB table: larger than memory, with metadata filters, opened without loading.
 
-Each block that is added is one transaction, so a build that was stopped leaves a whole gallery. Rows hold what is compared:
-embeddings, or whitened ones, see ``StoredGallery.by``. Writers take turns; readers see the newest version and wait for none.
+Each added block is one transaction, so an interrupted build leaves a valid gallery. Rows hold embeddings or whitened embeddings, see
+``StoredGallery.by``. Writers take turns; readers see the newest version without waiting.
 """
 
 import os
@@ -37,11 +37,11 @@ from labelwise.tasks.gallery_rows import (
 from labelwise.tasks.similarity import By, best_score, comparable
 
 SUFFIX, TABLE = ".lance", "images"
-INDEXED = 50_000  # rows from which on there is an index; fewer are searched as fast without
-OUTGROWN = 4  # times as many rows as when the index was made: it is made again
-LOOKED_AT = 64  # regions that a query looks through
-NAMED = 1_024  # files in one condition
-KEPT = timedelta(minutes=10)  # how long old versions stay for readers that have them open
+INDEXED = 50_000  # least rows of an indexed gallery; smaller ones are as fast without
+OUTGROWN = 4  # growth factor at which the index is rebuilt
+LOOKED_AT = 64  # regions per query
+NAMED = 1_024  # files per SQL condition
+KEPT = timedelta(minutes=10)  # how long old versions stay for open readers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class StoredGallery:
     def __init__(self, path: Path, table: Any) -> None:
         self.path, self._table = path, table
         about = table_about(path, table)
-        self.by: Kind = about["by"]  # what is compared: embeddings as they are, or whitened
-        self.made_by: str = about["made_by"]  # which classifier made it, in words
+        self.by: Kind = about["by"]  # plain or whitened embeddings
+        self.made_by: str = about["made_by"]  # description of the classifier that made it
         self.probe = np.array(about["probe"], np.float32)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class StoredGallery:
     def check(self, classifier: Classifier, by: By | None = None) -> None:
         """Raise an error where another model made the gallery, or it holds something else than what is to be compared."""
         if by is not None and (by == "whitened") != (self.by == "whitened"):
-            holds = "whitened embeddings" if self.by == "whitened" else "embeddings as they are"
+            holds = "whitened embeddings" if self.by == "whitened" else "plain embeddings"
             other = "--by whitened" if self.by == "whitened" else "--by similarity, cosine or sum"
             raise UsageError(
                 f'{self.path} holds {holds} and cannot be searched by "{by}". Search with {other}, or build another gallery.'
@@ -217,7 +217,7 @@ def open_gallery(path: str | Path) -> StoredGallery:
     path, lancedb = Path(path), need_lancedb()
     if not (path / f"{TABLE}{SUFFIX}").is_dir():
         raise StoreError(
-            f"{path} is no gallery. Build one: labelwise retrieve MODEL --gallery FOLDER --index {path.with_suffix(SUFFIX)}."
+            f"{path} is not a gallery. Build one: labelwise retrieve MODEL --gallery FOLDER --index {path.with_suffix(SUFFIX)}."
         )
     with in_words(path):
         return StoredGallery(path, lancedb.connect(path, read_consistency_interval=timedelta(0)).open_table(TABLE))
@@ -227,7 +227,7 @@ def create_gallery(path: str | Path, classifier: Classifier, by: By | None = Non
     """Return the gallery of this name, a new one where there is none; one of another model is an error."""
     path, lancedb = Path(path), need_lancedb()
     if not is_stored(path):
-        raise UsageError(f'A gallery on disk has a name that ends in {SUFFIX}; given "{path}".')
+        raise UsageError(f'The name of a gallery on disk must end in {SUFFIX}; given "{path}".')
     if not (path / f"{TABLE}{SUFFIX}").exists():
         kind: Kind = "whitened" if (by or best_score(classifier.head)) == "whitened" else "cosine"
         schema = table_schema(_probe(classifier, kind).tolist(), kind, repr(classifier))

@@ -1,4 +1,4 @@
-"""Group images that look alike, without labels: k-means on directions of features, and the number of groups if none is given.
+"""Group images that look alike: k-means on directions of features, with a chosen or given number of groups.
 
 Features become unit vectors of their leading principal components, seen from the mean of some first groups. The mean of all images would
 lie in the middle of a group that has most of them, where directions are noise.
@@ -41,13 +41,15 @@ def group_features(features: Array, count: int | None = None, seed: int = 0) -> 
 
     Args:
         features: of images ``[n, d]``.
-        count: how many groups; None chooses. Fewer come out only where fewer images differ.
-        seed: of the random starts.
+        count: the number of groups; None chooses it. The result has fewer only if fewer images differ.
+        seed: the random seed.
     """
     if features.ndim != 2 or not len(features):
         raise DataError(f"Features of images are needed, one row each; given an array of shape {list(features.shape)}.")
     if count is not None and not 1 <= count <= len(features):
-        raise UsageError(f"{len(features)} images make 1 to {len(features)} groups; given {count}.")
+        raise UsageError(
+            f"The number of groups must be between 1 and {len(features)}, the number of images; given {count}."
+        )
     if len(features) == 1:
         return np.zeros(1, np.int64)
     draws = Draws(seed)

@@ -1,4 +1,4 @@
-"""Imagine: what would images of a described label look like? Generated features, and the real images nearest to them."""
+"""Imagine: generate features of a described label, and find the real images nearest to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from labelwise.support.settings import brief
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Imagined:
-    """Generated features of k labels beside a gallery of n real images."""
+    """Generated features of k labels, compared with a gallery of n real images."""
 
     names: tuple[str, ...]  # the labels
     features: Array  # what the model made of each description [k, count, f]
@@ -57,12 +57,12 @@ def imagine(
     each real image stands among the classifier's, -1 where it is not known.
     """
     if not names or count < 1:
-        raise UsageError(f"Give at least one label and a count of 1; given {len(names)} labels and a count of {count}.")
+        raise UsageError(f"Give at least one label and a count of at least 1; given {len(names)} labels and {count}.")
     features = generated(classifier, names, count, seed)
     images = classifier.images(gallery)
     places = np.full(len(images), -1) if targets is None else np.asarray(targets)
     if len(places) != len(images):
-        raise UsageError(f"There are {len(images)} images but {len(places)} targets; give one for each image.")
+        raise UsageError(f"Give one target per image; given {len(images)} images and {len(places)} targets.")
     real = image_features(classifier, images)
     near = [distances(rows, real) for rows in features]
     labels = [classifier.labels.index(name) for name in names]

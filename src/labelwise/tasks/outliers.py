@@ -1,4 +1,4 @@
-"""Outliers: which images are none of the labels? ``core.familiarity`` says how that is measured."""
+"""Outliers: find images that have none of the labels. See ``core.familiarity``."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from labelwise.core.scores import Scores
 
 @dataclass(frozen=True)
 class Outlier:
-    """How little an image fits: its outlier score, and whether it is above the limit."""
+    """The outlier score of an image, and whether it is above the limit."""
 
     score: float
     flagged: bool

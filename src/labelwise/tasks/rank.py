@@ -1,8 +1,8 @@
-"""Rank: where does each image stand among ordered labels? Grades, ages, qualities, from the lowest level to the highest.
+"""Rank: place images on ordered labels, such as grades, ages or qualities.
 
-A level is a label in its order. Probabilities of levels say more than the best of them: their mean is a rank between two
-levels, their median is the level with the smallest expected distance from the true one, and an interval of levels says how
-sure that is.
+A level is a label in the order. The mean of the level probabilities is a rank between two levels. Their median is the level
+with the smallest expected distance from the true one. An interval of levels shows the
+uncertainty.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from labelwise.support.errors import UnsupportedError, UsageError, listing
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Where one image stands."""
+    """The rank of one image."""
 
     image: int  # its position among the images given
     rank: float  # the expected one, from 1 (all probability on the lowest level) to k (all on the highest)
@@ -27,11 +27,11 @@ class Ranked:
     # the lowest and the highest level of the shortest interval that covers the asked share of probability
     interval: tuple[str, str]
     probabilities: dict[str, float]  # of each level, from the lowest to the highest
-    known: bool  # False where the image is none of the labels, so that its rank says little
+    known: bool  # False if the image is unknown, so that its rank means little
 
 
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
-    """Return where each image stands, sorted from the lowest rank to the highest.
+    """Return the rank of each image, sorted from lowest to highest.
 
     ``order`` is all labels from the lowest to the highest, None that which they have; an interval of levels holds a probability
     of ``coverage`` at least.
@@ -62,9 +62,7 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
     """Return the positions of the labels from the lowest level to the highest, in this order or that of the labels."""
     labels = classifier.labels
     if classifier.calibration.multilabel:
-        raise UnsupportedError(
-            "Several labels may be true of one image here, so they are no levels of one order. Ask about each label."
-        )
+        raise UnsupportedError("Several labels may be true of one image, so they have no order. Ask about each label.")
     if order is not None:
         columns = [labels.index(name) for name in order]
         missing = [name for name in labels.names if name not in set(order)]
@@ -78,8 +76,8 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
     if labels.order is None:
         raise UsageError(
             f"These labels have no order: {listing(labels.names)}. Give it, from the lowest to the highest: "
-            'order=["poor", "fair", "good"] in Python, --order poor,fair,good in the shell. Or write it beside the data '
-            'and fit again: a column "order" (1, 2, 3, ...) in labels.csv, or order.txt with one label a line.'
+            'order=["poor", "fair", "good"] in Python, --order poor,fair,good in the shell. Or store it with the data '
+            'and fit again: a column "order" (1, 2, 3, ...) in labels.csv, or order.txt with one label per line.'
         )
     ranks = labels.order
     return sorted(range(len(labels)), key=lambda column: ranks[column])
@@ -106,7 +104,7 @@ def covering_levels(levels: Array, coverage: float = 0.8) -> tuple[Array, Array]
     Of intervals as short, the one that holds most is taken. In ``levels [n, k]`` the lowest comes first.
     """
     if not 0 < coverage <= 1:
-        raise UsageError(f"The share of probability to cover lies above 0 and at most at 1; given {coverage}.")
+        raise UsageError(f"The coverage must be above 0 and at most 1; given {coverage}.")
     n, k = levels.shape
     below = np.concatenate([np.zeros((n, 1)), levels.cumsum(1)], 1)
     first, last = np.zeros(n, np.int64), np.full(n, k - 1)

@@ -46,17 +46,17 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     approximate: bool | None = None,
     where: str | None = None,
 ) -> list[list[Match]]:
-    """Return for each query the k images of a gallery that are most like it, best first.
+    """Return the k most similar gallery images for each query, best first.
 
     Args:
         scores: of the queries, by the classifier that made the gallery.
         gallery: where to search.
-        k: how many; a smaller gallery gives all it has.
-        by: None for the best there is (``best_score``), or the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
-        candidates: how many of the best by cosine are ranked by another score; None ranks the whole gallery by it.
-        approximate: search only the regions of the gallery's index nearest to the query; an image may be missed.
-            None does so in a gallery on disk.
-        where: an SQL condition on label, date, folder and file that images of a gallery on disk must meet.
+        k: the number of images; a smaller gallery returns all of them.
+        by: None for the best score (``best_score``), or the model's ``similarity``, the ``cosine`` of embeddings, their ``sum``, or the cosine of ``whitened`` ones.
+        candidates: the number of best images by cosine to rank by another score; None ranks the whole gallery.
+        approximate: search only the index regions nearest to the query, which may miss images.
+            None does so for a gallery on disk.
+        where: an SQL filter on label, date, folder and file, for a gallery on disk.
     """
     classifier = scores.classifier
     if isinstance(gallery, StoredGallery):
@@ -86,7 +86,7 @@ def retrieve_by_text(
     """
     asked = check_text(classifier, text).select([DRAFT])
     if k < 1:
-        raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
+        raise UsageError(f"k must be at least 1; given {k}.")
     if isinstance(gallery, StoredGallery):
         gallery.check(classifier, "similarity")
         parts = gallery.scan(where)
@@ -119,7 +119,7 @@ def _from_disk(  # noqa: PLR0913 - what retrieve is given
     check_score(head, by)
     gallery.check(scores.classifier, by)
     if k < 1:
-        raise UsageError(f"Retrieval needs k of at least 1; given {k}.")
+        raise UsageError(f"k must be at least 1; given {k}.")
     queries, matches = comparable(head, scores.embeddings, gallery.by)[0], list[list[Match]]()
     measure = partial(row_alike, head, by="cosine" if gallery.by == "whitened" else by)
     for query in queries.astype(np.float32):

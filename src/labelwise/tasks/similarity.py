@@ -1,4 +1,4 @@
-"""How alike images are, by one of several scores of their embeddings."""
+"""Similarity of images, by one of several scores of their embeddings."""
 
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -31,7 +31,7 @@ def check_score(head: Head, by: By) -> None:
         if not isinstance(head, Whitens):
             raise cannot(head, f"{WHITEN}: it does not know how embeddings vary inside a label")
         raise UnsupportedError(
-            "This model does not know how embeddings vary inside a label: several labels may be true of an image, or no label "
+            "This model cannot whiten: several labels may be true of an image, or no label "
             "had two images. Compare by cosine, or train again."
         )
 

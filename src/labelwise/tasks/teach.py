@@ -1,4 +1,4 @@
-"""Teach: add a label from example images or from a description, without training."""
+"""Teach: add a label from example images or a description, without training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +26,13 @@ from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageErro
 from labelwise.support.rows import draw_rows
 from labelwise.tasks.similarity import all_alike, known_scores
 
-MOST_LEFT_OUT = 40  # folds of examples that are left out in turn; of more examples, several at a time
+MOST_LEFT_OUT = 40  # most folds of leave-one-out; with more examples, a fold has several
 FEWEST_TO_DISAGREE = 3
-# An example is odd if it is at most this share as alike to the others as is usual among them. Of 3, 5 and 10 examples with an intruder
-# it was named in 75 to 92 of 100 lessons (flowers), 66 to 83 (birds); without one, an example was named in 3 to 5, and 11 to 19.
-# Chosen on these same lessons.
+# An example is odd if its similarity to the others is at most this share of the usual one. Among 3, 5 and 10 examples an intruder
+# was found in 75 to 92 of 100 trials (flowers) and 66 to 83 (birds); without one, there were 3 to 5 and 11 to 19 false alarms.
+# Chosen on these same trials.
 FAR = 0.3
-DRAFT = "\u0000 asked"  # the name of a label that lives for one question; no other label can have it
+DRAFT = "\u0000 asked"  # the name of a temporary label for one question; no other label can have it
 Texts = str | Sequence[str]
 Vector = ArrayLike
 
@@ -45,11 +45,11 @@ def teach(
     texts: Texts | None = None,
     vector: Vector | None = None,
 ) -> Classifier:
-    """Return the classifier with one more label, or with more examples of one; scores of the others stay exactly as they are.
+    """Return the classifier with one more label, or with more examples of one; the scores of other labels do not change.
 
-    Names are matched without regard to case. Images teach any classifier; a description teaches one whose method reads them, in the form that the labels of its training had:
-    sentences, or attributes ``[a]``. Five examples are enough to be useful, more are better. A method that joins both learns from
-    examples and a description together.
+    Names are matched regardless of case. Images work with any classifier. Descriptions need a method that reads them, and the form of the training descriptions:
+    sentences, or attributes ``[a]``. Five examples are useful, more are better. Some methods learn from examples and a description
+    together.
     """
     name = name if name == DRAFT else label_name(name)
     if known := classifier.labels.find(name):
@@ -58,9 +58,7 @@ def teach(
     words = " and ".join(way for way, what in ways.items() if what is not None)
     both = examples is not None and (texts is None) != (vector is None)
     if words not in ways and not both:
-        raise UsageError(
-            f'A label is learnt from one of examples, texts and vector; given for "{name}": {words or "none of them"}.'
-        )
+        raise UsageError(f'Give one of examples, texts and vector for "{name}"; given: {words or "none of them"}.')
     if examples is None:
         new = _description(classifier, name, texts, vector)
         embedding = classifier.head.embed_labels(new)[0]
@@ -86,7 +84,7 @@ def _with_more_examples(classifier: Classifier, name: str, examples: Scores | No
     """Return the classifier with a label learnt again from the examples it knows and these."""
     if examples is None or described:
         raise UsageError(
-            f'There is already a label "{name}". Give examples alone, or forget it first to describe it again.'
+            f'The label "{name}" already exists. Give examples only, or forget it first to describe it again.'
         )
     place = classifier.labels.index(name)
     relearnt = _relearn(classifier, name, examples.embeddings)
@@ -102,7 +100,7 @@ def _relearn(classifier: Classifier, name: str, embeddings: Array) -> Classifier
     known = embeddings[:0] if classifier.examples is None else classifier.examples.rows(name)
     if seen and not len(known):
         raise UnsupportedError(
-            f'This classifier does not keep the examples of "{name}", so it cannot add to them. Put the images into the folder of '
+            f'This classifier did not store the examples of "{name}" and cannot add to them. Put the images into the folder of '
             "that label and fit again, or forget the label and teach it with all its examples."
         )
     if not isinstance(head, LearnsFromExamples):
@@ -135,8 +133,8 @@ def _from_examples(
         return classifier.add(labels, label, width=width)
     if not (isinstance(head, JoinsKnowledge) and head.reads_descriptions):
         raise UnsupportedError(
-            f"This classifier learns a label from examples or {'texts' if vector is None else 'vector'}, not from both together. "
-            "Method discriminant, fitted to labels with descriptions (labels.csv), joins them."
+            f"This classifier learns a label from either examples or {'texts' if vector is None else 'vector'}. "
+            "Method discriminant, fitted to labels with descriptions (labels.csv), can use both."
         )
     new = _description(classifier, name, texts, vector)
     label, labels = head.label_from_both(embeddings, new), _with_description(classifier, new)
@@ -165,7 +163,7 @@ def _width(classifier: Classifier, embeddings: Array) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """How well the examples of a new label agree, each asked about by leave-one-out."""
+    """How well the examples of a new label agree, by leave-one-out."""
 
     examples: int
     nearest: str  # the known label that they are most alike
@@ -178,27 +176,29 @@ class Rehearsal:
         """Return it in sentences; ``files`` names the examples."""
         nearest = f'It looks most like "{self.nearest}".'
         if self.right is None:
-            return f"{nearest} With one example nothing can be checked: give some more, five are useful."
+            return f"{nearest} One example cannot be checked: give more, five are useful."
         checked = (
-            f"{nearest} Each of its {self.examples} examples was asked about by leave-one-out: told from "
-            f'"{self.nearest}": {self.told} of {self.examples}; named "{name}": {self.right} of {self.examples}.'
+            f"{nearest} Leave-one-out on its {self.examples} examples: closer to each other than to "
+            f'"{self.nearest}": {self.told} of {self.examples}; classified as "{name}": {self.right} of {self.examples}.'
         )
         names = listing(files[i] for i in self.odd)
-        return f"{checked} Warning: far from the other examples, look at: {names}." if self.odd else checked
+        return (
+            f"{checked} Warning: check these examples, which are far from the others: {names}." if self.odd else checked
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What more examples changed for a label that was known."""
+    """The effect of more examples on a known label."""
 
     examples: int
     before: int  # how many of them were answered with the label before
     after: int | None  # and are by leave-one-out; None of one example
 
     def words(self, name: str) -> str:
-        """Return it in a sentence."""
-        after = "" if self.after is None else f"; now {self.after}, each left out in turn (leave-one-out)"
-        return f'{self.before} of {self.examples} examples were answered "{name}" before{after}.'
+        """Return the effect as a sentence."""
+        after = "" if self.after is None else f"; now {self.after}, by leave-one-out"
+        return f'{self.before} of {self.examples} examples were classified as "{name}" before{after}.'
 
 
 def measure_growth(classifier: Classifier, name: str, examples: Scores) -> Growth:
@@ -263,8 +263,8 @@ def _description(classifier: Classifier, name: str, texts: Texts | None, vector:
     head = classifier.head
     if not reads_descriptions(head):
         raise UnsupportedError(
-            f"{classifier.kind} learns a label from images: give examples. Methods that read descriptions, such as clarel and "
-            "eszsl, learn it from texts or a vector, too."
+            f"{classifier.kind} learns labels from images: give examples. Methods that read descriptions, such as clarel and "
+            "eszsl, also learn from texts or a vector."
         )
     assert isinstance(head, ReadsDescriptions)
     _check_form(head, "texts" if vector is None else "vectors")
@@ -299,7 +299,7 @@ def _check_form(head: Head, form: Literal["texts", "vectors"]) -> None:
             "texts" if known.vectors is None or read == "texts" else f"a vector of {known.vectors.shape[1]} numbers"
         )
         raise UsageError(
-            f"This classifier was trained on the {read} of labels; given {'texts' if form == 'texts' else 'a vector'}. "
+            f"This classifier was trained with {read} of labels; given {'texts' if form == 'texts' else 'a vector'}. "
             f"Describe the new label by {wanted}, or give examples.{why}"
         )
 
@@ -310,7 +310,7 @@ def _sentences(texts: Texts | None) -> tuple[str, ...]:
     wrong = [text for text in sentences if not isinstance(text, str) or not text.strip()]
     if wrong or not sentences:
         raise UsageError(
-            f"A label is described by a sentence or several; given {repr(wrong[0]) if wrong else 'an empty list'}."
+            f"Describe a label by one or more sentences; given {repr(wrong[0]) if wrong else 'an empty list'}."
         )
     return sentences
 
@@ -320,7 +320,7 @@ def _numbers(vector: Vector, head: Head) -> Array:
     try:
         numbers = np.asarray(vector, np.float32)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"A vector is a list of numbers; given {type(vector).__name__} ({error}).") from None
+        raise UsageError(f"A vector must be a list of numbers; given {type(vector).__name__} ({error}).") from None
     assert head.labels.vectors is not None  # else the form would not fit
     size = head.labels.vectors.shape[1]
     if numbers.shape != (size,):
@@ -331,6 +331,6 @@ def _numbers(vector: Vector, head: Head) -> Array:
     if not np.isfinite(numbers).all():
         position = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise UsageError(
-            f"Number {position + 1} of the vector is {float(numbers[position])}; only finite numbers can be read."
+            f"Number {position + 1} of the vector is {float(numbers[position])}; all numbers must be finite."
         )
     return numbers

@@ -1,4 +1,4 @@
-"""Verify: do two images show the same label, be it known or not? A score of the pair, and a threshold fitted on held-out pairs."""
+"""Verify: whether two images show the same label, known or not. Compares a score with a threshold fitted on held-out pairs."""
 
 import math
 from dataclasses import dataclass, replace
@@ -25,22 +25,22 @@ TABLE = 4_096  # images up to which a table of all pairs is held
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What is said of a pair of images."""
+    """The answer for a pair of images."""
 
     score: float  # larger is more alike
     same: bool  # whether the score reaches the threshold
-    probability: float  # of "same", if as many pairs are the same as are different
+    probability: float  # of "same", for equally many same and different pairs
 
 
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
-    """Return for each pair whether both images show the same label; their order does not matter.
+    """Return whether the images of each pair show the same label; their order does not matter.
 
-    One image is compared with each of several others. ``by`` is the score that the verifier was fitted for, or None.
+    A single image is compared with all others. ``by`` is the score of the fitted verifier, or None.
     """
     rule = check_verifier(first.classifier, by)
     counts = [len(first), len(second)]
     if counts[0] != counts[1] and 1 not in counts:
-        raise UsageError(f"Pairs need as many first images as second ones, or one of either; given {counts}.")
+        raise UsageError(f"Pairs need equally many first and second images, or one of either; given {counts}.")
     one, other = (part.embeddings[np.arange(max(counts)) % len(part)] for part in (first, second))
     scores = pair_scores(first.classifier.head, one, other, rule.by)
     chances = sigmoid(scores * rule.scale + rule.offset)
@@ -51,11 +51,11 @@ def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verif
 
 
 def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
-    """Return the classifier's verifier, or raise an error where there is none, or none for this score."""
+    """Return the classifier's verifier; raise an error if there is none for this score."""
     rule = classifier.verifier
     if rule is None:
         raise UsageError(
-            "This classifier has no threshold for pairs of images yet. Fit one on held-out labelled images: "
+            "This classifier has no threshold for pairs of images. Fit one on held-out labelled images: "
             'fit_verification(classifier, data.split("val")) in Python, "labelwise calibrate" in the shell.'
         )
     if by not in (None, rule.by):
@@ -69,15 +69,13 @@ def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
 def fit_verifier(
     scores: Scores, targets: ArrayLike, rule: Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
-    """Return the classifier with a threshold for pairs of images, fitted on images that training never saw.
+    """Return the classifier with a threshold for pairs, fitted on images not seen in training.
 
     Their labels ``[n]``, -1 where there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
     kinds of error are equally frequent, or the share of different pairs to accept at most; ``by`` is the score, as in ``retrieve``.
     """
     if np.ndim(targets) == 2:
-        raise DataError(
-            "Several labels may be true of these images, so two of them are neither the same nor different."
-        )
+        raise DataError("Several labels may be true of these images, so pairs are neither same nor different.")
     classifier = scores.classifier
     same, different = scored_pairs(classifier.head, scores.embeddings, targets, by, (PAIRS, seed))
     verifier = verifier_of(same, different, rule, by)
@@ -150,13 +148,13 @@ def pair_scores(head: Head, first: Array, second: Array, by: By, rows: Array | N
 
 
 def _check_share(share: Rule, different: int) -> None:
-    """Raise an error unless the share of different pairs to accept can be told from so many of them."""
+    """Raise an error unless there are enough different pairs to estimate this share."""
     if isinstance(share, str) or not 0 < share < 1:
-        raise UsageError(f'The rule is "eer" or a share of different pairs between 0 and 1; given {share}.')
+        raise UsageError(f'The rule must be "eer" or a share between 0 and 1; given {share}.')
     if share * different < 1:
         raise DataError(
-            f"{different} pairs of different labels cannot tell a share of {share:g} false accepts; "
-            f"that takes at least {1 / share:.0f}. Give more held-out images, or a larger share."
+            f"{different} pairs of different labels are too few for a share of {share:g} false accepts; "
+            f"it needs at least {1 / share:.0f}. Give more held-out images, or a larger share."
         )
 
 

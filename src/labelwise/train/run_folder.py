@@ -48,7 +48,7 @@ def refuse_unfinished(folder: Path) -> None:
 
 @contextmanager
 def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
-    """While open, this run alone writes to the target and the folder; an error where another does, or one lies unfinished."""
+    """Lock the target and the run folder while open; raise an error if another run uses them or is unfinished."""
     if not is_main_process():
         yield
         return
@@ -60,13 +60,13 @@ def sole_verb(target: Path, folder: Path, *, resume: bool) -> Iterator[None]:
 
 @contextmanager
 def weights_told(folder: Path, *, trained: bool = False) -> Iterator[None]:
-    """Add to an error where the weights are kept and how to go on; while it trains, what training says itself is left as it is."""
+    """Add to an error where the weights are and how to continue; errors of training itself pass unchanged."""
     try:
         yield
     except Exception as error:
         advice = ""
         if has_checkpoint(folder) or has_checkpoint(folder / "trial"):
-            advice = f" What was trained is kept in {folder}; mend this and continue with {AGAIN}."
+            advice = f" The trained weights are in {folder}. Fix the problem and continue with {AGAIN}."
         if isinstance(error, LabelwiseError) and trained:
             raise type(error)(f"{error}{advice}") from error
         if isinstance(error, OSError):

@@ -39,7 +39,7 @@ from labelwise_papers.reproduce.subject import Subject
 
 Tell = Callable[[str], None]
 STOPPED = "Stopped; checkpoints are written. Run the same command again, and it goes on."
-KEPT = "What was trained is kept: run the same command again, and it is only measured."
+KEPT = "The training is kept. Run the same command again to measure only."
 STOP_SECONDS = 60  # for workers to write their checkpoints
 
 

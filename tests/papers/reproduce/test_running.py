@@ -118,7 +118,7 @@ def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
         patch.setitem(measures.MEASURES, "closed", broken)
         (words,) = run_cells([wanted], place, quietly)
     assert "two devices" in words
-    assert "What was trained is kept" in words
+    assert "The training is kept" in words
     (entry,) = read_results(place.out)
     assert "harmonic" in entry["figures"]
     assert list(entry["failed"]) == ["closed"]

@@ -85,7 +85,7 @@ def test_from_photos_to_an_export(browser: Browser, site: Site) -> None:
     assert all(project.session.names[target] == truth(file) for file, target in answered.items())
     before = len(project.session.actions)
     page.locator("body").press("u")
-    expect(page.locator("#say")).to_have_text("Taken back.")
+    expect(page.locator("#say")).to_have_text("Undone.")
     assert project.session.actions[before].kind == "undo"
     page.click("nav a[href='#labels']")
     page.locator("#label-list button").first.click()

@@ -1,1 +1,1 @@
-"""A project of labelling: its images and actions on disk, and the page."""
+"""A labelling project: its images and actions on disk, and its web page."""

@@ -1,4 +1,4 @@
-"""The page of a project: a few routes, behind the same guard as those of a service."""
+"""The web page of a project: a few routes, behind the same middleware as a service."""
 
 import asyncio
 import json
@@ -30,8 +30,8 @@ from labelwise.server.settings import Service
 from labelwise.support.errors import StoreError, UsageError
 
 PAGE = Path(__file__).parent.parent / "page"
-MOST_ACTIONS, MOST_ROWS = 100, 240  # actions of one answer; images of one list
-SIDES = (160, 480)  # of images on a sheet, and alone
+MOST_ACTIONS, MOST_ROWS = 100, 240  # actions per request; images per list
+SIDES = (160, 480)  # pixels of an image on a sheet, and alone
 Answer = Callable[[dict[str, Any]], Any]
 
 
@@ -56,14 +56,14 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
 
 
 class Routes:
-    """What each route answers."""
+    """The handlers of the routes."""
 
     def __init__(self, project: Project, folder: Path, pixels: int) -> None:
         self.project, self.folder, self.pixels = project, folder, pixels
-        self._thread = ThreadPoolExecutor(1, "label")  # of all that touches the session
+        self._thread = ThreadPoolExecutor(1, "label")  # for all work on the session
 
     def get(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that answers with JSON; the options are those of the address."""
+        """Return a GET handler that answers with JSON and takes its options from the URL."""
 
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, dict(request.query_params)))
@@ -71,7 +71,7 @@ class Routes:
         return _answered(handle)
 
     def post(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler of a JSON body."""
+        """Return a handler for a JSON body."""
 
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, _document(await request.body())))
@@ -79,7 +79,7 @@ class Routes:
         return _answered(handle)
 
     def state(self, _: dict[str, Any]) -> dict[str, Any]:
-        """Return the labels with their counts, and how far the session is."""
+        """Return the labels with their counts, and the progress."""
         session = self.project.session
         with self.project.reading():
             targets, progress = session.ledger.targets, session.progress()
@@ -95,7 +95,7 @@ class Routes:
             }  # fmt: skip
 
     def images(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return images of a label, the least probable guesses first, or those of none ("unknown")."""
+        """Return the images of a label, the least probable guesses first, or the images without a label ("unknown")."""
         session, kind = self.project.session, options.get("of", "label")
         with self.project.reading():
             if kind == "unknown":
@@ -111,32 +111,32 @@ class Routes:
         return {"images": shown[:MOST_ROWS], "count": len(shown)}
 
     def question(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return the next question of a browser."""
+        """Return the next question for a browser."""
         question = self.project.question(_text(document, "browser"), sheets=bool(document.get("sheets", True)))
         return {"question": self._shown(question), "state": self.state({})}
 
     def actions(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Take in actions, and return the next question."""
+        """Apply actions, and return the next question."""
         actions = document.get("actions")
         if not isinstance(actions, list) or not 1 <= len(actions) <= MOST_ACTIONS:
-            raise HTTPError(400, f"actions is a list of 1 to {MOST_ACTIONS} actions.")
+            raise HTTPError(400, f"actions must be a list of 1 to {MOST_ACTIONS} actions.")
         if not all(isinstance(one, dict) for one in actions):
-            raise HTTPError(400, "An action is an object.")
+            raise HTTPError(400, "An action must be a JSON object.")
         person = _text(document, "person")
         self.project.add([Action.read({**one, "person": person}) for one in actions])
         return self.question(document)
 
     def undo(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Take back the last action of a person."""
+        """Undo the last action of a person."""
         undone = self.project.undo(_text(document, "person"))
         return {"undone": undone.document() if undone else None, **self.question(document)}
 
     def export(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Write the labels into the folder of the project."""
+        """Write the labels into the project folder."""
         form = _text(document, "format")
         precision = document.get("precision", 0.95)
         if isinstance(precision, bool) or not isinstance(precision, int | float) or not 0 < precision <= 1:
-            raise HTTPError(400, "precision lies above 0 and up to 1.")
+            raise HTTPError(400, "precision must be above 0 and at most 1.")
         with self.project.reading():
             labels = self.project.session.labels(float(precision))
         written = export(self.project.files, labels, self.folder / "export", form)
@@ -146,13 +146,13 @@ class Routes:
         """Return an image, small or large."""
         row = int(request.path_params["row"])
         if row >= len(self.project.files):
-            raise HTTPError(404, "There is no such image.")
+            raise HTTPError(404, "This image does not exist.")
         side = SIDES["large" in request.query_params]
         content = await asyncio.to_thread(small_image, Path(self.project.files[row]), self.pixels, None, side)
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
 
     def _unknown(self) -> list[int]:
-        """Return the images of none of the labels, those that look alike one after another."""
+        """Return the images without a label, look-alikes next to each other."""
         session = self.project.session
         rows = np.flatnonzero(session.ledger.targets == UNKNOWN)
         left, ordered = rows.tolist(), list[int]()
@@ -175,9 +175,9 @@ def _document(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise HTTPError(400, f"The body is no JSON document ({error}).") from None
+        raise HTTPError(400, f"The body is not valid JSON ({error}).") from None
     if not isinstance(document, dict):
-        raise HTTPError(400, "The body is a JSON object.")
+        raise HTTPError(400, "The body must be a JSON object.")
     return document
 
 

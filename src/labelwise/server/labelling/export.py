@@ -1,4 +1,4 @@
-"""Labels as other programs read them: folders, tables, COCO, YOLO, Label Studio. Photos are linked or copied, never moved."""
+"""Export and import labels: folders, tables, COCO, YOLO, Label Studio. Photos are linked or copied, never moved."""
 
 import csv
 import io
@@ -25,12 +25,12 @@ TASKS = "labelstudio.json"
 
 
 def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form: str) -> Path:
-    """Write the labelled images in a form, whole or not at all; return where. What was exported so before is replaced.
+    """Write the labelled images in a format and return the path. An earlier export is replaced; a failed one leaves nothing.
 
     Args:
         files: paths of all images.
-        labels: of each; those without a label are left out.
-        folder: to write into.
+        labels: one per image; images without a label are left out.
+        folder: where to write.
         form: one of ``FORMS``.
     """
     if form not in FORMS:
@@ -106,7 +106,7 @@ def _coco(part: Path, rows: Sequence[Row]) -> None:
 
 
 def _yolo(part: Path, rows: Sequence[Row]) -> None:
-    """Write train/LABEL/IMAGE, as ultralytics reads for classification."""
+    """Write train/LABEL/IMAGE, the classification layout of ultralytics."""
     (part / "train").mkdir()
     _folders(part / "train", rows, _link)
 
@@ -135,7 +135,7 @@ FORMS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
 
 
 def read_labels(source: Path) -> dict[str, str]:
-    """Return the label of each path that an export names: folders, a table, metadata.csv, COCO, or Label Studio."""
+    """Return the label of each path in an export: folders, a table, metadata.csv, COCO, or Label Studio."""
     try:
         labels = _of_folder(source) if source.is_dir() else _of_file(source)
         if not all(isinstance(label, str) for label in labels.values()):

@@ -1,6 +1,6 @@
-"""A project: a list of images and the actions of a session, in the store that the service has for changes. An action is on disk before it counts.
+"""A project: a list of images and the actions of a session, in the store of the service. An action counts once it is on disk.
 
-The first record lists the images; images that are added later get a record of their own, so that the row of an image never changes.
+The first record lists the images; images added later get another record, so the row of an image never changes.
 """
 
 import os
@@ -27,34 +27,34 @@ from labelwise.server.store import FILE, News, Position, Record, Store
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.writable import sole_writer
 
-MODEL = "labelwise project"  # in place of the model that a history of changes belongs to
+MODEL = "labelwise project"  # stands in the store where a service has its model
 LIST, ACTIONS = "images", "actions"
 Tell = Callable[[str], None]
 
 
 class Project:
-    """Images, their names and features, and the session about them; one process at a time has it open."""
+    """Images, their names and features, and their session; only one process at a time can open it."""
 
     def __init__(self, store: Store, position: Position, files: Sequence[str], session: Session) -> None:
         self.files, self.session = files, session
         self._store, self._position = store, position
-        self.lock = RLock()  # of the session
-        self._asked: dict[str, tuple[int, ...]] = {}  # images that each browser is asked about
+        self.lock = RLock()  # guards the session
+        self._asked: dict[str, tuple[int, ...]] = {}  # images in the open question of each browser
 
     def question(self, browser: str, *, sheets: bool = True) -> Question | None:
-        """Return what to ask in a browser; no other one is asked about the same images meanwhile, while there are others."""
+        """Return the next question for a browser; other browsers get other images if there are any."""
         with self.reading():
             busy = {row for name, rows in self._asked.items() if name != browser for row in rows}
             question = self.session.question(sheets=sheets, busy=busy) or self.session.question(sheets=sheets)
             self._asked.pop(browser, None)
             if question is not None:
                 self._asked[browser] = question.rows
-            while len(self._asked) > 20:  # browsers that were closed
+            while len(self._asked) > 20:  # forget closed browsers
                 self._asked.pop(next(iter(self._asked)))
             return question
 
     def add(self, actions: Sequence[Action]) -> None:
-        """Take in actions, all or none; they are on disk when this returns."""
+        """Apply actions, all or none; they are on disk when this returns."""
         with self.reading():
             begin, done = len(self.session.actions), list[Action]()
             try:
@@ -66,7 +66,7 @@ class Project:
                 raise
 
     def undo(self, person: str) -> Action | None:
-        """Take back the last action of a person and what belongs to it; return it, or None where there is none."""
+        """Undo the last action of a person and its consequences; return it, or None."""
         with self.reading():
             begin = len(self.session.actions)
             try:
@@ -90,7 +90,7 @@ class Project:
         self._store.close()
 
     def _write(self, actions: Sequence[Action]) -> None:
-        """Bring actions to disk, all or none."""
+        """Write actions to disk, all or none."""
         if actions:
             record = Record(ACTIONS, {"actions": [one.document() for one in actions]})
             news, _ = self._store.change(self._position, lambda news: self._alone(news, record))
@@ -112,7 +112,7 @@ class Project:
         self._position = news.position
 
     def _forget(self, begin: int) -> None:
-        """Return to the actions that are on disk: those before ``begin``, and any that were written since."""
+        """Reset the session to the actions on disk."""
         self.session.restore(self.session.actions[:begin])
         with suppress(StoreError):
             if (news := self._store.read(self._position)) is not None:
@@ -129,21 +129,21 @@ def open_project(
     seed: int = 0,
     tell: Tell = print,
 ) -> Iterator[Project]:
-    """Open a project, or begin one with the photos in a folder; photos that came since are added.
+    """Open a project, or create one with the photos in a folder; new photos are added.
 
     Args:
-        folder: of the project.
-        photos: the folder of images; may be left out where the project is there.
-        names: labels to begin with.
-        encoder: its name; None is the default one.
-        seed: of the random stream of questions.
-        tell: takes a line for people.
+        folder: the project folder.
+        photos: the folder of images; optional for an existing project.
+        names: labels to start with.
+        encoder: the name of the encoder; None for the default.
+        seed: the random seed of the questions.
+        tell: called with messages for the user.
     """
     if photos is None and not (folder / FILE).exists():
-        raise UsageError(f'There is no project in "{folder}". Name a folder of photos to begin one.')
+        raise UsageError(f'There is no project in "{folder}". Give a folder of photos to create one.')
     found = list_images(photos) if photos is not None else []
     if photos is not None and len(found) < 2:
-        raise DataError(f'Labelling needs two images and more; found {len(found)} in "{photos}".')
+        raise DataError(f'Labelling needs at least two images; found {len(found)} in "{photos}".')
     create_private_folder(folder)
     with sole_writer(folder, folder / "label.lock", _busy):
         store = Store(folder, MODEL)
@@ -177,7 +177,7 @@ def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Enc
 
 
 def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.ndarray, list[int]]:
-    """Return the features of all files ``[n, d]``, and which cannot be read: these have the mean of all."""
+    """Return the features of all files ``[n, d]`` and the unreadable rows, which get the mean features."""
     known = encode(encoder, FileImages([Path(file) for file in files]))
     for line in skipped_lines(known.skipped):
         tell(f"Skipped {line}")
@@ -203,7 +203,7 @@ def _busy(folder: Path, owner: str) -> StoreError:
 
 
 def add_labels(project: Project, labels: Mapping[str, str]) -> int:
-    """Take in labels by the path of each image; return how many. Images that have an answer keep it."""
+    """Import labels by image path and return their number. Images with an answer keep it."""
     by_label: dict[str, list[int]] = {}
     for row, file in enumerate(project.files):
         name = labels.get(file) or labels.get(os.path.realpath(file)) or ""

@@ -263,7 +263,7 @@ export function askView(service, shared, changed, refresh) {
     const on = $("heat-on").checked;
     $("heat").classList.toggle("off", !on);
     $("heat-strength").disabled = $("heat-not").disabled = !on;
-    if (!on) heatNote("Shows what in the image speaks for a label.");
+    if (!on) heatNote("Shows which parts of the image are evidence for a label.");
     else if (image) follow(pinned, 0);
   }
 

@@ -56,7 +56,7 @@ async function redraw(source) {
 export function filesOf(transfer) {
   const files = [...transfer.files];
   if (!files.length && transfer.types.includes("text/html")) {
-    throw new Fault("That is an image on another page, and this page does not fetch from others. Save it as a file first.", 415);
+    throw new Fault("This page cannot fetch an image from another page. Save it as a file first.", 415);
   }
   return files;
 }

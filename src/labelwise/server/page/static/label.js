@@ -24,7 +24,7 @@ function askToken(message) {
 
 function online(answers) {
   $("offline").hidden = answers;
-  $("offline").textContent = "The service does not answer. Nothing that was saved is lost; start it again.";
+  $("offline").textContent = "The service does not answer. Saved answers are safe; start the service again.";
 }
 
 async function send(path, body) {
@@ -54,7 +54,7 @@ function act(actions) {
 
 async function undo() {
   const answer = await send("/undo", {});
-  if (answer) say(answer.undone ? "Taken back." : "There is nothing to take back.");
+  if (answer) say(answer.undone ? "Undone." : "There is nothing to undo.");
 }
 
 // --- answers -----------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ function giveName(label) {
   const name = label.trim();
   if (!now.question || !name) return;
   const rows = fits();
-  if (!rows.length) return say("Every image is marked. Press s to divide the sheet.");
+  if (!rows.length) return say("Every image is marked. Press s to split the sheet.");
   const odd = [...now.odd].filter((row) => now.question.rows.includes(row));
   act([...(odd.length ? [{ kind: "not", rows: odd, label: name }] : []), { kind: "name", rows, label: name }]);
 }
@@ -148,8 +148,8 @@ function draw() {
     return;
   }
   $("question").textContent = question.words;
-  const hints = { sheet: "Tap an image that does not belong, then name the rest.", check: "Drawn at random, to measure how good the guesses are.",
-    yes: "The image at the right was answered before.", what: "" };
+  const hints = { sheet: "Tap images that do not belong, then name the rest.", check: "A random image, to measure the guesses.",
+    yes: "The image on the right already has an answer.", what: "" };
   $("hint").textContent = hints[question.form] ?? "";
   if (question.form === "yes") {
     $("choices").append(choice("y", "Yes", null, answers.yes, true), choice("n", "No", null, answers.no));
@@ -168,7 +168,7 @@ function drawProgress(state) {
   $("progress").textContent = p.words;
   $("meter-person").style.width = `${(100 * p.answered) / p.images}%`;
   $("meter-guess").style.width = `${(100 * p.sure) / p.images}%`;
-  $("counts").textContent = `${count(p.answered, "image")} answered, ${p.sure.toLocaleString("en")} guessed surely, ${p.images.toLocaleString("en")} in all; ${state.actions.toLocaleString("en")} actions.`;
+  $("counts").textContent = `${count(p.answered, "image")} answered, ${p.sure.toLocaleString("en")} confident guesses, ${p.images.toLocaleString("en")} in all; ${state.actions.toLocaleString("en")} actions.`;
   $("about").textContent = `${count(p.images, "image")} · ${count(state.labels.length, "label")}`;
   $("all-names").replaceChildren(...state.labels.map((one) => make("option", { value: one.name })));
 }

@@ -62,7 +62,7 @@ function about() {
 
 function online(answers) {
   $("offline").hidden = answers;
-  $("offline").textContent = answers ? "" : "The service does not answer. This page looks again every few seconds.";
+  $("offline").textContent = answers ? "" : "The service does not answer. This page tries again every few seconds.";
   if (answers && !shared.card) start();
 }
 

@@ -42,7 +42,7 @@ export function teachView(service, shared, refresh) {
   function drawImages() {
     $("zone-teach").classList.toggle("filled", images.length > 0);
     $("teach-images").replaceChildren(...images.map((one, i) => make("li", {}, make("img", { src: one.url, alt: one.name }),
-      make("button", { type: "button", "aria-label": `Take ${one.name} away`, text: "×", onclick: () => drop(i) }))));
+      make("button", { type: "button", "aria-label": `Remove ${one.name}`, text: "×", onclick: () => drop(i) }))));
   }
 
   function drop(i) {
@@ -63,7 +63,7 @@ export function teachView(service, shared, refresh) {
     }
     if (chosen === "texts") {
       const texts = $("teach-texts").value.split("\n").map((line) => line.trim()).filter(Boolean);
-      if (!texts.length) throw new Fault("Describe it first, in a sentence or several.", 400);
+      if (!texts.length) throw new Fault("Describe it first, in one or more sentences.", 400);
       return { label: name, texts };
     }
     const words = $("teach-vector").value.split(/[\s,;]+/).filter(Boolean);
@@ -122,7 +122,7 @@ export function teachView(service, shared, refresh) {
   function undo() {
     return change($("list-fault"), async () => {
       const { undone } = await service.json("/undo", { method: "POST" });
-      return `“${undone.label}” ${{ teach: "is gone again", correct: "is as it was before", forget: "is back" }[undone.action]}.`;
+      return `“${undone.label}” ${{ teach: "is removed", correct: "is corrected back", forget: "is restored" }[undone.action]}.`;
     }, undo);
   }
 
@@ -156,8 +156,8 @@ export function teachView(service, shared, refresh) {
     $("teach-form").hidden = $("undo").hidden = fixed;
     $("nav-teach").textContent = fixed ? "Labels" : "Teach";
     $("teach-title").textContent = fixed ? "The labels" : "Teach a new label";
-    $("teach-lead").textContent = fixed ? "This service is read-only: labels cannot be taught or forgotten here."
-      : "No training: the model learns it at once, and the others stay as they are.";
+    $("teach-lead").textContent = fixed ? "This service is read-only: you cannot teach or forget labels."
+      : "No training: the model learns it at once, and the other labels do not change.";
     for (const one of WAYS) {
       const input = document.querySelector(`input[name=way][value=${one}]`);
       input.parentElement.classList.toggle("cannot", can[`teach_${one}`] !== null);
