@@ -130,7 +130,7 @@ def test_nothing_left_says_what_to_do(run: Any, root: Path, tmp_path: Path, verb
     code, out, err = run(verb, root / "m.lw", table, *VERBS[verb])
     assert (code, out) == (1, "")
     said = " ".join(err.split())
-    assert "no image is left to measure: 56 were used to train or calibrate. Give images of their own, or" in said
+    assert "no image is left to measure: 56 were used to train or calibrate. Give other images, or" in said
     assert "labelwise evaluate MODEL DATA --folds 5. To measure them anyway" in said
     assert "--split all" in said
     assert list(tmp_path.iterdir()) == []

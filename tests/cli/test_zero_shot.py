@@ -68,7 +68,7 @@ def by_text(run: Any, squares: Path, models: Path) -> Path:
         assert "Method clarel: sentences describe the labels without an image in train (2)." in " ".join(err.split())
         said = " ".join(out.split())
         assert "6 labels have images, 2 have only a description" in said
-        assert "In a trial, 2 labels had no images" in said
+        assert "In a trial with 2 held-out labels" in said
         assert "harmonic mean" in said
         assert "calibration error" in said
     return models / "texts.lw"
@@ -140,9 +140,9 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
     [
         ([], 2, "Give one of images, sentences (--text) and attributes (--vector); given: none."),
         (["--text", "a", "--vector", "1"], 2, "given: --text, --vector."),
-        (["--text", ""], 2, "described by a sentence or several; given ''"),
+        (["--text", ""], 2, "by one or more sentences; given ''"),
         (["--text", "qqzzx"], 1, 'No word vector for any word of: "qqzzx"'),
-        (["--vector", "1,0,0"], 2, "trained on the texts of labels; given a vector"),
+        (["--vector", "1,0,0"], 2, "trained with texts of labels; given a vector"),
         (["--vector", "1,x"], 2, '"x" is no number'),
         (["--vector", "none.csv"], 1, 'Cannot read the file "none.csv"'),
     ],

@@ -83,7 +83,7 @@ def test_no_image_gives_no_score(classifier: Classifier) -> None:
 
 
 def test_missing_knowledge_is_named() -> None:
-    with pytest.raises(UsageError, match='"weighed" reads the "texts" of labels'):
+    with pytest.raises(UsageError, match='"weighed" needs the "texts" of labels'):
         bind(NeedsTexts(weights=EYE), Colours(), Labels(names=("a", "b", "c")))
 
 

@@ -52,7 +52,7 @@ def test_what_methods_can_do(method: str) -> None:
 
 
 def test_what_a_head_cannot_do_says_so_and_what_it_can() -> None:
-    plain = 'A classifier of kind "weighed" cannot fly. What it can: '
+    plain = 'A classifier of kind "weighed" cannot fly. It can: '
     assert str(cannot(Weighed(weights=EYE), "fly")) == f"{plain}score images and labels only."
     assert str(cannot(Able(weights=EYE), "fly")) == f"{plain}learn a label from example images."
     classifier = plain_classifier()

@@ -157,14 +157,14 @@ def test_tensors_arrays_and_lists_give_the_same() -> None:
     ("call", "message"),
     [
         (lambda: metrics.accuracy([], []), "at least one"),
-        (lambda: metrics.accuracy([1, 2], [1]), "2 answers but 1 targets"),
+        (lambda: metrics.accuracy([1, 2], [1]), "2 answers and 1 targets"),
         (lambda: metrics.accuracy([math.nan], [1]), "no NaN"),
         (lambda: metrics.accuracy(np.zeros((2, 2)), [1, 1]), "at least one number"),
         (lambda: metrics.auroc([], [1.0]), "at least one"),
         (lambda: metrics.auroc([1.0], [0.0, math.nan]), "no NaN"),
         (lambda: metrics.fpr_at_tpr([], [1.0]), "at least one"),
         (lambda: metrics.equal_error_rate([1.0], [math.inf]), "infinite"),
-        (lambda: metrics.expected_calibration_error([0.5, 0.5], [1]), "2 answers but 1 targets"),
+        (lambda: metrics.expected_calibration_error([0.5, 0.5], [1]), "2 answers and 1 targets"),
     ],
 )
 def test_clear_errors(call: Callable[[], object], message: str) -> None:

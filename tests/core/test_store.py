@@ -148,7 +148,7 @@ def damage(path: Path, change: str) -> None:
         ("no weights", "weights.safetensors is missing"),
         ("flipped bit", "checksum differs"),
         ("cut off", "checksum differs"),
-        ("other head", 'head of the kind "oracle", which this version does not know'),
+        ("other head", 'head of unknown kind "oracle"'),
         ("no encoder", "encoder.onnx is missing"),
         ("other encoder", "encoder.onnx is damaged: its checksum differs"),
     ],

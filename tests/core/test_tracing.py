@@ -61,7 +61,7 @@ def test_what_counts_or_chooses_rows_is_refused() -> None:
     images: Any = Traced(Graph(), "x", np.ones((3, WIDTH), np.float32))
     with pytest.raises(UnsupportedError, match="cannot choose among them"):
         images[1:]
-    with pytest.raises(UnsupportedError, match="argsort cannot be exported"):
+    with pytest.raises(UnsupportedError, match="Cannot export a formula with argsort"):
         top_columns(images, 1)
     with pytest.raises(UnsupportedError, match="tan cannot be exported"):
         np.tan(images)

@@ -74,7 +74,7 @@ def test_result_of_a_split() -> None:
 
 def test_errors() -> None:
     classifier = trained("softmax")
-    with pytest.raises(DataError, match="4 labels have the 6 images"):
+    with pytest.raises(DataError, match="4 labels have 6 images"):
         evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, ways=5))
     with pytest.raises(UsageError, match="at least two episodes; given 1"):
         evaluate_episodes(Evaluation.of(classifier, TEST), replace(FEW, count=1))

@@ -71,7 +71,7 @@ def test_data_of_every_form_give_the_same_figures(tmp_path: Path) -> None:
         figures = lw.evaluate(classifier, data)
         assert figures.accuracy == whole.accuracy
         assert figures.images == whole.images
-    with pytest.raises(UsageError, match="80 images but 79 labels"):
+    with pytest.raises(UsageError, match="80 images and 79 labels"):
         lw.evaluate(classifier, (px(test).numpy(), words[1:]))
     with pytest.raises(UsageError, match="Data must be a path, a Dataset, or images"):
         lw.evaluate(classifier, [1, 2, 3])  # type: ignore[arg-type]

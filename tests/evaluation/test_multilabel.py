@@ -78,7 +78,7 @@ def test_labels_that_only_one_side_knows() -> None:
     found = evaluate_multilabel(Evaluation.of(classifier, fewer, LABELS.select(["a", "b", "c"])))
     assert found.asked == 3
     assert list(found.average_precision) == ["a", "b", "c"]
-    with pytest.raises(DataError, match=r"do not say where these labels are true: d. Forget them"):
+    with pytest.raises(DataError, match=r"have no column for these labels: d. Forget them"):
         align_targets(classifier, fewer, LABELS.select(["a", "b", "c"]))
     with pytest.raises(DataError, match=r"does not know these labels of the data: c. Teach them"):
         evaluate_multilabel(Evaluation.of(classifier.remove("c"), split, LABELS))

@@ -101,7 +101,7 @@ def test_what_cannot_be_measured_says_what_to_do(classifier: Classifier) -> None
         select_test_set(classifier, leaky)
     with pytest.raises(DataError, match=r"no labelled image to measure"):
         select_test_set(classifier, replace(data, splits={"test": data.split("test").select([])}))
-    with pytest.raises(DataError, match=r'takes images \[3, 8, 8\], and "by vector" holds features of 20 numbers'):
+    with pytest.raises(DataError, match=r'takes images \[3, 8, 8\], but "by vector" has features of 20 numbers'):
         select_test_set(classifier, by_vector())
 
 
@@ -171,7 +171,7 @@ def test_what_another_classifier_was_trained_on_is_left_out_for_both(classifier:
 def test_other_readings_must_hold_the_same_images(classifier: Classifier) -> None:
     data = blobs(seed=1)
     fewer = replace(data, splits={**data.splits, "test": data.split("test").select(range(10))})
-    with pytest.raises(DataError, match=r"readings of \"blobs\" at different sizes differ in test"):
+    with pytest.raises(DataError, match=r"\"blobs\" read at different sizes differs in test"):
         select_test_sets([(classifier, data), (classifier, fewer)])
 
 

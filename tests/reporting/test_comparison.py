@@ -98,4 +98,4 @@ def test_data_by_their_path_are_read_at_the_size_of_each_model(tmp_path: Path) -
         assert found["closed"]["accuracy"] == own.accuracy
         assert not any("resized" in text for text in found["warnings"])
     given = make_report(large, load(tmp_path / "blobs", size=8))
-    assert any("came as [3, 8, 8] and were resized to [3, 16, 16]" in text for text in given.figures["warnings"])
+    assert any("have shape [3, 8, 8] and were resized to [3, 16, 16]" in text for text in given.figures["warnings"])

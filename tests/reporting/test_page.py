@@ -183,7 +183,7 @@ def test_leave_one_out_and_suspects_are_shown() -> None:
         classifier, summary={**classifier.origin.summary, "leave_one_out": {**about, "suspicious": [suspect]}}
     )
     page = Page(make_report(told, pictures("discriminant"), ReportSettings(examples=1)).html)
-    assert f"{shown(about['accuracy'])} of {about['images']} training images, each left out" in page.words
+    assert f"{shown(about['accuracy'])} of {about['images']} training images (by leave-one-out)" in page.words
     assert page.table("image") == [["a/1.png", "blob 0", "blob 1", "90.0 %"]]
 
 
@@ -395,7 +395,7 @@ def test_images_without_a_label_are_left_out() -> None:
     some = replace(test, targets=np.where(np.arange(len(test)) % 2 == 0, test.targets, -1))
     made = make_report(trained("softmax"), replace(data, splits={"test": some}))
     assert made.figures["images"] == len(test) // 2
-    assert "40 test images have no label and are left out." in made.figures["warnings"]
+    assert "40 test images without a label are left out." in made.figures["warnings"]
     assert all(row % 2 == 1 for row in _numbers(made.html))
 
 
@@ -465,7 +465,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     unlabelled = replace(data.split("test"), targets=torch.full((len(data.split("test")),), -1))
     with pytest.raises(DataError, match="no labelled image"):
         make_report(classifier, replace(data, splits={"test": unlabelled}))
-    with pytest.raises(DataError, match=r'takes images.*"by vector" holds features of 20 numbers'):
+    with pytest.raises(DataError, match=r'takes images.*"by vector" has features of 20 numbers'):
         make_report(classifier, by_vector())
     with pytest.raises(DataError, match=r"softmax and blobs do not fit.*does not know these labels.*blob 4, blob 5"):
         make_report(classifier, blobs(6))

@@ -150,7 +150,7 @@ def test_only_so_many_labels_can_be_taught(opened: Open, monkeypatch: pytest.Mon
     live = opened()
     teach(live, "a")
     teach(live, "b")
-    with pytest.raises(HTTPError, match="2 labels and corrections are stored already"):
+    with pytest.raises(HTTPError, match="The limit of 2 taught labels and corrections"):
         teach(live, "c")
     assert live.snapshot.change == 2
 
@@ -174,7 +174,7 @@ def test_corrections_count_as_taught_labels_do(opened: Open, monkeypatch: pytest
     teach(live, "new", 1)
     correct(live, "new", 2)
     for change in (teach, correct):
-        with pytest.raises(HTTPError, match="2 labels and corrections are stored already"):
+        with pytest.raises(HTTPError, match="The limit of 2 taught labels and corrections"):
             change(live, "new" if change is correct else "another", 1)
     live.undo()
     correct(live, "new", 2)
@@ -184,7 +184,7 @@ def test_names_are_compared_in_one_way_also_with_what_others_just_taught(opened:
     """The second process has not read the change of the first one."""
     one, other = opened(), opened()
     teach(one, "owl")
-    with pytest.raises(HTTPError, match='already a label "owl"'):
+    with pytest.raises(HTTPError, match='label "owl" already exists'):
         teach(other, "Owl")
     assert names(one)[-1] == names(other)[-1] == "owl"
 

@@ -436,7 +436,7 @@ def test_a_known_label_learns_from_more_images(tmp_path: Path) -> None:
         assert client.post("/ask?label=blob%201", content=image, headers=PNG).json()["probability"] == before
         assert client.post("/correct?label=okapi", content=image, headers=PNG).status_code == 404
         text = client.post("/correct?label=blob%201", json={"texts": ["a blob"]})
-        assert (text.status_code, "an image" in text.json()["error"]) == (400, True)
+        assert (text.status_code, "consists of images" in text.json()["error"]) == (400, True)
     with serving(saved(tmp_path, "growing"), read_only=True) as client:
         assert client.post("/correct?label=blob%201", content=image, headers=PNG).status_code == 403
 

@@ -67,7 +67,7 @@ def test_whitened_neighbours_are_looked_for_among_whitened_ones(tmp_path: Path) 
     assert files(disk, 4) == right != files(gallery(), 2)  # near by the cosine of plain embeddings are others
     with pytest.raises(UsageError, match=r"holds whitened embeddings .* Search with --by whitened"):
         retrieve(classifier, px(TEST)[:1], disk, 1, by="cosine")
-    with pytest.raises(UsageError, match="holds embeddings as they are"):
+    with pytest.raises(UsageError, match="holds plain embeddings"):
         retrieve(classifier, px(TEST)[:1], stored(tmp_path / "h.lance"), 1, by="whitened")
 
 
@@ -99,7 +99,7 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
         create_gallery(tmp_path / "g.lance", other)
     with pytest.raises(UsageError, match="another model"):
         disk.add(trained("softmax"), gallery("prototype"))
-    with pytest.raises(UsageError, match=r"ends in \.lance"):
+    with pytest.raises(UsageError, match=r"must end in \.lance"):
         create_gallery(tmp_path / "g.table", other)
     with pytest.raises(StoreError, match="is not a gallery"):
         open_gallery(tmp_path / "none.lance")

@@ -63,7 +63,7 @@ def test_few_images_make_groups(n: int) -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    with pytest.raises(UsageError, match="3 images make 1 to 3 groups; given 4"):
+    with pytest.raises(UsageError, match="between 1 and 3, the number of images; given 4"):
         group_features(np.eye(3), 4)
     with pytest.raises(DataError, match="one row each"):
         group_features(np.zeros((0, 5)))

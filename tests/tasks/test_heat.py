@@ -92,5 +92,5 @@ def test_without_maps_parts_are_covered() -> None:
 
 def test_features_have_no_places() -> None:
     head: Any = Bent()
-    with pytest.raises(UnsupportedError, match=r"takes \[4\]: features, or a sound"):
+    with pytest.raises(UnsupportedError, match=r"takes \[4\] \(features or sounds\)"):
         evidence(Precomputed(4), head, np.eye(4), np.ones((1, 4)), np.eye(4)[:1])

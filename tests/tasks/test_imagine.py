@@ -101,7 +101,7 @@ def test_the_seed_decides() -> None:
 def test_wrong_requests_say_what_is_wrong() -> None:
     with pytest.raises(UsageError, match='No label "blob 9"'):
         imagine(CLASSIFIER, ["blob 9"], px(TEST))
-    with pytest.raises(UsageError, match="0 labels and a count of 50"):
+    with pytest.raises(UsageError, match="0 labels and 50"):
         imagine(CLASSIFIER, [], px(TEST))
     with pytest.raises(UsageError, match="a count of 0"):
         imagine(CLASSIFIER, NAMES, px(TEST), count=0)

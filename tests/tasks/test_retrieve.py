@@ -83,7 +83,7 @@ def test_joined_and_left_over_are_as_if_built_at_once() -> None:
     assert np.array_equal(left.embeddings, joined.embeddings[[*range(1, 5), *range(6, 30)]])
     with pytest.raises(UsageError, match=r"Not in this gallery of 28 images: 0.png"):
         left.remove([NAMES[0]])
-    with pytest.raises(UsageError, match=r"given more than once: 0.png"):
+    with pytest.raises(UsageError, match=r"repeated: 0.png"):
         joined.join(gallery(rows=slice(1)))
 
 

@@ -135,21 +135,21 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
     [
         ("clarel texts", {}, UsageError, "one of examples, texts and vector; given for \"new\": none of them"),
         ("clarel texts", {"texts": "a", "vector": [1.0]}, UsageError, "given for \"new\": texts and vector"),
-        ("clarel texts", {"texts": ""}, UsageError, "by a sentence or several; given ''"),
+        ("clarel texts", {"texts": ""}, UsageError, "by one or more sentences; given ''"),
         ("clarel texts", {"texts": []}, UsageError, "given an empty list"),
         ("clarel texts", {"texts": ["a red house", "  "]}, UsageError, "given '  '"),
         ("clarel texts", {"texts": ["a red house", 3]}, UsageError, "given 3"),
         ("clarel texts", {"texts": "qqzzx xxqqz"}, DataError, 'No word vector for any word of: "qqzzx xxqqz"'),
         ("clarel words", {"texts": "qqzzx xxqqz"}, DataError, 'No word vector for any word of: "qqzzx xxqqz"'),
-        ("clarel texts", {"vector": [1.0] * 50}, UsageError, "trained on the texts of labels; given a vector"),
-        ("clarel words", {"vector": [1.0] * 10}, UsageError, "trained on the texts of labels; given a vector"),
+        ("clarel texts", {"vector": [1.0] * 50}, UsageError, "trained with texts of labels; given a vector"),
+        ("clarel words", {"vector": [1.0] * 10}, UsageError, "trained with texts of labels; given a vector"),
         ("clarel vectors", {"texts": "a red star"}, UsageError, "given texts. Describe .* by a vector of 10 numbers"),
         ("eszsl vectors", {"texts": "a red star"}, UsageError, "given texts. Describe .* by a vector of 10 numbers"),
         ("eszsl vectors", {"vector": [1.0] * 9}, UsageError, "vectors of 10 numbers; given 9"),
         ("eszsl vectors", {"vector": torch.ones(1, 10)}, UsageError, r"given an array of shape \[1, 10\]"),
         ("eszsl vectors", {"vector": [0.0, float("nan"), *[0.0] * 8]}, UsageError, "Number 2 of the vector is nan"),
-        ("eszsl vectors", {"vector": ["red"]}, UsageError, "A vector is a list of numbers; given list"),
-        ("indicator", {"texts": "a red star"}, UnsupportedError, "indicator learns a label from images: give examples"),
+        ("eszsl vectors", {"vector": ["red"]}, UsageError, "A vector must be a list of numbers; given list"),
+        ("indicator", {"texts": "a red star"}, UnsupportedError, "indicator learns labels from images: give examples"),
         ("indicator", {"vector": [1.0]}, UnsupportedError, "such as clarel and eszsl"),
     ],
 )  # fmt: skip
@@ -159,7 +159,7 @@ def test_what_cannot_be_taught(kind: str, given: dict[str, object], error: type[
 
 
 def test_a_name_that_is_taken_or_reserved_is_refused() -> None:
-    with pytest.raises(UsageError, match='already a label "red star"'):
+    with pytest.raises(UsageError, match='label "red star" already exists'):
         lw.teach(fitted("clarel texts"), "red star", texts="a red star")
     with pytest.raises(UsageError, match='"unknown" is an answer that is no label'):
         lw.teach(fitted("clarel texts"), "unknown", texts="a red star")
@@ -170,11 +170,11 @@ def test_vectors_of_the_size_of_sentence_vectors_are_not_taken_for_them() -> Non
     mixed = torch.randn(10, 50, generator=torch.Generator().manual_seed(1))
     data = shapes(Labels(names=NAMES, vectors=ATTRIBUTES @ mixed, texts=TEXTS))
     classifier = lw.fit(data, Eszsl(), lw.Run(device="cpu"))
-    with pytest.raises(UsageError, match=r"trained on the vectors of labels; given texts.*vector of 50 numbers"):
+    with pytest.raises(UsageError, match=r"trained with vectors of labels; given texts.*vector of 50 numbers"):
         lw.teach(classifier, "new", texts="a red house")
     assert "new" in lw.teach(classifier, "new", vector=ATTRIBUTES[0] @ mixed).unseen
     read = lw.fit(data, Eszsl(source="texts"), lw.Run(device="cpu"))
     (wanted,) = read.head.embed_labels(Labels(names=("new",), texts=(("a red house",),)))
     assert_close(lw.teach(read, "new", texts="a red house").label_embeddings[-1], wanted)
-    with pytest.raises(UsageError, match="trained on the texts of labels; given a vector"):
+    with pytest.raises(UsageError, match="trained with texts of labels; given a vector"):
         lw.teach(read, "new", vector=torch.ones(50))
