@@ -63,5 +63,5 @@ def test_what_counts_or_chooses_rows_is_refused() -> None:
         images[1:]
     with pytest.raises(UnsupportedError, match="Cannot export a formula with argsort"):
         top_columns(images, 1)
-    with pytest.raises(UnsupportedError, match="tan cannot be exported"):
+    with pytest.raises(UnsupportedError, match="Cannot export a formula with tan"):
         np.tan(images)

@@ -102,7 +102,7 @@ def renewed(case: str, found: Any) -> Any:
 
 def _renewed(wanted: Any, found: Any, where: str, key: str = "") -> Any:
     if isinstance(wanted, dict) and isinstance(found, dict):
-        open_keys = ADDED.get(where.split(" ")[0], frozenset()) - wanted.keys()
+        open_keys = (ADDED.get(where.split(" ")[0], frozenset()) | NEW) - wanted.keys()
         return {n: _renewed(wanted.get(n), found[n], f"{where}> {n} ", n) for n in found if n not in open_keys}
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
         return [

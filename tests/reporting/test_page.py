@@ -467,7 +467,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
         make_report(classifier, replace(data, splits={"test": unlabelled}))
     with pytest.raises(DataError, match=r'takes images.*"by vector" has features of 20 numbers'):
         make_report(classifier, by_vector())
-    with pytest.raises(DataError, match=r"softmax and blobs do not fit.*does not know these labels.*blob 4, blob 5"):
+    with pytest.raises(DataError, match=r"softmax and blobs do not match.*does not know these labels.*blob 4, blob 5"):
         make_report(classifier, blobs(6))
     with pytest.raises(UsageError, match='"softmax" is given twice'):
         make_report(classifier, data, ReportSettings(compare={"softmax": classifier}))

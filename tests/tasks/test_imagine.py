@@ -103,7 +103,7 @@ def test_wrong_requests_say_what_is_wrong() -> None:
         imagine(CLASSIFIER, ["blob 9"], px(TEST))
     with pytest.raises(UsageError, match="0 labels and 50"):
         imagine(CLASSIFIER, [], px(TEST))
-    with pytest.raises(UsageError, match="a count of 0"):
+    with pytest.raises(UsageError, match="labels and 0"):
         imagine(CLASSIFIER, NAMES, px(TEST), count=0)
     with pytest.raises(UsageError, match="20 images but 3 targets"):
         imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.zeros(3))

@@ -133,8 +133,8 @@ def test_taught_saved_loaded_and_taught_again(kind: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("kind", "given", "error", "words"),
     [
-        ("clarel texts", {}, UsageError, "one of examples, texts and vector; given for \"new\": none of them"),
-        ("clarel texts", {"texts": "a", "vector": [1.0]}, UsageError, "given for \"new\": texts and vector"),
+        ("clarel texts", {}, UsageError, "one of examples, texts and vector for \"new\"; given: none of them"),
+        ("clarel texts", {"texts": "a", "vector": [1.0]}, UsageError, "for \"new\"; given: texts and vector"),
         ("clarel texts", {"texts": ""}, UsageError, "by one or more sentences; given ''"),
         ("clarel texts", {"texts": []}, UsageError, "given an empty list"),
         ("clarel texts", {"texts": ["a red house", "  "]}, UsageError, "given '  '"),
