@@ -469,7 +469,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
         make_report(classifier, by_vector())
     with pytest.raises(DataError, match=r"softmax and blobs do not match.*does not know these labels.*blob 4, blob 5"):
         make_report(classifier, blobs(6))
-    with pytest.raises(UsageError, match='"softmax" is given twice'):
+    with pytest.raises(UsageError, match='"softmax" occurs twice'):
         make_report(classifier, data, ReportSettings(compare={"softmax": classifier}))
     with pytest.raises(StoreError, match="No saved classifier"):
         make_report(tmp_path / "none.lw", data)

@@ -105,7 +105,7 @@ def test_wrong_requests_say_what_is_wrong() -> None:
         imagine(CLASSIFIER, [], px(TEST))
     with pytest.raises(UsageError, match="labels and 0"):
         imagine(CLASSIFIER, NAMES, px(TEST), count=0)
-    with pytest.raises(UsageError, match="20 images but 3 targets"):
+    with pytest.raises(UsageError, match="20 images and 3 targets"):
         imagine(CLASSIFIER, NAMES, TEST.images, targets=torch.zeros(3))
     table = bind_model(Table(DATA.labels), DATA.labels)
     with pytest.raises(UnsupportedError, match="cannot generate features of a label from its description"):

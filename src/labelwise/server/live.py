@@ -214,9 +214,7 @@ class _OutdatedError(Exception):
 def _allowed(state: State, record: Record) -> Record:
     """Return a change that teaches, or refuse it where there are too many or too large ones: each is kept in memory."""
     if len(state.added) >= MOST_TAUGHT:
-        raise HTTPError(
-            409, f"The limit of {MOST_TAUGHT} taught labels and corrections is reached. Forget some first."
-        )
+        raise HTTPError(409, f"The limit of {MOST_TAUGHT} taught labels and corrections is reached. Forget some first.")
     if sum(one.nbytes for one in state.added) + record.nbytes > MOST_BYTES:
         size = f"{MOST_BYTES / 1e6:,.0f} MB"
         raise HTTPError(
