@@ -12,7 +12,7 @@ from labelwise.core.platt import LeaveOneOut, LeavesOut
 from labelwise.core.scores import Scores
 from labelwise.fitting.prior import DATA, PriorWish, choose_prior
 from labelwise.images.dataset import Split
-from labelwise.tasks.calibrate import calibrate
+from labelwise.tasks.calibrate import ahead_of_others, calibrate, with_margins
 from labelwise.tasks.verify import can_verify, draw_pairs, verifier_of
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ def calibrate_by_leave_one_out(
     done = _with_sign_weights(done, scores, (alone, fitted.leave_one_out("labels")), labels, embeddings)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
-    right = _right(scores.of(done), targets, left, usable)
-    about = estimate(scores.of(done), train, rows, independent, right)
+    ahead = _ahead_at_full_size(scores.of(done), targets, left, usable)
+    about = estimate(scores.of(done), train, rows, independent, ahead > 0)
+    done = replace(done, calibration=with_margins(done.calibration, ahead))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
     return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
 
@@ -242,19 +243,17 @@ def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, row
     return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
 
 
-def _right(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
-    """Return whether new images like these rows would be answered right ``[n]``.
+def _ahead_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
+    """Return how far the right label of new images like these rows would be ahead of the best other one ``[n]``.
 
     None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
     these varies less, around the same mean.
     """
-    raw, here = scores.raw.copy(), np.arange(len(rows))
-    raw[here, targets] = left.own_scores[rows]
-    log_odds = scores.classifier.calibration.log_odds(raw)
-    own = log_odds[here, targets]
-    log_odds[here, targets] = -np.inf
-    margins = own - log_odds.max(1)
-    return np.asarray(margins.mean() + (margins - margins.mean()) * left.margin_ratio[rows] > 0)
+    raw = scores.raw.copy()
+    raw[np.arange(len(rows)), targets] = left.own_scores[rows]
+    ahead = ahead_of_others(scores.classifier.calibration.log_odds(raw), targets)
+    new: Array = ahead.mean() + (ahead - ahead.mean()) * left.margin_ratio[rows]
+    return new
 
 
 def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:

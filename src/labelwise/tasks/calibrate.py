@@ -46,7 +46,8 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest
     calibration, figures = fit_calibration(raw.calibration, before.log_odds, right)
     fitted = replace(raw, calibration=calibration)
     if not calibration.multilabel:
-        fitted = replace(fitted, calibration=replace(calibration, margins=margins(before.of(fitted), right)))
+        ahead = ahead_of_others(before.of(fitted).log_odds, right)
+        fitted = replace(fitted, calibration=with_margins(calibration, ahead))
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
@@ -83,15 +84,21 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
 
 
-def margins(scores: Scores, targets: Array) -> Array:
-    """Return how far the right label of each image ``[n]`` is below the best one, sorted; of many images ``MARGINS`` quantiles."""
-    own = np.take_along_axis(scores.log_odds, targets[:, None], 1)[:, 0]
-    every = np.sort((scores.log_odds.max(1) - own) / scores.classifier.calibration.temperature).astype(np.float32)
-    if len(every) <= MARGINS:
-        return every
-    ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
-    quantiles: Array = every[ranks - 1]
-    return quantiles
+def with_margins(calibration: Calibration, ahead: Array) -> Calibration:
+    """Return the calibration that knows how far the log-odds of the right label are ahead of the best other one ``[n]``."""
+    every = np.sort(np.maximum(-ahead / calibration.temperature, 0)).astype(np.float32)
+    if len(every) > MARGINS:
+        ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
+        every = every[ranks - 1]
+    return replace(calibration, margins=every)
+
+
+def ahead_of_others(log_odds: Array, targets: Array) -> Array:
+    """Return how far the log-odds ``[n, k]`` of the right label are ahead of the best other one ``[n]``; it may be behind."""
+    others, here = log_odds.copy(), np.arange(len(log_odds))
+    others[here, targets] = -np.inf
+    ahead: Array = log_odds[here, targets] - others.max(1)
+    return ahead
 
 
 Map = tuple[float | Array, float | Array, float]
