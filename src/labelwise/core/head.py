@@ -196,6 +196,8 @@ def feature_slopes(head: Head, features: Array, label_embeddings: Array, weights
         step = STEP * max(float(np.sqrt(np.mean(x**2))), 1e-12)
         for start in range(0, len(x), MOVES):
             moves = step * np.eye(min(MOVES, len(x) - start), len(x), start)
-            sums = [head.score(head.embed(x + move), label_embeddings[asked]) @ weight[asked] for move in (moves, -moves)]
+            sums = [
+                head.score(head.embed(x + move), label_embeddings[asked]) @ weight[asked] for move in (moves, -moves)
+            ]
             row[start : start + MOVES] = (sums[0] - sums[1]) / (2 * step)
     return slopes

@@ -1,6 +1,5 @@
 """A saved classifier, read: its files, its description, its arrays. Every number is checked before anything is computed with it."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +13,7 @@ from labelwise.core.calibration import Calibration, Familiarity, OutlierRule, ch
 from labelwise.core.classifier import Classifier, MethodRecord, Origin, Verifier
 from labelwise.core.head import Array, Head
 from labelwise.core.known_examples import KnownExamples
-from labelwise.core.saved_parts import Packed, check_finite, labels_of, saved_encoder, unpack
+from labelwise.core.saved_parts import Packed, check_finite, checksum, labels_of, saved_encoder, unpack
 from labelwise.encoders.encoder import Encoder
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays, read_regular
@@ -89,11 +88,6 @@ def read_about(folder: Path) -> dict[str, Any]:
             f'If you edited it on purpose, remove its entry "{CHECKSUM}" (line 2).'
         )
     return about
-
-
-def checksum(about: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what a description says."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(path: str | Path) -> str:

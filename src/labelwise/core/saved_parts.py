@@ -5,6 +5,8 @@ A head is a frozen dataclass. Its arrays, those of the dataclasses inside it and
 against the types and the declared shapes before anything is computed with it.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -209,6 +211,11 @@ def _not_finite(value: Any, name: str) -> Iterator[str]:
         yield from _not_finite(part, f"{name}.{key}")
     if isinstance(value, float) and not math.isfinite(value):
         yield name
+
+
+def checksum(about: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a description says."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def encoder_files(encoder: Encoder) -> tuple[dict[str, Any], Mapping[str, bytes]]:

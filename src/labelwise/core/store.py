@@ -19,8 +19,8 @@ from safetensors.numpy import save as safetensors
 from labelwise import __version__
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.core.load import ABOUT, CHECKSUM, FORMAT, TRAINING, WEIGHTS, checksum
-from labelwise.core.saved_parts import check_finite, encoder_files, label_arrays, label_words, pack
+from labelwise.core.load import ABOUT, CHECKSUM, FORMAT, TRAINING, WEIGHTS
+from labelwise.core.saved_parts import check_finite, checksum, encoder_files, label_arrays, label_words, pack
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import file_digest

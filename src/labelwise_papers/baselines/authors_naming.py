@@ -17,7 +17,6 @@ from torch.nn.functional import normalize
 from labelwise.core.metrics import confusion_matrix
 from labelwise.methods.shared.linear import array
 from labelwise.methods.zero_label.assignment import best_matching
-from labelwise.methods.zero_label.clusters import nearest_centres
 from labelwise.methods.zero_label.method import NamedModel, ZeroLabel
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, Transport
 from labelwise.methods.zero_label.transport import HEAD_SCALE, Restarts
@@ -26,7 +25,7 @@ from labelwise.support.settings import setting
 from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
-from labelwise.train.tensors import segment_mean
+from labelwise.train.tensors import nearest_centres, segment_mean
 
 Side = Literal["rows", "columns"]
 MOVED = 0.1  # summed change of the potentials that ends the iterations
