@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 from scipy.spatial.distance import cdist
@@ -46,7 +46,6 @@ def test_distances_are_those_of_scipy() -> None:
     np.testing.assert_allclose(arrays.distances(first, second), cdist(first, second), atol=1e-7)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 12), st.integers(1, 50), st.integers(0, 10**6))
 def test_the_top_columns_are_those_of_a_stable_sort(k: int, count: int, levels: int, seed: int) -> None:
     """Few levels make many ties, of which the first column counts."""

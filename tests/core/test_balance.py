@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -66,7 +66,6 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Penalty]:
 
 
 @given(cases())
-@settings(deadline=None, max_examples=60)
 def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Penalty]) -> None:
     scores, targets, seen, kind = case
     curve, slow = balance_curve(scores, targets, seen, kind), slow_curve(scores, targets, seen, kind)
@@ -80,7 +79,6 @@ def test_the_curve_is_what_each_gap_gives(case: tuple[Tensor, Tensor, Tensor, Pe
 
 
 @given(cases())
-@settings(deadline=None, max_examples=60)
 def test_the_best_gap_attains_the_best_harmonic_mean(case: tuple[Tensor, Tensor, Tensor, Penalty]) -> None:
     scores, targets, seen, kind = case
     slow = max(harmonic(u, s) for _, u, s in slow_curve(scores, targets, seen, kind))
@@ -90,7 +88,6 @@ def test_the_best_gap_attains_the_best_harmonic_mean(case: tuple[Tensor, Tensor,
 
 
 @given(cases(), st.lists(st.floats(-0.95, 4), min_size=2, max_size=8))
-@settings(deadline=None, max_examples=60)
 def test_a_larger_gap_never_calls_more_images_seen(
     case: tuple[Tensor, Tensor, Tensor, Penalty], gaps: list[float]
 ) -> None:
@@ -109,7 +106,6 @@ def test_a_larger_gap_never_calls_more_images_seen(
 
 
 @given(st.integers(0, 10**6))
-@settings(deadline=None, max_examples=40)
 def test_images_that_change_at_the_same_gap(seed: int) -> None:
     """Whole scores, different within an image: many images flip together, and any gap between two flips is right."""
     made = torch.Generator().manual_seed(seed)

@@ -2,14 +2,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score
 
 from labelwise.core.metrics import average_precisions, f1_scores
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_average_precision_equals_scikit_learn(n: int, k: int, levels: int, seed: int) -> None:
     """Few levels make many ties."""
@@ -25,7 +24,6 @@ def test_average_precision_equals_scikit_learn(n: int, k: int, levels: int, seed
             assert math.isnan(float(found[label]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_f1_equals_scikit_learn(n: int, k: int, seed: int) -> None:
     random = np.random.default_rng(seed)

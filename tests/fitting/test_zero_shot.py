@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from labelwise.core.classifier import Classifier
@@ -83,7 +83,6 @@ def names(labels: Labels | None) -> set[str]:
     st.none() | st.lists(st.integers(-1, 6), max_size=12),
     st.integers(0, 5),
 )
-@settings(deadline=None, max_examples=150)
 def test_plans_see_what_they_may(train: list[int], val: list[int] | None, seed: int) -> None:
     data = traced(train, val)
     of_train, of_val = set(train) - {-1}, set(val or []) - {-1}

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from labelwise.encoders.registry import is_installed
+from labelwise.train import export_encoder
 from tests.hostile.in_namespace import can_trace, connections, run_traced, written
 
 COMMANDS = (
@@ -80,12 +81,8 @@ def test_a_trace_that_connects_or_writes_elsewhere_is_told(tmp_path: Path) -> No
     assert list(written(trace, tmp_path)) == [Path("/tmp/a/id"), Path("/root/.cache"), tmp_path / "here"]
 
 
-IMPORTERS = ("labelwise.encoders.onnx import onnxruntime", "labelwise.train.export_encoder import check_packages")
-
-
-@pytest.mark.parametrize("place", IMPORTERS)
-def test_telemetry_is_off_before_onnxruntime_is_imported(place: str) -> None:
-    """Slow: each module in a new process."""
+def test_telemetry_is_off_before_onnxruntime_is_imported() -> None:
+    """Slow: in a new process."""
     program = (
         "import os, sys\n"
         "class Watch:\n"
@@ -93,10 +90,18 @@ def test_telemetry_is_off_before_onnxruntime_is_imported(place: str) -> None:
         "        if name == 'onnxruntime':\n"
         "            print(os.environ.get('ORT_DISABLE_TELEMETRY'))\n"
         "sys.meta_path.insert(0, Watch())\n"
-        f"from {place} as importer\n"
-        "importer()\n"
+        "from labelwise.encoders.onnx import onnxruntime\n"
+        "onnxruntime()\n"
     )
     plain = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     done = subprocess.run([sys.executable, "-c", program], env=plain, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1"]
+
+
+def test_packages_that_import_onnxruntime_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(export_encoder, "onnxruntime", lambda: order.append("onnxruntime"))
+    monkeypatch.setattr(export_encoder, "import_module", order.append)
+    export_encoder.check_packages()
+    assert order == ["onnxruntime", "onnx", "onnxscript"]

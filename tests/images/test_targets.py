@@ -1,7 +1,7 @@
 """What is asked of targets, against loops: of one label each, and of several."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.images.dataset import (
@@ -18,7 +18,6 @@ NAMES = ("x", "y", "z")
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=9))
-@settings(deadline=None)
 def test_several_true_labels_equal_a_loop(rows: list[list[bool]]) -> None:
     targets = np.array(rows)
     assert several_true(targets)
@@ -35,7 +34,6 @@ def test_several_true_labels_equal_a_loop(rows: list[list[bool]]) -> None:
 
 
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=9))
-@settings(deadline=None)
 def test_one_label_each_equals_a_loop(rows: list[int]) -> None:
     targets = np.array(rows)
     assert not several_true(targets)

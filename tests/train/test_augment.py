@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -102,7 +102,6 @@ def test_without_settings_bytes_become_fractions_exactly() -> None:
     assert torch.equal(Augment()(images / 255, BatchRng.seeded(0, 4)), images / 255)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 3), st.integers(3, 9), st.integers(3, 9), st.integers(1, 12), st.booleans(), st.integers(0, 99))
 def test_crops_and_flips_are_slices_to_the_bit(padding: int, h: int, w: int, size: int, flip: bool, seed: int) -> None:
     size = min(size, h + 2 * padding, w + 2 * padding)
@@ -160,7 +159,6 @@ def test_a_crop_of_the_full_area_is_a_resize(size: int) -> None:
     torch.testing.assert_close(got, slow, atol=1e-5, rtol=0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.tuples(*[st.floats(0, 1.5)] * 3), st.floats(0, 0.5), st.tuples(*[st.floats(0, 1)] * 2), st.integers(0, 99))
 def test_one_matrix_equals_one_operation_after_the_other(
     strengths: tuple[float, float, float], hue: float, often: tuple[float, float], seed: int

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -45,7 +45,6 @@ def cosine(a: list[float], b: list[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     targets=st.lists(st.integers(-1, 3), min_size=2, max_size=7),
     views=st.integers(1, 3),
@@ -144,7 +143,6 @@ def apart(a: list[float], b: list[float]) -> float:
     return sum((x / math.hypot(*a) - y / math.hypot(*b)) ** 2 for x, y in zip(a, b, strict=True))
 
 
-@settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.5, 2.0]), seed=st.integers(0, 99))
 def test_nt_xent_equals_a_double_loop(n: int, temperature: float, seed: int) -> None:
     made = 3 * embeddings(n, 2, 5, seed=seed)
@@ -153,7 +151,6 @@ def test_nt_xent_equals_a_double_loop(n: int, temperature: float, seed: int) -> 
     assert float(found) == pytest.approx(slow_nt_xent(made[:, 0], made[:, 1], temperature), rel=1e-4, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 6), temperature=st.sampled_from([0.05, 0.5]), scale=st.floats(-2, 2), seed=st.integers(0, 99))
 def test_nt_xent_has_the_gradient_of_the_plain_loss(n: int, temperature: float, scale: float, seed: int) -> None:
     first, second = (embeddings(n, 2, 4, seed=seed).float().requires_grad_() for _ in range(2))
@@ -164,7 +161,6 @@ def test_nt_xent_has_the_gradient_of_the_plain_loss(n: int, temperature: float, 
     torch.testing.assert_close(first.grad, second.grad, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 5), m=st.integers(1, 7), temperature=st.sampled_from([0.1, 0.2]), seed=st.integers(0, 99))
 def test_momentum_contrast_equals_a_double_loop(n: int, m: int, temperature: float, seed: int) -> None:
     queries, keys, queue = (
@@ -188,7 +184,6 @@ def test_momentum_contrast_trains_queries_alone() -> None:
     assert float(queries.grad[1, 2]) == pytest.approx(expected, rel=1e-3)
 
 
-@settings(deadline=None, max_examples=30)
 @given(n=st.integers(2, 7), seed=st.integers(0, 99))
 def test_alignment_and_uniformity_equal_loops(n: int, seed: int) -> None:
     made = 5 * embeddings(n, 2, 3, seed=seed)

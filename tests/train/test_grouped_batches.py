@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -27,7 +27,6 @@ def groups_of(targets: Tensor) -> list[tuple[int, int]]:
     return list(zip(labels.tolist(), lengths.tolist(), strict=True))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 13), min_size=1, max_size=6).filter(any),
     group=st.integers(1, 6),

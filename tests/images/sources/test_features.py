@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.images.catalogue import load
@@ -57,7 +57,6 @@ def test_packs_of_other_tools(tmp_path: Path, key: str, labels: str) -> None:
     check(features(packed(tmp_path, **{key: X, labels: Y[:, None].astype(float), "names": NAMES})))
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     kind=st.sampled_from(["<f2", ">f4", "<f4", "<f8", ">f8", "|i1", "|u1", "<i4", ">i8"]),
     n=st.integers(12, 30),

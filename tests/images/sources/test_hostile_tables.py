@@ -170,7 +170,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(
     pictures=st.sampled_from([True, False, False]),
     extras=st.lists(st.sampled_from(EXTRAS), unique=True, max_size=3),

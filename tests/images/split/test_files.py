@@ -57,7 +57,6 @@ def test_pool_leaves_blank_what_only_some_splits_know() -> None:
 
 
 @given(st.lists(st.sampled_from([*SPLITS, "none"]), min_size=6, max_size=6))
-@settings(max_examples=50, deadline=None)
 def test_resplit_moves_whole_rows(where: list[str]) -> None:
     rows = {split: [i for i, s in enumerate(where) if s == split] for split in SPLITS if split in where}
     if not rows:
@@ -90,7 +89,7 @@ def test_resplit_refuses(rows: dict[str, list[int]], message: str) -> None:
 
 
 @given(st.lists(st.tuples(FILE, st.sampled_from(SPLITS), st.integers(-1, 2)), max_size=20, unique_by=lambda x: x[0]))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_split_written_and_applied_is_the_same_split(tmp_path: Path, rows: list[tuple[str, str, int]]) -> None:
     rows = [("birds/first", "train", 0), *rows]
     ordered = [row for split in SPLITS for row in rows if row[1] == split]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
@@ -187,7 +187,6 @@ def test_fit_sets_whole_groups_aside(tmp_path: Path) -> None:
     assert len(part.val) >= 4
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "", "", "a", "b", "c"])), min_size=6, max_size=60),
     st.integers(0, 5),

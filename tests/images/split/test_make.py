@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.images.dataset import Array
@@ -36,7 +36,6 @@ def count(targets: Array, rows: Array, target: int) -> int:
 
 
 @given(TARGETS, SHARES, st.integers(0, 2**31))
-@settings(max_examples=200, deadline=None)
 def test_stratified_is_complete_proportional_and_repeatable(targets: Array, shares: Shares, seed: int) -> None:
     parts = stratify(targets, shares, seed)
     assert list(parts) == [name for name in ("train", "val", "test") if getattr(shares, name) > 0]
@@ -56,7 +55,6 @@ def test_stratified_is_complete_proportional_and_repeatable(targets: Array, shar
 
 
 @given(TARGETS, st.floats(0.01, 0.99), st.integers(0, 2**31))
-@settings(max_examples=100, deadline=None)
 def test_split_off_holds_out_its_share_of_every_class(targets: Array, share: float, seed: int) -> None:
     kept, held = split_off(targets, share, seed)
     assert sorted(kept.tolist() + held.tolist()) == list(range(len(targets)))
@@ -145,7 +143,6 @@ GROUPED = st.lists(st.tuples(st.sampled_from(["", *"abcdefgh"]), st.integers(-1,
 
 
 @given(GROUPED, SHARES, st.integers(0, 99))
-@settings(max_examples=200, deadline=None)
 def test_groups_stay_together(rows: list[tuple[str, int]], shares: Shares, seed: int) -> None:
     groups, targets = [group for group, _ in rows], np.array([target for _, target in rows], np.int64)
     number = len(set(groups) - {""}) + groups.count("")
@@ -218,7 +215,6 @@ PARTS = ("train", "val_seen", "val_unseen", "test_seen", "test_unseen")
     st.sampled_from([0.1, 0.3, ("b",), ("g", "b")]),
     st.integers(0, 99),
 )
-@settings(max_examples=50, deadline=None)
 def test_zero_shot_keeps_classes_apart(targets: Array, held: float, unseen: float | tuple[str, ...], seed: int) -> None:
     targets = np.concatenate([targets, np.arange(7)])
     present = {NAMES[i] for i in targets.tolist() if i >= 0}

@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
@@ -19,7 +19,6 @@ def two_halves(numbers: Tensor) -> Tensor:
     return torch.stack([first / 2**24, numbers * 2**24 - first], -1).float()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 200_000), st.integers(1, 20), st.integers(0, 2**32 - 1), st.data())
 def test_uniform_labels_are_distinct_and_never_the_true_one(k: int, n: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, min(40, k - 1)))
@@ -80,7 +79,6 @@ def test_uniform_sampling_of_very_many_labels_has_no_steps() -> None:
     assert abs(len(set(drawn.tolist())) - expected) < 6 * (n - expected) ** 0.5
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(2, 60), st.integers(1, 70), st.integers(0, 2**32 - 1), st.data())
 def test_parts_of_labels_give_what_all_labels_do(k: int, width: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, k - 1))
@@ -99,7 +97,6 @@ def test_extreme_random_numbers_do_not_choose_the_true_label() -> None:
     assert sample_wrong_labels(uniforms, torch.tensor([0]), 1, logits).tolist() == [[3]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 2**32 - 1), st.data())
 def test_distinct_and_never_the_true_label(k: int, n: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, k - 1))
@@ -114,7 +111,6 @@ def test_distinct_and_never_the_true_label(k: int, n: int, seed: int, data: st.D
         assert all(0 <= label < k for label in row)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 20), st.floats(0, 1), st.integers(0, 2**32 - 1), st.data())
 def test_none_of_several_true_labels_is_drawn(k: int, n: int, share: float, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, k))

@@ -37,7 +37,7 @@ def vectors(n: int, size: int, dtype: torch.dtype = torch.float64, seed: int = 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@runs(max_examples=25, deadline=None)
+@runs(max_examples=25)
 @given(size=SIZES, settings=OPTIONS, seed=st.integers(0, 99))
 def test_inverse_undoes_forward_and_forward_undoes_inverse(
     dtype: torch.dtype, size: int, settings: FlowSettings, seed: int
@@ -52,7 +52,7 @@ def test_inverse_undoes_forward_and_forward_undoes_inverse(
         torch.testing.assert_close(flow(flow.inverse(v))[0], v, rtol=near, atol=near)
 
 
-@runs(max_examples=25, deadline=None)
+@runs(max_examples=25)
 @given(size=SIZES, settings=OPTIONS, seed=st.integers(0, 99))
 def test_log_det_is_that_of_the_jacobian(size: int, settings: FlowSettings, seed: int) -> None:
     flow, v = build(size, settings, seed), vectors(2, size)
@@ -62,7 +62,7 @@ def test_log_det_is_that_of_the_jacobian(size: int, settings: FlowSettings, seed
         assert float(found) == pytest.approx(float(torch.linalg.slogdet(jacobian)[1]), abs=1e-8)
 
 
-@runs(max_examples=10, deadline=None)
+@runs(max_examples=10)
 @given(size=SIZES, settings=OPTIONS)
 def test_gradients_stay_finite_at_extreme_vectors(size: int, settings: FlowSettings) -> None:
     flow = build(size, settings, dtype=torch.float32)

@@ -30,7 +30,7 @@ def samples(n: int, m: int, d: int, seed: int = 0, shift: float = 1.0) -> tuple[
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(n=st.integers(1, 7), m=st.integers(1, 7), d=st.integers(1, 5), seed=st.integers(0, 99))
 def test_equals_a_loop_over_pairs_both_ways_round(kernel: Kernel, n: int, m: int, d: int, seed: int) -> None:
     a, b = samples(n, m, d, seed)

@@ -6,7 +6,6 @@ from typing import Literal
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from labelwise.core.arrays import Array
@@ -48,7 +47,6 @@ def literal(s: PairScore, a: Array, b: Array) -> Array:
     return out
 
 
-@examples(max_examples=30, deadline=None)
 @given(
     n=st.integers(0, 6), m=st.integers(0, 6), h=st.integers(1, 6), layers=st.integers(1, 2),
     way=st.sampled_from(["none", "max", "mean"]), tile=st.sampled_from([1, 20, 2**19]), seed=st.integers(0, 99),
@@ -65,7 +63,6 @@ def test_scores_are_the_literal_ones(n: int, m: int, h: int, layers: int, way: S
         np.testing.assert_allclose(s.matched(a[:few], b[:few]), wanted.diagonal(), rtol=1e-4, atol=1e-4)
 
 
-@examples(max_examples=50, deadline=None)
 @given(n=st.integers(0, 40), m=st.integers(0, 40), h=st.integers(1, 64), room=st.integers(1, 2000))
 def test_tiles_cover_every_pair_once(n: int, m: int, h: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -36,7 +36,7 @@ def slow_score(structure: Structure, matching: list[int]) -> float:
 
 
 @given(st.integers(2, 6), st.integers(0, 50), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_scores_are_those_of_a_loop(k: int, seed: int, fits: bool) -> None:
     structure = random_structure(k, seed, fits)
     matchings = random_matchings(4, k, Draws(seed))
@@ -45,7 +45,7 @@ def test_scores_are_those_of_a_loop(k: int, seed: int, fits: bool) -> None:
 
 
 @given(st.integers(2, 6), st.integers(0, 50), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_improved_matchings_have_no_better_exchange(k: int, seed: int, fits: bool) -> None:
     structure = random_structure(k, seed, fits)
     starts = random_matchings(5, k, Draws(seed))

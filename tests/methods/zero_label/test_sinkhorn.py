@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from torch import Tensor
@@ -73,7 +72,6 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-@given_settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 6),
     m=st.integers(1, 6),

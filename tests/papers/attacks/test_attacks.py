@@ -100,7 +100,7 @@ def test_square_comes_near_the_optimum_without_gradients() -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(epsilon=st.floats(0.001, 1), seed=st.integers(0, 1000))
 def test_no_pixel_leaves_its_bounds(name: str, epsilon: float, seed: int) -> None:
     problem = linear_problem(k=3, n=3, epsilon=epsilon, seed=seed)

@@ -41,7 +41,7 @@ def made(names: list[str], seed: int, extra: bool = True) -> ZeroShotData:
     )
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(NAMES, st.integers(0, 99), st.booleans())
 def test_written_and_read_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int, extra: bool
@@ -65,7 +65,7 @@ def vectors(data: ZeroShotData) -> torch.Tensor:
     return torch.as_tensor(data.labels.vectors)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(NAMES, st.integers(0, 99))
 def test_written_files_are_as_other_codes_expect(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int
@@ -92,7 +92,6 @@ def test_written_files_are_as_other_codes_expect(
 
 
 @given(st.integers(0, 99), st.integers(0, 5))
-@settings(deadline=None, max_examples=30)
 def test_the_data_set_keeps_classes_apart(seed: int, count: int) -> None:
     data = made([f"class {i}" for i in range(9)], seed)
     parts = data.dataset(count, seed).splits

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import resample_poly
 
@@ -29,7 +29,6 @@ def whole(bits: int, value: int) -> bytes:
     return bytes([value + 128]) if bits == 8 else value.to_bytes(bits // 8, "little", signed=True)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from([8, 16, 24, 32]), st.integers(1, 3), st.integers(8000, 48000), st.data())
 def test_whole_numbers_of_every_width(
     tmp_path_factory: pytest.TempPathFactory, bits: int, channels: int, rate: int, data: st.DataObject
@@ -87,7 +86,6 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, m
         read_wav(written(tmp_path, content))
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.integers(0, 60), st.binary(max_size=12))
 def test_damaged_files_never_give_another_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes
