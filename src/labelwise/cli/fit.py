@@ -2,8 +2,9 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +20,7 @@ from labelwise.support.settings import of_the_run, pairs_of
 from labelwise.train.run_folder import sole_verb, weights_told
 
 if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
     from labelwise.fitting.choice import FitOptions
     from labelwise.train.method import Method
 
@@ -33,90 +35,104 @@ PRECISION_HELP = "int8: a faster, slightly less exact encoder."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 
-def fit(  # noqa: PLR0913 - the options of the verb
-    data: Data,
-    out_folder: Out,
-    method: Annotated[str, Option(help="auto, or a method, see below.")] = "auto",
-    set_: Settings = None,
-    encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto",
-    names: Annotated[str | None, Option(help=NAMES_HELP)] = None,
-    group: Group = None,
-    corrections: Annotated[Path | None, Option(help=CORRECTIONS_HELP)] = None,
-    prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None,
-    costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None,
-    precision: Annotated[Literal["float32", "int8"] | None, Option(help=PRECISION_HELP)] = None,
-    tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False,
-    minutes: Annotated[float | None, Option(min=0, help=MINUTES_HELP)] = None,
-    size: Size = None,
-    hold_out: Annotated[float | None, Option(help=HOLD_OUT_HELP)] = None,
-    resume: Resume = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained, and how."""
+
+    method: Annotated[str, Option(help="auto, or a method, see below.")] = "auto"
+    set_: Settings = None
+    encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto"
+    prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None
+    costs: Annotated[Path | None, Option(help=COSTS_HELP)] = None
+    precision: Annotated[Literal["float32", "int8"] | None, Option(help=PRECISION_HELP)] = None
+    tune: Annotated[bool, Option("--tune", help=TUNE_HELP)] = False
+    minutes: Annotated[float | None, Option(min=0, help=MINUTES_HELP)] = None
+
+    @property
+    def words(self) -> list[str]:
+        """The settings as ``key=value`` words."""
+        plain = {"tune.minutes": self.minutes, "prior": self.prior, "costs": self.costs, "precision": self.precision}
+        own = [f"{key}={value}" for key, value in plain.items() if value is not None]
+        return [*(self.set_ or []), *(["tune={}"] if self.tune else []), *own]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the data is read."""
+
+    names: Annotated[str | None, Option(help=NAMES_HELP)] = None
+    group: Group = None
+    corrections: Annotated[Path | None, Option(help=CORRECTIONS_HELP)] = None
+    size: Size = None
+    hold_out: Annotated[float | None, Option(help=HOLD_OUT_HELP)] = None
+
+
+def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, resume: Resume = False) -> None:
     """Train and calibrate a classifier, and save it."""
-    words, common = list(set_ or []), shared()
     from labelwise.core.store import check_free, check_savable, save
-    from labelwise.fitting import division
-    from labelwise.fitting.choice import next_frame
+    from labelwise.fitting.choice import FitOptions
     from labelwise.fitting.fit import fit as train
-    from labelwise.images.sources.folders import unsorted_data
     from labelwise.support.processes import is_main_process, is_restarted
 
+    words, common, encoder = training.words, shared(), training.encoder
     check_free(out_folder, common.overwrite)
-    resume = resume or is_restarted()
-    folder = out_folder.with_name(out_folder.name + ".run")
-    words += ["tune={}"] if tune else []
-    words += [] if minutes is None else [f"tune.minutes={minutes}"]
-    words += [
-        f"{key}={value}"
-        for key, value in (("prior", prior), ("costs", costs), ("precision", precision))
-        if value is not None
-    ]
-    if names is not None and _by_words(method, encoder, words):
-        _fit_words(data, out_folder, names, words if encoder == "auto" else [*words, f"encoder={encoder}"])
+    if reading.names is not None and _by_words(training.method, encoder, words):
+        words += [] if encoder == "auto" else [f"encoder={encoder}"]
+        _fit_words(data, out_folder, reading.names, words)
         return
     engine, accumulate = of_the_run(words)
-    options = _options(method if names is None else _method_of_names(method), encoder, words)
+    method = training.method if reading.names is None else _method_of_names(training.method)
+    options = FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
+    folder, resume = out_folder.with_name(out_folder.name + ".run"), resume or is_restarted()
     with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
-        side = _side(options, size)
-        if names is None:
-            frame = None if size else next_frame(options)
-            dataset = open_data(data, side, size=size, group=group, next_frame=frame)
-            dataset = _corrected(dataset, corrections)
-            if hold_out is not None:
-                dataset = division.hold_out(dataset, hold_out, common.seed)
-        elif hold_out is not None:
-            raise UsageError("With --names no image has a label, so no test is possible. Leave out --hold-out.")
-        else:
-            dataset = unsorted_data(Path(data), read_names(names), size, common.strict)
-        dataset, chosen = _method(dataset, options)
+        dataset, chosen = _method(_read(data, reading, options), options)
         check_savable(chosen, dataset.labels, dataset.name)
-        tell = note if is_main_process() else None
         run = lw.Run(
-            seed=common.seed,
-            device=common.device,
-            engine=engine,
-            accumulate=accumulate,
-            folder=folder,
-            resume=resume,
-            progress=common.progress,
-            tell=tell,
-        )
+            seed=common.seed, device=common.device, engine=engine, accumulate=accumulate, folder=folder, resume=resume,
+            progress=common.progress, tell=note if is_main_process() else None,
+        )  # fmt: skip
         with weights_told(folder):
             classifier = train(dataset, chosen, run)
         if not is_main_process():
             return
-        document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
-        about = {**classifier.origin.summary, "command": command_line()}
-        classifier = replace(classifier, origin=replace(classifier.origin, summary=about))
         with weights_told(folder, trained=True):
-            save(classifier, out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
+            save(_with_command(classifier), out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
-    again = [*_words("--splits", common.splits), *_words("--data-root", common.root)]
-    left_out = "leave_one_out" in document and not document.get("labels_by")
-    measurable = not names and (left_out or len(dataset.splits.get("test", ())))
-    lines = [
-        *outcome(classifier, out_folder, dataset.home),
-        *next_steps(dataset, out_folder, [data, *again] if measurable else None),
-    ]
+    summary = classifier.origin.summary
+    left_out = "leave_one_out" in summary and not summary.get("labels_by")
+    measurable = reading.names is None and (left_out or len(dataset.splits.get("test", ())))
+    again = [data, *_words("--splits", common.splits), *_words("--data-root", common.root)]
+    _show(classifier, out_folder, dataset, again if measurable else None)
+
+
+def _read(data: str, reading: Reading, options: "FitOptions") -> "lw.data.Dataset":
+    """Return the data to train on, after a check of the options."""
+    from labelwise.fitting.choice import check_options, next_frame
+    from labelwise.fitting.division import hold_out
+    from labelwise.images.sources.folders import unsorted_data
+
+    encoder, view = check_options(options, reading.size)
+    side = encoder.side(view)  # of packs and benchmarks; None is their own
+    if reading.names is not None:
+        if reading.hold_out is not None:
+            raise UsageError("With --names no image has a label, so no test is possible. Leave out --hold-out.")
+        return unsorted_data(Path(data), read_names(reading.names), reading.size, shared().strict)
+    frame = None if reading.size else next_frame(options)
+    dataset = open_data(data, side, size=reading.size, group=reading.group, next_frame=frame)
+    dataset = _corrected(dataset, reading.corrections)
+    return dataset if reading.hold_out is None else hold_out(dataset, reading.hold_out, shared().seed)
+
+
+def _with_command(classifier: "Classifier") -> "Classifier":
+    """Return the classifier with the command that made it."""
+    about = {**classifier.origin.summary, "command": command_line()}
+    return replace(classifier, origin=replace(classifier.origin, summary=about))
+
+
+def _show(classifier: "Classifier", out_folder: Path, dataset: "lw.data.Dataset", source: Sequence[str] | None) -> None:
+    """Show what was made, and commands to try next; ``source`` names what to measure on."""
+    document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
+    lines = [*outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, source)]
     show(document, *lines)
 
 
@@ -140,10 +156,9 @@ def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> Non
     options = WordsOptions.of(pairs_of(words))
     dataset = unsorted_data(Path(data), read_names(names), None, common.strict)
     classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
-    about = {**classifier.origin.summary, "command": command_line()}
-    save(replace(classifier, origin=replace(classifier.origin, summary=about)), out_folder, overwrite=common.overwrite)
-    document = {"model": str(out_folder), "labels": list(classifier.labels.names), **about}
-    show(document, *outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, None))
+    classifier = _with_command(classifier)
+    save(classifier, out_folder, overwrite=common.overwrite)
+    _show(classifier, out_folder, dataset, None)
 
 
 def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Dataset":
@@ -168,24 +183,6 @@ def _processes(device: str) -> AbstractContextManager[object]:
 
 def _words(option: str, value: Path | None) -> list[str]:
     return [] if value is None else [option, str(value)]
-
-
-def _options(method: str, encoder: str, words: list[str]) -> "FitOptions":
-    """Return the fit options that the command line asks for."""
-    from labelwise.fitting.choice import FitOptions
-
-    return FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
-
-
-def _side(options: "FitOptions", size: int | None) -> int | None:
-    """Return the size at which packs and benchmarks are read; None is their own size.
-
-    Raises an error for invalid settings and missing weights before any image is read.
-    """
-    from labelwise.fitting.choice import check_options
-
-    encoder, view = check_options(options, size)
-    return encoder.side(view)
 
 
 def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Dataset", "Method"]:
