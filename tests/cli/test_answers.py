@@ -12,9 +12,8 @@ from PIL import Image
 
 from labelwise.cli.classify import Answer, table_of
 from labelwise.cli.sorting import Sorter
-from labelwise.images.sources.folders import RECORD
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.file_names import folder_names, safe_name
+from labelwise.support.file_names import RECORD, folder_names, safe_name
 from labelwise.tasks.classify import Prediction
 
 

@@ -20,7 +20,8 @@ from labelwise.cli import verbs
 from labelwise.cli.data import VERBS as DATA_VERBS
 from labelwise.cli.options import Shared, shared
 from labelwise.cli.verbs import VERBS
-from labelwise.core.head import CAPABILITIES, LOCATE, Generates, LearnsFromExamples, Whitens
+from labelwise.core.head import CAPABILITIES, Generates, LearnsFromExamples, Whitens
+from labelwise.support.text import LOCATE
 
 ROOT = Path(__file__).parents[2]
 

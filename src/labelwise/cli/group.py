@@ -10,9 +10,8 @@ import labelwise as lw
 from labelwise.cli.options import Paths, shared
 from labelwise.cli.output import one_line, plain_table, show, styled
 from labelwise.cli.sorting import Sorter, check_sorted
-from labelwise.images.sources.folders import GROUPS, read_record
 from labelwise.support.errors import UsageError, listing
-from labelwise.support.file_names import numbered
+from labelwise.support.file_names import GROUPS, numbered, read_record
 from labelwise.support.writable import check_writable, write_file
 
 PAGE = "index.html"

@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labelwise.images.sources.folders import ANSWERS, RECORD, read_record
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.file_names import numbered
+from labelwise.support.file_names import ANSWERS, RECORD, numbered, read_record
 from labelwise.support.writable import write_atomically
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own

@@ -39,10 +39,10 @@ from labelwise.cli.serve import demo, export, serve
 from labelwise.cli.settings import settings
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
-from labelwise.core.head import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError, needs_torch
 from labelwise.support.plugins import plugins
 from labelwise.support.processes import stop_on_signals
+from labelwise.support.text import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 
 RESUME = {
     "reproduce": " Run the same command again to continue.",

@@ -1,7 +1,7 @@
 """A head turns features into scores of labels; larger is better, and a score never depends on the other labels.
 
 A head is a frozen dataclass of NumPy arrays and plain settings, so that it is saved and read without executing anything: see
-``head_files``. What some heads can do besides is a ``Protocol`` each, asked for with ``isinstance``; ``can`` lists them. Shape letters:
+``saved_parts``. What some heads can do besides is a ``Protocol`` each, asked for with ``isinstance``; ``can`` lists them. Shape letters:
 n images, k labels, d features, e embedding, a vector.
 """
 
@@ -14,13 +14,7 @@ import numpy.typing as npt
 from labelwise.core.calibration import Penalty
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError
-
-LEARN = "learn a label from example images"
-LOCATE = "draw a heat map"
-GENERATE = "generate features of a label from its description"
-COMPARE = "compare images by a learned similarity"
-WHITEN = "compare whitened embeddings"
-
+from labelwise.support.text import COMPARE, GENERATE, LEARN, WHITEN
 
 Array = npt.NDArray[Any]
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelwise.core.head import LEARN, Head, LearnsFromExamples, cannot
+from labelwise.core.head import Head, LearnsFromExamples, cannot
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws
+from labelwise.support.text import LEARN
 
 CHUNK = 2**22  # numbers of embeddings held at a time
 Rows = NDArray[np.int64]

@@ -32,6 +32,7 @@ class Inspection:
     name: str  # of the data set
     shape: tuple[int, ...] | None  # of one image: channels, height and width, or the size of features; None of files
     images: dict[str, int]  # how many each split has
+    own_splits: bool  # whether the data name their splits; False where fit divides them, or trains on all
     counts: dict[str, dict[str, int]]  # images of each label in each split: ``counts["owl"]["train"]``
     unlabelled: dict[str, int]  # images without a label in each split
     multilabel: bool  # whether several labels may be true of one image; ``unlabelled`` are then those of which none is
@@ -73,6 +74,7 @@ def inspect(dataset: Dataset) -> Inspection:
         name=dataset.name,
         shape=dataset.shape,
         images={split: len(part) for split, part in splits.items()},
+        own_splits=dataset.own_splits,
         counts=counts,
         unlabelled={split: int((~part.labelled).sum()) for split, part in splits.items()},
         multilabel=dataset.multilabel,
@@ -124,10 +126,14 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
     """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
-    notes = [
-        f"{inspection.name}: {len(inspection.counts)} labels, images {_counts_in_words(inspection.images)}"
-        + (f", shape{shape_words(inspection.shape)}" if inspection.shape else "")
-    ]
+    counts = _counts_in_words(inspection.images) if inspection.own_splits else str(sum(inspection.images.values()))
+    shape = f", shape{shape_words(inspection.shape)}" if inspection.shape else ""
+    notes = [f"{inspection.name}: {len(inspection.counts)} labels, images {counts}{shape}"]
+    if not inspection.own_splits:
+        notes.append(
+            "The data name no split. Method discriminant trains on all images; other methods divide them: "
+            f"{_counts_in_words(inspection.images)}."
+        )
     if inspection.multilabel:
         images, pairs = sum(inspection.images.values()), sum(sum(c.values()) for c in inspection.counts.values())
         notes.append(f"Several labels may be true of one image: {pairs / max(1, images):.1f} on average.")

@@ -1,9 +1,17 @@
-"""Names of folders and files made of words that anybody may have chosen: safe on every system, and no two alike."""
+"""Folders that labelwise fills: the record in each, and names of folders and files that are safe on every system, no two alike."""
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
+from labelwise.support.files import read_text
+
+RECORD: Final = ".labelwise.json"
+ANSWERS: Final = "answers"  # images in a folder for each answer of a classifier
+GROUPS: Final = "groups"  # images in a folder for each group of images that look alike
 LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room for an ending, and for a number
 
 
@@ -40,3 +48,13 @@ def safe_name(word: str) -> str:
 def cut(name: str, most: int = LONGEST) -> str:
     """Return a name of at most ``most`` bytes, whole characters all."""
     return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """Return what is recorded in a folder that labelwise filled; nothing of any other."""
+    file = root / RECORD
+    try:
+        document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -15,6 +15,12 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 BREAKS = re.compile(f"[\t\n]|{UNSAFE.pattern}")
 FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 QUOTED = re.compile(r"'+[=+\-@\t\r]")
+# What some heads can do, in words.
+LEARN = "learn a label from example images"
+LOCATE = "draw a heat map"
+GENERATE = "generate features of a label from its description"
+COMPARE = "compare images by a learned similarity"
+WHITEN = "compare whitened embeddings"
 LONGEST = 60  # letters of a name in an image or in the name of a file
 
 

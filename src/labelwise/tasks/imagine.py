@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, distances
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import GENERATE, Generates, cannot
+from labelwise.core.head import Generates, cannot
 from labelwise.images.as_images import ImagesLike
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import brief
+from labelwise.support.text import GENERATE
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

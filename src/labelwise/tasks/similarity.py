@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from labelwise.core.arrays import Array, sigmoid, unit_rows
-from labelwise.core.head import WHITEN, Compares, Head, Whitens, cannot
+from labelwise.core.head import Compares, Head, Whitens, cannot
 from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.text import WHITEN
 
 Measure = Callable[[Array, Array], Array]
 By = Literal["similarity", "cosine", "sum", "whitened"]

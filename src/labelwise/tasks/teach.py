@@ -10,20 +10,13 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, unit_rows
 from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import (
-    LEARN,
-    Head,
-    JoinsKnowledge,
-    LearnsFromExamples,
-    MeasuresExamples,
-    ReadsDescriptions,
-    cannot,
-)
+from labelwise.core.head import Head, JoinsKnowledge, LearnsFromExamples, MeasuresExamples, ReadsDescriptions, cannot
 from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
 from labelwise.support.rows import draw_rows
+from labelwise.support.text import LEARN
 from labelwise.tasks.similarity import all_alike, known_scores
 
 MOST_LEFT_OUT = 40  # most folds of leave-one-out; with more examples, a fold has several

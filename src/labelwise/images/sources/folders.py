@@ -1,13 +1,12 @@
 """A data set from a folder of images: one sub-folder for each label, or not sorted into labels at all."""
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -23,22 +22,9 @@ from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.divide import Grouping
 from labelwise.images.split.make import SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.files import read_text
+from labelwise.support.file_names import ANSWERS, GROUPS, read_record
 
-RECORD: Final = ".labelwise.json"
-ANSWERS: Final = "answers"  # images in a folder for each answer of a classifier
-GROUPS: Final = "groups"  # images in a folder for each group of images that look alike
 LabelsBy = Literal["", "answers", "groups"]  # what chose the labels, if not a person
-
-
-def read_record(root: Path) -> dict[str, Any]:
-    """Return what is recorded in a folder that labelwise filled; nothing of any other."""
-    file = root / RECORD
-    try:
-        document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def labels_by(root: Path) -> LabelsBy:
