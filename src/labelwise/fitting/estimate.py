@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelwise.core.arrays import Array
+from labelwise.core.calibration import Sign
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import average_precisions, wilson
 from labelwise.core.platt import LeaveOneOut, LeavesOut
@@ -104,6 +105,7 @@ def merit(scores: Scores, val: "Split | TensorSplit") -> dict[str, float]:
 
 
 CALIBRATION_IMAGES = 2  # that calibration takes
+SIGNS: tuple[Sign, Sign] = ("confidence", "familiarity")
 SHARES = (
     0.0,
     0.1,
@@ -190,11 +192,9 @@ def _with_sign_weights(
     known = left[0].rows[left[0].usable]
     inside = left_out_scores(classifier, embeddings, left[0])[np.flatnonzero(left[0].usable)]
     outside = left_out_scores(classifier, embeddings, left[1])
-    of_known, of_strange = (
-        np.stack([familiarity.outlier_score(each, sign) for sign in ("confidence", "familiarity")], 1)
-        for each in (inside, outside)
-    )
-    weights = weigh_signs(of_known, of_strange, labels[known], labels[strange])
+    known_signs = np.stack([familiarity.outlier_score(inside, kind) for kind in SIGNS], 1)
+    strange_signs = np.stack([familiarity.outlier_score(outside, kind) for kind in SIGNS], 1)
+    weights = weigh_signs(known_signs, strange_signs, labels[known], labels[strange])
     return replace(classifier, familiarity=familiarity.fit(scores.of(classifier), keep, nearest=True, weights=weights))
 
 
