@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,3 +80,19 @@ def test_features_are_tested_and_few_have_nothing_to_say(capsys: pytest.CaptureF
     data = wrong_labels(0)
     assert printed(next_steps(data, Path("m.lw"), ["a.npz"]), capsys).strip() == "Try:  labelwise evaluate m.lw a.npz"
     assert printed(next_steps(data, Path("m.lw"), None), capsys) == ""
+
+
+def test_images_that_look_alike_are_said_to_be_answered_better(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    targets, groups = np.arange(120) // 40, np.arange(120) // 4
+    scenes = 0.3 * np.eye(3).repeat(4, 1)[targets[::4]] + rng.random((30, 12))
+    images = (scenes[groups] + 0.7 * rng.random((120, 12))).astype(np.float32)
+    split = Split(images=images, targets=targets, groups=tuple(f"scene {group}" for group in groups))
+    data = replace(wrong_labels(0), splits={"train": split})
+    for some, told in ((data, True), (replace(data, splits={"train": replace(split, groups=())}), False)):
+        classifier = lw.fit(some, lw.methods.Discriminant(), lw.Run(device="cpu"))
+        about = classifier.origin.summary["leave_one_out"]
+        assert ("accuracy_with_lookalikes" in about) == told
+        text = printed(outcome(classifier, Path("m.lw"), ""), capsys)
+        assert ("are answered better" in text) == (told and about["accuracy_with_lookalikes"] > about["high"])
+        assert not told or about["accuracy_with_lookalikes"] > about["high"], "the scenes are hard enough"

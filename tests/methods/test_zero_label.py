@@ -136,10 +136,6 @@ def test_answers_are_checked() -> None:
     classifier = lw.fit(world(), STRUCTURE, CPU)
     with pytest.raises(UsageError, match="numbered 0 to 4; given 9"):
         name_clusters(classifier, {9: "a"})
-    with pytest.raises(UsageError, match='No label "okapi"'):
-        name_clusters(classifier, {0: "okapi"})
-    with pytest.raises(UsageError, match="Two clusters cannot have one label"):
-        name_clusters(classifier, {0: "a", 1: "a"})
     other = lw.fit(world(), Softmax(epochs=1), CPU)
     with pytest.raises(UnsupportedError, match="names no clusters"):
         uncertain_clusters(other)

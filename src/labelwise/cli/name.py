@@ -14,7 +14,7 @@ import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_images, open_model
 from labelwise.cli.options import Model, shared
 from labelwise.cli.output import note, percent, plain_table, show, styled
-from labelwise.support.errors import UsageError, listing
+from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.text import visible
 from labelwise.support.writable import write_by, write_file
 
@@ -54,7 +54,7 @@ class Sheets:
             own = self.clusters[one.cluster]
             rows = {"nearest to the centre": own.nearest, "drawn at random from the rest": own.drawn}
             strips = {caption: np.array([self.images[row] for row in few]) for caption, few in rows.items()}
-            sure = "a person said so" if one.answered else f"{percent(one.certainty)} sure"
+            sure = "a person said so" if one.answered else "a guess"
             file = folder / f"cluster-{one.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
             wide = max(6, len(own.nearest))  # room for the title
             sheet = draw_sheet(f"{one.cluster}: {one.label} ({sure})", strips, wide)
@@ -158,11 +158,8 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
     if not new:
         return classifier
     labels = named_head(classifier).labels
-    if foreign := [label for label in new.values() if labels.find(label) is None]:
-        raise UsageError(
-            f"{listing(foreign)} is not one of the labels of fit --names: {listing(labels.names)}. "
-            "To name groups freely, use labelwise group PHOTOS --out groups."
-        )
+    for label in dict.fromkeys(label for label in new.values() if labels.find(label) is None):
+        note(f'"{label}" is none of the names that fit was given; it becomes a label.{suggest(label, labels.names)}')
     before = {int(cluster): label for cluster, label in classifier.origin.summary.get("answers", {}).items()}
     return name_clusters(classifier, {**before, **new})
 
@@ -218,18 +215,18 @@ def _question(one: "NamedCluster", sheets: Sheets | None, files: dict[int, str])
         note(f"Cluster {one.cluster}: see {files[one.cluster]}")
     elif sheets is not None:
         note(f"Cluster {one.cluster}: {listing(sheets.examples(one.cluster)['examples'])}")
-    others = "".join(f"; or {label} {percent(share)}" for label, share in one.others)
-    question = f"Cluster {one.cluster} [{one.label}, {percent(one.certainty)} sure{others}]: "
+    others = "".join(f", or {label}" for label, _ in one.others)
+    question = f"Cluster {one.cluster} [a guess: {one.label}{others}]: "
     print(visible(question), end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return line.strip() if line else None
 
 
 def _tables(clusters: "list[NamedCluster]", sheets: Sheets | None, files: dict[int, str]) -> Iterator[RenderableType]:
-    table = plain_table(">cluster", "name", ">sure of it", "or else", ">images", ">expected", ">restarts agree")
+    table = plain_table(">cluster", "name", "named by", "or else", ">images", ">expected", ">restarts agree")
     for one in clusters:
-        sure = "you said so" if one.answered else percent(one.certainty)
-        other = f"{one.others[0][0]} {percent(one.others[0][1])}" if one.others else ""
+        sure = "you" if one.answered else "a guess"
+        other = one.others[0][0] if one.others and not one.answered else ""
         cells = [str(one.cluster), one.label, sure, other, *map(percent, (one.size, one.share, one.agreement))]
         table.add_row(*cells)
     yield table

@@ -34,6 +34,8 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
         yield _estimate_line(
             estimated, how, "training images" if "leave_one_out" in summary else "validation images", circular
         )
+        if not circular:
+            yield from _lookalike_lines(estimated)
         yield _baseline_line(estimated)
     yield from tuning_lines(classifier)
     if "validation_accuracy" in about and "validation" not in summary:
@@ -71,6 +73,16 @@ def _estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular
     if estimated["accuracy"] == 1:  # report only the lower bound
         return f"Estimated accuracy on new images like these: at least {low} (95 %), by {which}: all are right."
     return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {which}."
+
+
+def _lookalike_lines(estimated: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how much better images are answered that look like training images, where that is clearly more."""
+    alike = estimated.get("accuracy_with_lookalikes", 0.0)
+    if alike > estimated["high"]:
+        yield (
+            f"Many training images look like another one, and these were left out together. New images that look like training images, "
+            f"as frames of the same scene do, are answered better: about {percent(alike)} right."
+        )
 
 
 def _baseline_line(figures: Mapping[str, Any]) -> str:
@@ -160,8 +172,8 @@ def _balance_lines(classifier: "Classifier") -> Iterator[str]:
 def _naming_lines(classifier: "Classifier") -> tuple[RenderableType, str]:
     """Return figures of a naming that need no label: size, certainty and agreement per label."""
     report = classifier.origin.summary["naming"]
-    columns = [map(percent, report[key]) for key in ("sizes", "shares", "certainty", "agreement")]
-    heads = ("label", ">images", ">expected", ">sure of the name", ">same in other restarts")
+    columns = [map(percent, report[key]) for key in ("sizes", "shares", "agreement")]
+    heads = ("label", ">images", ">expected", ">same in other restarts")
     rows = zip(classifier.labels.names, *columns, strict=True)
     table = plain_table(*heads, title="named without a label", rows=rows)
     doubt = "No name was checked against a label: look at images of each label before you rely on its name."

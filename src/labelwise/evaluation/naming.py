@@ -49,7 +49,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     return [
         NamedCluster(
             cluster=doubt.cluster,
-            label=doubt.label,
+            label=answers.get(str(doubt.cluster), doubt.label),
             certainty=round(doubt.probability, 4),
             answered=str(doubt.cluster) in answers,
             together=together[doubt.cluster],
@@ -71,13 +71,12 @@ def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: in
     """
     head = named_head(classifier)
     scores = classifier.scores(images)
-    label_of = [head.labels.names.index(name) for name in classifier.labels.names]
-    answers = np.array(label_of)[np.asarray(scores.raw).argmax(1)]
     embeddings, centres = np.asarray(scores.embeddings), head.centres
+    answers = head.cluster_scores(embeddings).argmax(1)
     far = np.linalg.norm(embeddings[:, None] - centres, axis=2)
     draws, clusters = Draws(seed), []
-    for cluster, label in enumerate(head.names.tolist()):
-        rows = np.flatnonzero(answers == label)
+    for cluster in range(len(centres)):
+        rows = np.flatnonzero(answers == cluster)
         near = rows[np.argsort(far[rows, cluster], kind="stable")]
         rest = near[count:]
         others = rest[draws.permutation(len(rest))[:count]]

@@ -151,6 +151,8 @@ def calibrate_by_leave_one_out(
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
     ahead = _ahead_at_full_size(scores.of(done), targets, left, usable)
     about = estimate(scores.of(done), train, rows, independent, ahead > 0)
+    if len(np.unique(left.groups)) < len(np.unique(alone.groups)):
+        about["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(done, alone, labels, embeddings)
     done = replace(done, calibration=with_margins(done.calibration, ahead))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
     return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
@@ -241,6 +243,13 @@ def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, row
         return classifier
     alike = cosines.astype(np.float64)
     return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
+
+
+def _accuracy_with_lookalikes(classifier: Classifier, alone: LeaveOneOut, labels: Array, embeddings: Array) -> float:
+    """Return the accuracy on new images that look like training images as much as these look like each other."""
+    usable = np.flatnonzero(alone.usable)
+    scores = left_out_scores(classifier, embeddings, alone)[usable]
+    return float((_ahead_at_full_size(scores, labels[alone.rows[usable]], alone, usable) > 0).mean())
 
 
 def _ahead_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:

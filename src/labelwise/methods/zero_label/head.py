@@ -33,6 +33,24 @@ class NamedHead(LinearHead):
     alike: Array = shaped("k", "k")  # how alike labels are
     looks: Array | None = shaped("r", "k", "k", optional=True)  # how well the looks of clusters fit what names say
     search: int = 500  # matchings that are tried to name clusters
+    parts: int = 1  # of how many clusters at most a person gave one name: a label embedding holds the rows of so many, and the best counts
+
+    def score(self, embeddings: Array, label_embeddings: Array) -> Array:
+        """Return the score of every pair ``[n, k]``: that of the best of its label's clusters."""
+        width = label_embeddings.shape[1] // self.parts
+        first, *others = (label_embeddings[:, i * width : (i + 1) * width] for i in range(self.parts))
+        scores = super().score(embeddings, first)
+        for rows in others:
+            scores = np.maximum(scores, super().score(embeddings, rows))
+        return scores
+
+    def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
+        """Return label embeddings ``[g, e]`` of example images."""
+        return np.tile(super().labels_from_examples(embeddings, groups), self.parts)
+
+    def cluster_scores(self, embeddings: Array) -> Array:
+        """Return the score of every embedding and cluster ``[n, k]``, clusters in their own order."""
+        return super().score(embeddings, self.rows[self.names])
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]`` of unit length."""

@@ -1,11 +1,14 @@
 """Names for clusters: which are uncertain, images of each to show to a person, and the answers taken in."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier, bind
+from labelwise.images.describe.labels import Labels, find_name, normal_name
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.naming import EVIDENCE, choose_names, evidence_of, name_each, naming_figures, vote
@@ -40,38 +43,60 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:
     """Return the classifier with clusters named as a person says, and the others named again in the light of it.
 
-    ``answers`` are by the number that ``uncertain_clusters`` gives. What ``teach`` added to the classifier is lost.
+    ``answers`` are by the number that ``uncertain_clusters`` gives. A name need not be one that the fit was given, and several clusters
+    may have the same: they are then one label. What ``teach`` added to the classifier is lost.
     """
     head = named_head(classifier)
     labels = head.labels
     wrong = [cluster for cluster in answers if not 0 <= cluster < len(labels)]
     if wrong:
         raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
-    known = {cluster: labels.index(name) for cluster, name in answers.items()}
-    for label in known.values():
-        same = [cluster for cluster in known if known[cluster] == label]
-        if len(same) > 1:
-            raise UsageError(
-                f"Two clusters cannot have one label: each label is the name of one cluster. Given "
-                f'"{labels.names[label]}" for clusters {same[0]} and {same[1]}.'
-            )
+    answers = _one_spelling(answers, labels)
+    known: dict[int, int] = {}  # each label of the fit once: what matching can use
+    for cluster, name in answers.items():
+        if name in labels.names and labels.index(name) not in known.values():
+            known[cluster] = labels.index(name)
     evidence = evidence_of(labels, {name: getattr(head, name) for name in EVIDENCE})
     tables = name_each(evidence, head.search, known)
     votes = vote(evidence, tables, known)
+    votes[[cluster for cluster in answers if cluster not in known]] = 0  # these take whichever label is left
     renamed = head.renamed(votes, choose_names(votes, known))
-    bound = bind(renamed, classifier.encoder, labels)
     summary = {**classifier.origin.summary, "answers": {str(cluster): name for cluster, name in answers.items()}}
     if "naming" in summary:
         names = np.stack([renamed.names, *(best_matching(table) for table in tables[1:])])
         summary["naming"] = {**summary["naming"], **naming_figures(renamed, names)}
+    called = [answers.get(cluster, labels.names[label]) for cluster, label in enumerate(renamed.names.tolist())]
+    bound = _bind(renamed, called, classifier)
+    calibration = replace(bound.calibration, temperature=classifier.calibration.temperature)
     return replace(
         classifier,
-        head=renamed,
-        labels=labels,
+        head=bound.head,
+        labels=bound.labels,
         label_embeddings=bound.label_embeddings,
-        calibration=replace(bound.calibration, temperature=classifier.calibration.temperature),
+        calibration=calibration,
         origin=replace(classifier.origin, summary=summary),
     )
+
+
+def _one_spelling(answers: Mapping[int, str], labels: Labels) -> dict[int, str]:
+    """Return names as labels or earlier answers spell them, where they differ in case alone."""
+    same: dict[int, str] = {}
+    for cluster, name in answers.items():
+        same[cluster] = labels.find(name) or find_name(name, sorted(set(same.values()))) or normal_name(name)
+    return same
+
+
+def _bind(head: NamedHead, called: list[str], classifier: Classifier) -> Classifier:
+    """Return a classifier, not yet calibrated, whose labels are what clusters are called; those of one name are one label."""
+    head = replace(head, parts=max(Counter(called).values()))
+    whole = bind(replace(head, parts=1), classifier.encoder, head.labels)
+    if set(called) == set(head.labels.names):
+        return whole
+    names = tuple(dict.fromkeys(sorted(called, key=(*head.labels.names, *called).index)))
+    rows = [head.rows[head.names[[i for i, each in enumerate(called) if each == name]]] for name in names]
+    embeddings = np.stack([np.resize(own, (head.parts, own.shape[1])).ravel() for own in rows])
+    calibration = Calibration.none(len(names), exclusive=head.exclusive, penalty=head.penalty)
+    return replace(whole, head=head, labels=Labels(names=names), label_embeddings=embeddings, calibration=calibration)
 
 
 def named_head(classifier: Classifier) -> NamedHead:
