@@ -46,7 +46,7 @@ def test_a_label_does_not_change_the_scores_of_others(words: Path) -> None:
 
 def test_any_sentence_can_be_asked(words: Path) -> None:
     images, targets = pictures()
-    classifier = lw.fit(images, names=NAMES, vocabulary=str(words))
+    classifier = lw.fit(images, names=NAMES, vocabulary=str(words), sharpen=False)
     yes = np.array([each.probability for each in classifier.ask(images, text="something red in the dark")])
     assert yes[targets == 0].min() > yes[targets != 0].max()
     by_label = [each.probability for each in classifier.ask(images, "scarlet")]
@@ -59,6 +59,18 @@ def test_examples_are_no_way_to_teach_words(words: Path) -> None:
     images, _ = pictures()
     with pytest.raises(UnsupportedError, match="cannot learn"):
         lw.fit(images, names=NAMES, vocabulary=str(words)).teach("new", images[:2])
+
+
+def test_images_say_which_names_occur(words: Path) -> None:
+    images, targets = pictures()
+    some = images.select(np.flatnonzero(targets == 0))
+    lines: list[str] = []
+    classifier = lw.fit(some, "words", lw.Run(tell=lines.append), names=NAMES, vocabulary=str(words))
+    expected = classifier.origin.summary["expected_images"]
+    assert max(expected, key=expected.get) == "scarlet"
+    assert np.mean(classifier.scores(some).best == 0) == 1
+    plain = lw.fit(some, names=NAMES, vocabulary=str(words), sharpen=False)
+    assert "expected_images" not in plain.origin.summary
 
 
 def test_what_no_word_is_near_is_said(words: Path) -> None:

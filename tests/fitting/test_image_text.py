@@ -29,7 +29,7 @@ def pixels(n: int = 6) -> Any:
 def test_scores_are_the_scaled_cosines_of_the_networks(network: Path) -> None:
     images, hub = pixels(), lw.encoders.registry.hub_of(str(network))
     assert hub is not None
-    classifier = lw.fit(images, names=NAMES, encoder=str(network))
+    classifier = lw.fit(images, names=NAMES, encoder=str(network), sharpen=False)
     cosines = unit(hub.images(images)) @ hub.texts.encode([f"a photo of a {name}" for name in NAMES]).T
     logits = hub.logits.scale * cosines + hub.logits.bias
     raw = classifier.scores(images).raw
@@ -60,7 +60,7 @@ def test_new_labels_are_sentences_and_change_no_other_score(network: Path) -> No
 def test_several_templates_are_one_label_of_unit_length(network: Path) -> None:
     hub = lw.encoders.registry.hub_of(str(network))
     assert hub is not None
-    classifier = lw.fit(pixels(), names=NAMES, encoder=str(network), templates="the {} at night")
+    classifier = lw.fit(pixels(), names=NAMES, encoder=str(network), templates="the {} at night", sharpen=False)
     embeddings = classifier.label_embeddings
     assert np.allclose(np.linalg.norm(embeddings[:, :-1], axis=1), hub.logits.scale, rtol=1e-5)
 

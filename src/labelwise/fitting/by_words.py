@@ -22,6 +22,7 @@ from labelwise.images.describe.minilm import INSTALL_MINILM, MINILM
 from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.words.head import WordsHead
 from labelwise.methods.words.joined import WordsAndImagesFit
+from labelwise.methods.words.sharpening import Sharpened, sharpen
 from labelwise.methods.words.vocabulary import (
     TEMPLATE,
     UNKNOWN_BELOW,
@@ -34,9 +35,10 @@ from labelwise.methods.words.vocabulary import (
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.files import read_text
 from labelwise.support.rows import draw_rows
+from labelwise.support.settings import override
 from labelwise.train.method import Run
 
-SETTINGS = ("vocabulary", "templates", "encoder")
+SETTINGS = ("vocabulary", "templates", "encoder", "sharpen")
 KNOWN_RATE = 0.95  # of the images pass as known
 # The softmax temperature of words by how near names are to words of the vocabulary, and the yes of a single word: fitted on three sets
 # of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md.
@@ -53,6 +55,7 @@ class WordsOptions:
     )
     templates: tuple[str, ...] = (TEMPLATE,)  # sentences with {} for the name
     encoder: str = "auto"  # the default encoder, or the folder of an image-text encoder
+    sharpen: bool = True  # whether the images, which have no label, sharpen what names say
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "WordsOptions":
@@ -64,9 +67,7 @@ class WordsOptions:
         templates = tuple(line.strip() for line in lines if line.strip())
         if not templates or any(each.count("{}") != 1 for each in templates):
             raise UsageError(f"A template is a sentence with one {{}} where the name goes; given {listing(templates)}.")
-        return cls(
-            vocabulary=settings.get("vocabulary"), templates=templates, encoder=settings.get("encoder", "auto")
-        )  # fmt: skip
+        return override(cls(templates=templates), {key: value for key, value in settings.items() if key != "templates"})
 
 
 def words_are_at_hand(encoder: str = "auto") -> bool:
@@ -92,8 +93,16 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     if run.tell is not None:
         for line in told(labels, near, vocabulary):
             run.tell(line)
-    bound = calibrated(bind(head, encoder, labels), float(near.mean()))
     features = encode(encoder, data.split("train").images)
+    bound, embeddings = calibrated(bind(head, encoder, labels), float(near.mean())), head.embed(features.values)
+    summary: dict[str, Any] = {"words": dict(zip(labels.names, near.round(3).tolist(), strict=True))}
+    if options.sharpen and len(features):
+        bound, expected = _sharpened(bound, embeddings)
+        counts = expected.counts.round(1).tolist()
+        summary["expected_images"] = dict(zip(labels.names, counts, strict=True))
+        if run.tell is not None and expected.absent().any():
+            there = [name for _, name in sorted(zip(counts, labels.names, strict=True), reverse=True)]
+            run.tell(f"About {int((~expected.absent()).sum())} of {len(labels)} names occur: {listing(there)}.")
     about = {
         "data": data.name,
         "images": len(features),
@@ -102,9 +111,17 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
         "processes": 1,
     }
     about |= {"seconds": round(time.monotonic() - began, 1), "seed": run.seed}
-    summary = {"training": about, "words": dict(zip(labels.names, near.round(3).tolist(), strict=True))}
-    bound = replace(bound, origin=Origin(summary={**summary, "encoder_runtime": encoder.runtime}))
-    return _familiar(bound, head.embed(features.values))
+    summary = {"training": about, **summary, "encoder_runtime": encoder.runtime}
+    return _familiar(replace(bound, origin=Origin(summary=summary)), embeddings)
+
+
+def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, Sharpened]:
+    """Return the classifier with what images ``[n, d]`` add to its words, and how often labels occur among them."""
+    assert isinstance(classifier.head, WordsHead)
+    more = sharpen(embeddings, classifier.scores_of(embeddings).log_odds)
+    rows = classifier.label_embeddings + more.rows / classifier.calibration.scale[:, None]
+    rows = rows.astype(np.float32)
+    return replace(classifier, head=replace(classifier.head, rows=rows), label_embeddings=rows), more
 
 
 def with_words(
