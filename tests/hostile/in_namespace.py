@@ -1,6 +1,8 @@
 """What commands do to the network and the disk: run under strace in a network of their own, where nothing answers."""
 
+import ast
 import fcntl
+import os
 import re
 import shutil
 import socket
@@ -9,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 CALLS = "connect,sendto,sendmsg,sendmmsg,open,openat,creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat"
 TRACE = ("strace", "-f", "--seccomp-bpf", "-qq", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-e", "signal=none", "-o")
-LABELWISE = (sys.executable, "-m", "labelwise")
 PORT = "8765"
 WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|^(creat|mkdir|mkdirat|rename\w*|link\w*|symlink\w*)\(")
 NAMES = re.compile(r'(?:AT_FDCWD<(?P<cwd>[^>]*)>, )?"(?P<name>[^"]*)"')
@@ -31,12 +33,14 @@ def can_trace() -> bool:
     return tried.returncode == 0
 
 
-def run_traced(folder: Path, commands: Sequence[Sequence[str]]) -> None:
-    """Run verbs in a folder, one after another; what each did is in a file ``NUMBER.trace`` of the folder above."""
-    words = [[*command] for command in commands]
-    command = ["unshare", "-rn", sys.executable, "-m", "tests.hostile.in_namespace", str(folder), repr(words)]
+def run_traced(folder: Path, commands: Sequence[Sequence[str]]) -> Path:
+    """Run verbs in a folder, one after another, ``serve`` last; return the file that says what they did."""
+    trace = folder.parent / "verbs.trace"
+    words = [str(folder), str(trace), repr([[*command] for command in commands])]
+    command = ["unshare", "-rn", sys.executable, "-m", "tests.hostile.in_namespace", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return trace
 
 
 def connections(trace: Path) -> list[str]:
@@ -57,9 +61,8 @@ def written(trace: Path, folder: Path) -> Iterator[Path]:
                 yield Path(match["cwd"] or folder, match["name"])
 
 
-def _serve(command: Sequence[str], picture: Path) -> None:
-    """Start a service, ask it once, and stop it."""
-    process = subprocess.Popen(command)
+def _ask(process: "subprocess.Popen[bytes]", picture: Path) -> None:
+    """Ask a service once, as soon as it answers, and stop it."""
     try:
         for _ in range(600):
             try:
@@ -77,21 +80,38 @@ def _serve(command: Sequence[str], picture: Path) -> None:
         process.wait(60)
 
 
-def main(folder: Path, commands: Sequence[Sequence[str]]) -> None:
+def _verb(words: Sequence[str]) -> None:
+    from labelwise import cli
+
+    sys.argv = ["labelwise", *words]
+    cli.main()
+
+
+def _verbs(folder: Path, commands: Sequence[Sequence[str]]) -> None:
+    """Run verbs, each in a fork of this process, which imports once what they all need; the last one is this process."""
+    import labelwise.cli.verbs  # noqa: F401
+
+    os.chdir(folder)
+    for command in commands[:-1]:
+        process = get_context("fork").Process(target=_verb, args=(command,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0, command
+    _verb(commands[-1])
+
+
+def main(folder: Path, trace: str, commands: Sequence[Sequence[str]]) -> None:
     """Run verbs under strace; in a network whose only device leads back here."""
     with socket.socket() as plug:
         fcntl.ioctl(plug, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-    for number, (verb, *words) in enumerate(commands):
-        command = [*TRACE, str(folder.parent / f"{number}.trace"), *LABELWISE, verb, *words]
-        if verb == "serve":
-            _serve([*command, "--port", PORT], next((folder / "photos").rglob("*.png")))
-        else:
-            subprocess.run(command, cwd=folder, check=True)
+    words = [str(folder), "", repr([*commands[:-1], [*commands[-1], "--port", PORT]])]
+    command = [*TRACE, trace, sys.executable, "-m", "tests.hostile.in_namespace", *words]
+    _ask(subprocess.Popen(command), next((folder / "photos").rglob("*.png")))
 
 
 if __name__ == "__main__":
-    import ast
-    import os
-
-    os.chdir(sys.argv[1])
-    main(Path(sys.argv[1]), ast.literal_eval(sys.argv[2]))
+    place, trace_file, listed = sys.argv[1:]
+    if trace_file:
+        main(Path(place), trace_file, ast.literal_eval(listed))
+    else:
+        _verbs(Path(place), ast.literal_eval(listed))

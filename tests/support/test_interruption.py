@@ -28,9 +28,9 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.pretraining import fresh_encoder, write_encoder
 from labelwise.train.stages import Stage
 from tests.forks import Fork, shell
+from tests.train.spread_script import in_processes
 
 SOON = 30  # seconds; two on a quiet machine
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "labelwise")
 Command = subprocess.Popen[str] | Fork
 
 
@@ -78,9 +78,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def labelwise(words: tuple[str, ...], folder: Path, **variables: str) -> Fork:
-    """Start a command of the shell in a folder."""
-    return Fork(shell(*words), folder, {"LABELWISE_CACHE": str(folder / "cache"), **variables})
+def labelwise(words: tuple[str, ...], folder: Path, world: int = 1) -> Fork:
+    """Start a command of the shell in a folder, in several processes as torchrun does."""
+    return Fork(lambda: in_processes(world, shell(*words)), folder, {"LABELWISE_CACHE": str(folder / "cache")})
 
 
 def begin(words: tuple[str, ...], folder: Path) -> "subprocess.Popen[str]":
@@ -209,9 +209,9 @@ def test_workers_that_decode_are_ended(slow: Path, tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("start", [(), TORCHRUN], ids=["one process", "torchrun"])
-def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[str, ...]) -> None:
-    """A frozen encoder reads all pictures before the first step of training. torchrun takes seconds: three processes import torch."""
+@pytest.mark.parametrize("world", [1, 2], ids=["one process", "torchrun"])
+def test_while_pictures_are_encoded(small: Path, tmp_path: Path, world: int) -> None:
+    """A frozen encoder reads all pictures before the first step of training."""
     given = (
         "encoder.weights=" + str(small / "encoder.safetensors"),
         "encoder.frozen=true",
@@ -226,12 +226,12 @@ def test_while_pictures_are_encoded(small: Path, tmp_path: Path, start: tuple[st
         "160",
         *(w for one in given for w in ("--set", one)),
     )
-    command = begin((*start, *words), tmp_path) if start else labelwise(words, tmp_path)
+    command = labelwise(words, tmp_path, world)
     wait(command, (tmp_path / "cache" / "cache.sqlite").exists)  # the first features are in the cache
     time.sleep(0.5)
     started = children(command.pid)
     told = stop(command)
-    if not start:  # torchrun has an exit code of its own
+    if world == 1:  # torchrun has an exit code of its own
         assert command.returncode == 130
     assert "Stopped." in told
     assert "--resume" in told
