@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event
 
 from labelwise.server import databases
 from labelwise.server import store as module
@@ -74,13 +74,6 @@ def test_only_what_is_new_is_read(opened: Open) -> None:
     assert not news.whole
     assert [record.about["label"] for record in news.records] == ["a", "b", "c"]
     assert other.read(news.position) is None
-
-
-def test_a_commit_is_synced_to_disk(opened: Open) -> None:
-    store = opened()
-    with store._engine.connect() as connection:
-        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
-        assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 2, "FULL"
 
 
 def test_nobody_else_may_read_the_state(opened: Open, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Action:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Action":
         """Return the action of a JSON document; unknown keys and values of the wrong type are errors."""
-        known = {**document, "rows": document.get("rows", ())}
+        known = {"kind": "", **document, "rows": document.get("rows", ())}
         if unknown := set(known) - set(cls.__dataclass_fields__):
             raise UsageError(f"An action has no {', '.join(sorted(map(str, unknown)))}.")
         texts = all(

@@ -171,6 +171,7 @@ def ledger_of(size: int, names: Sequence[str], actions: Iterable[Action]) -> Led
         ledger.label(name)
     for place, action in enumerate(listed):
         if place not in back and action.kind != "undo":
+            ledger.check(action)
             ledger.add(action)
     return ledger
 

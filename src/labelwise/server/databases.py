@@ -13,13 +13,15 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.schema import CreateSchema
 
 from labelwise.support.errors import UsageError
-from labelwise.support.writable import sync_folder
+from labelwise.support.writable import create_private_folder, sync_folder
 
 SCHEMA = "labelwise"
 FILES = "files"  # key in a connection's record
 WRITE = "labelwise_write"  # option of a writing connection: seconds to wait for other writers
 BUSY = 2.0  # seconds until SQLite reports a lock
 CONNECT = 3  # seconds to connect to a server
+# The strongest that SQLite offers: each commit is synced, and new names in folders are. macOS needs a stronger call for that.
+DURABLE = {"synchronous": "EXTRA", "fullfsync": 1, "checkpoint_fullfsync": 1}
 LIMIT = 10  # seconds until a server ends a statement, a lock wait, or an abandoned transaction
 
 
@@ -48,7 +50,8 @@ def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
     def configure(connection: sqlite3.Connection, record: Any) -> None:
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+            for name, value in DURABLE.items():
+                connection.execute(f"PRAGMA {name}={value}")
             connection.execute("SELECT name FROM sqlite_master").fetchall()  # also opens the log
         frozen = isinstance(connection, _Frozen)
         record.info[FILES] = frozen, _files(file, frozen)
@@ -164,14 +167,6 @@ class _Frozen(sqlite3.Connection):
 
 def _open(address: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False, factory=kind)
-
-
-def create_private_folder(folder: Path) -> None:
-    """Create a folder for its owner only (0700) if it does not exist."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-        sync_folder(folder.parent)
 
 
 def _files(file: Path, frozen: bool) -> list[tuple[int, ...]]:

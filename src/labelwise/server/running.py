@@ -24,7 +24,6 @@ import uvicorn
 from labelwise.core.load import shape_of
 from labelwise.server.app import build
 from labelwise.server.capabilities import check_takes_images
-from labelwise.server.databases import create_private_folder
 from labelwise.server.live import folder_of, open_store
 from labelwise.server.metrics import CELLS, Metrics
 from labelwise.server.middleware import LOG, Guard
@@ -32,7 +31,7 @@ from labelwise.server.settings import Service
 from labelwise.server.stopping import MOMENT, finish, make_no_more_connections
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.text import as_json, visible
-from labelwise.support.writable import sole_writer
+from labelwise.support.writable import create_private_folder, sole_writer
 
 GRACE = 20  # seconds that requests get to end when the service stops
 ORPHANED = 3.0  # seconds that requests get to end when the first process is gone

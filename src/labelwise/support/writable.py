@@ -100,6 +100,18 @@ def check_room(place: Path, size: int) -> None:
         )
 
 
+def create_private_folder(folder: Path) -> None:
+    """Create a folder for its owner alone (0700) where there is none, and bring the names of all that is new to disk."""
+    missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _refusal(folder, error) from None
+    for one in missing:
+        sync_folder(one.parent)
+
+
 def _busy(target: Path, owner: str) -> LabelwiseError:
     return UsageError(
         f'Another process ({owner or "its number is not known"}) writes to "{target}" now. Wait until it ends, or choose '

@@ -31,6 +31,7 @@ from labelwise.support.errors import StoreError, UsageError
 
 PAGE = Path(__file__).parent.parent / "page"
 MOST_ACTIONS, MOST_ROWS = 100, 240  # actions per request; images per list
+LONGEST = 10  # digits of an image's row
 SIDES = (160, 480)  # pixels of an image on a sheet, and alone
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -47,7 +48,7 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
         Route("/actions", does.post(does.actions), methods=["POST"]),
         Route("/undo", does.post(does.undo), methods=["POST"]),
         Route("/export", does.post(does.export), methods=["POST"]),
-        Route("/gallery/{row:int}", _answered(does.image)),
+        Route("/gallery/{row}", _answered(does.image)),
         Mount("/static", StaticFiles(directory=PAGE / "static")),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
@@ -144,7 +145,8 @@ class Routes:
 
     async def image(self, request: Request) -> Response:
         """Return an image, small or large."""
-        row = int(request.path_params["row"])
+        word = request.path_params["row"]
+        row = int(word) if word.isascii() and word.isdecimal() and len(word) < LONGEST else len(self.project.files)
         if row >= len(self.project.files):
             raise HTTPError(404, "This image does not exist.")
         side = SIDES["large" in request.query_params]

@@ -6,8 +6,10 @@ The first record lists the images; images added later get another record, so the
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +24,9 @@ from labelwise.label.actions import Action
 from labelwise.label.ledger import NO_LABEL
 from labelwise.label.questions import Question
 from labelwise.label.session import Session
-from labelwise.server.databases import create_private_folder
 from labelwise.server.store import FILE, News, Position, Record, Store
 from labelwise.support.errors import DataError, StoreError, UsageError
-from labelwise.support.writable import sole_writer
+from labelwise.support.writable import create_private_folder, sole_writer
 
 MODEL = "labelwise project"  # stands in the store where a service has its model
 LIST, ACTIONS = "images", "actions"
@@ -106,9 +107,11 @@ class Project:
         """Become what the store holds."""
         if not news.whole:
             news = self._store.read(Position()) or news
-        if _files(news.records) != list(self.files):
-            raise StoreError(f"{self._store.name} was replaced by that of other images. Start this again.")
-        self.session.restore(_actions(news.records))
+        held = _held(self._store, news.records)
+        if held.files != list(self.files) or held.names != list(self.session.names_at_start):
+            raise StoreError(f"{self._store.name} was replaced by that of other images or labels. Start this again.")
+        with _fits(self._store):
+            self.session.restore(held.actions)
         self._position = news.position
 
     def _forget(self, begin: int) -> None:
@@ -163,16 +166,17 @@ def open_project(
 def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Encoder, seed: int, tell: Tell) -> Project:
     news = store.read(Position())
     records, position = (news.records, news.position) if news else ((), Position())
-    files = _files(records)
-    known, first = set(files), [name for one in records if one.kind == LIST for name in one.about["names"]]
+    held = _held(store, records)
+    known = set(held.files)
     more = [file for file in found if file not in known]
-    new_names = [label_name(name) for name in names if find_name(name, first) is None]
+    new_names = [label_name(name) for name in names if find_name(name, held.names) is None]
     if more or new_names:
         news, _ = store.change(position, lambda _: Record(LIST, {"files": more, "names": new_names}))
         position = news.position
-    files, first = [*files, *more], [*first, *new_names]
+    files = [*held.files, *more]
     features, skipped = _features(encoder, files, tell)
-    session = Session(features, first, actions=_actions(records), seed=seed, hidden=skipped)
+    with _fits(store):
+        session = Session(features, [*held.names, *new_names], actions=held.actions, seed=seed, hidden=skipped)
     return Project(store, position, files, session)
 
 
@@ -188,12 +192,45 @@ def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.nd
     return values, sorted(set(range(len(files))) - set(known.rows.tolist()))
 
 
-def _files(records: Sequence[Record]) -> list[str]:
-    return [file for one in records if one.kind == LIST for file in one.about["files"]]
+@contextmanager
+def _fits(store: Store) -> Iterator[None]:
+    """Raise what cannot be done with the content of a store as its damage."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, UsageError) as error:
+        raise store.damage(f"it is no project of this version ({error!r})") from error
 
 
-def _actions(records: Sequence[Record]) -> list[Action]:
-    return [Action.read(document) for one in records if one.kind == ACTIONS for document in one.about["actions"]]
+@dataclass(frozen=True)
+class _Held:
+    """What a store holds."""
+
+    files: list[str]
+    names: list[str]
+    actions: list[Action]
+
+
+def _held(store: Store, records: Sequence[Record]) -> _Held:
+    """Return what records add up to; what is no record of a project is damage."""
+    held = _Held([], [], [])
+    with _fits(store):
+        for one in records:
+            if one.kind == ACTIONS:
+                held.actions.extend(map(Action.read, one.about["actions"]))
+            elif one.kind == LIST:
+                held.files.extend(map(_text, one.about["files"]))
+                held.names.extend(label_name(_text(name)) for name in one.about["names"])
+            else:
+                raise ValueError(f'a record of the kind "{one.kind}"')
+        if any(one.kind == "undo" and not 0 <= one.of < place for place, one in enumerate(held.actions)):
+            raise ValueError("an action is taken back before it was done")
+    return held
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _busy(folder: Path, owner: str) -> StoreError:
