@@ -21,15 +21,22 @@ COMMANDS = (
     ("fit", "photos", "--out", "s.lw", "--method", "softmax", "--encoder", "none", "--size", "16", "--set", "epochs=1"),
     ("export", "s.lw", "--out", "s.onnx"),
     ("serve", "b.lw"),
+    ("label", "photos", "--out", "project"),
+    ("label", "--out", "project", "--import", "labels.csv", "--export", "copies"),
+    ("encoders", "list"),
+    ("encoders", "try", "photos", "efficientnet_lite0", "--images", "10"),
+    ("audit", "photos", "--out", "audit.html", "--csv", "audit.csv", "--apply", "applied.csv"),
+    ("group", "photos", "--out", "groups"),
 )
 
 
 @pytest.mark.skipif(not can_trace(), reason="no strace, or no namespaces of networks")
 @pytest.mark.skipif(not is_installed(), reason="the default encoder is not installed")
 def test_no_command_connects_or_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow: seven commands, and all of them are watched."""
+    """Slow: thirteen commands, and all of them are watched."""
     folder, home, cache, scratch = (tmp_path / name for name in ("work", "home", "cache", "scratch"))
     write_photos(folder / "photos")
+    (folder / "labels.csv").write_text("path,label\nphotos/0/1.png,dark\n")
     home.mkdir()
     scratch.mkdir()
     for variable, value in {"HOME": home, "LABELWISE_CACHE": cache, "TMPDIR": scratch}.items():
@@ -47,7 +54,7 @@ def test_no_command_connects_or_writes_elsewhere(tmp_path: Path, monkeypatch: py
     assert connections(trace) == []
     places = {Path(os.path.normpath(file)) for file in written(trace, folder)}
     assert {each for each in places if not _allowed(each, folder, cache, scratch)} == set()
-    for name in ("b.lw", "answers.parquet", "taught.lw", "b.onnx", "s.onnx"):
+    for name in ("b.lw", "answers.parquet", "taught.lw", "b.onnx", "s.onnx", "project", "audit.html", "groups"):
         assert any(folder / name in (each, *each.parents) for each in places), "what is written is seen"
 
 
