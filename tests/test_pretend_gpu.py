@@ -31,7 +31,7 @@ def test_what_a_gpu_refuses_is_refused() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_step_stays_on_the_gpu(name: str) -> None:
     data, method = CASES[name]()
-    data = replace(data, train=data.train.select(range(128)))
+    data = replace(data, train=data.train.select(range(80)))
     short = replace(method, epochs=1)  # type: ignore[call-arg]
     expected, _ = train(short, data, Run(device="cpu"))
     with pretend_gpu():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from labelwise.data import load
+from labelwise.data import finches
 
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 SPECIES, PHOTOS = 6, 12  # of the finches that come along
@@ -14,12 +14,12 @@ SPECIES, PHOTOS = 6, 12  # of the finches that come along
 
 def write_birds(root: Path) -> None:
     """Write the photos that the page speaks of."""
-    finches = load("finches").split("train")
-    names = load("finches").labels.names
+    data = finches(per_species=20)
+    names, train = data.labels.names, data.split("train")
     for place, label in enumerate([*sorted(names[::5]), names[-1]]):
         folder = root / "birds" / label if place < SPECIES else root / "new"
         folder.mkdir(parents=True)
-        for i, image in enumerate(finches.images.values[finches.targets == names.index(label)][:PHOTOS]):
+        for i, image in enumerate(train.images.values[train.targets == names.index(label)][:PHOTOS]):
             Image.fromarray(image.transpose(1, 2, 0)).resize((240, 240)).save(folder / f"{i:02}.jpg", quality=95)
 
 

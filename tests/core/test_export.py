@@ -169,15 +169,17 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[st
     return paths, names
 
 
-def odd_files(folder: Path) -> list[str]:
-    """Write images of many sizes, turns and modes, and return their paths."""
+@pytest.fixture(scope="module")
+def odd_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Images of many sizes, turns and modes."""
+    folder = tmp_path_factory.mktemp("odd")
     draws = np.random.default_rng(1)
     smooth = Image.fromarray(draws.integers(0, 256, (9, 12, 3), np.uint8))
-    large = smooth.resize((1300, 900), Image.Resampling.BICUBIC)
+    large = smooth.resize((650, 450), Image.Resampling.BICUBIC)
     for turn in range(1, 9):
         exif = Image.Exif()
         exif[0x0112] = turn
-        large.resize((500 + 37 * turn, 300)).save(folder / f"turned{turn}.jpg", exif=exif)
+        large.resize((300 + 37 * turn, 300)).save(folder / f"turned{turn}.jpg", exif=exif)
     large.save(folder / "large.jpg", quality=90)
     large.resize((31, 700)).save(folder / "tall.png")
     large.resize((5, 4)).save(folder / "tiny.png")
@@ -185,7 +187,7 @@ def odd_files(folder: Path) -> list[str]:
     large.convert("1").save(folder / "black and white.png")
     large.convert("CMYK").save(folder / "print.jpg")
     clear = large.convert("RGBA")
-    clear.putalpha(Image.fromarray(draws.integers(0, 256, (900, 1300), np.uint8)))
+    clear.putalpha(Image.fromarray(draws.integers(0, 256, (450, 650), np.uint8)))
     clear.save(folder / "clear.png")
     clear.convert("LA").save(folder / "grey clear.png")
     large.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "palette.png")
@@ -196,7 +198,7 @@ def odd_files(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("view", [{}, {"crop": 0.875, "fit": "stretch", "mirror": True}], ids=["whole", "crop"])
 def test_the_documented_program_answers_without_labelwise(
-    view: dict[str, Any], photos: tuple[list[str], list[str]], tmp_path: Path
+    view: dict[str, Any], photos: tuple[list[str], list[str]], odd_files: list[str], tmp_path: Path
 ) -> None:
     """The program in docs/serve.md gives the probabilities of the classifier to 1e-5 where labelwise cannot be imported."""
     classifier = lw.fit(photos, "discriminant", encoder={"frozen": True}, view=view)
@@ -204,16 +206,14 @@ def test_the_documented_program_answers_without_labelwise(
     (program,) = [
         text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def read" in text
     ]
-    (tmp_path / "images").mkdir()
-    files = odd_files(tmp_path / "images")
     hidden = "import sys; sys.modules.update(dict.fromkeys(('labelwise', 'torch', 'onnx')))\n"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    words = [sys.executable, "-c", hidden + program, str(made.file), *files]
+    words = [sys.executable, "-c", hidden + program, str(made.file), *odd_files]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    scores = classifier.scores(files)
-    assert [one["file"] for one in answers] == files
+    scores = classifier.scores(odd_files)
+    assert [one["file"] for one in answers] == odd_files
     for row, one in enumerate(answers):
         given = [one["probabilities"][name] for name in classifier.labels.names]
         np.testing.assert_allclose(given, scores.probabilities[row], atol=1e-5, err_msg=one["file"])
