@@ -13,13 +13,14 @@ import torch
 from PIL import Image
 
 import labelwise as lw
+from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
 from labelwise.core.store import save
 from labelwise.evaluation.naming import cluster_images, named_clusters
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
-from labelwise.methods.zero_label.rename import name_clusters
+from labelwise.methods.zero_label.rename import name_clusters, settled_names
 from labelwise.reporting.naming_page import doubts
 from labelwise.support.errors import UsageError
 from tests.cli.folders import write_tall
@@ -138,14 +139,22 @@ def test_what_is_known_follows_the_name(model: Path) -> None:
         assert back.origin.summary["naming"][key] == pytest.approx(old[key])
 
 
+def worth_most(classifier: Classifier) -> tuple[int, str]:
+    """The cluster whose answer is worth most, of equal ones the least certain, and its name."""
+    worth = settled_names(classifier).worth
+    best = max(named_clusters(classifier), key=lambda one: worth[one.cluster])
+    return best.cluster, best.label
+
+
 def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = named_clusters(load(model))[:2]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"okapi\n{second.label}\n?\n"))
+    first, _ = worth_most(load(model))
+    second, label = worth_most(name_clusters(load(model), {first: "okapi"}))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"okapi\n{label}\n?\n"))
     code, out, err = run("name", model, "--ask", 2, "--out", tmp_path / "a.lw", "--json")
     told = json.loads(out)
     assert code == 0
     assert '"okapi" is none of the names that fit was given; it becomes a label' in " ".join(err.split())
-    assert told["answers"] == {str(first.cluster): "okapi", str(second.cluster): second.label}
+    assert told["answers"] == {str(first): "okapi", str(second): label}
     assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     code, out, _ = run("name", model, "--ask", 3, "--out", tmp_path / "b.lw", "--json")

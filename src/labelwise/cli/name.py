@@ -21,6 +21,7 @@ from labelwise.support.writable import write_by, write_file
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.evaluation.naming import ClusterImages, NamedCluster
+    from labelwise.methods.zero_label.meter import Settled
 
 DATA_HELP = "Images to show examples from."
 PAGE = "index.html"
@@ -73,7 +74,7 @@ def name(
 ) -> None:
     """Review the names that zero_label gave to clusters."""
     from labelwise.evaluation.naming import named_clusters
-    from labelwise.methods.zero_label.rename import named_head
+    from labelwise.methods.zero_label.rename import named_head, settled_names
     from labelwise.reporting.naming_page import naming_page
 
     _check_places(data, answers, out_folder, report)
@@ -89,7 +90,8 @@ def name(
         classifier = _ask(classifier, sheets, files, answers)
     clusters = named_clusters(classifier)
     files = sheets.draw(clusters, folder) if sheets else {}
-    lines = [*_tables(clusters, sheets, files)]
+    state = settled_names(classifier)
+    lines = [*_tables(clusters, sheets, files), *_settled_lines(state, clusters)]
     if report is not None and sheets is not None:
         page = naming_page(f"Names in {model.name}", clusters, sheets.clusters, sheets.images, sheets.files)
         write_file(report / PAGE, visible(page, lines=True).encode())
@@ -104,6 +106,11 @@ def name(
     ]
     known = classifier.origin.summary.get("answers", {})
     document = {"model": str(model), "clusters": rows, "answers": known, "out": out_folder and str(out_folder)}
+    document |= {
+        "namings": round(state.namings, 1),
+        "may_be": state.may_be,
+        "worth": [round(gain, 4) for gain in state.worth],
+    }
     show(document, *lines)
     if shared().json:
         return
@@ -185,8 +192,9 @@ def _look(classifier: "Classifier", data: str) -> Sheets:
 
 
 def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str], most: int) -> "Classifier":
-    """Return the classifier after at most ``most`` answers; each question is about the least certain cluster."""
+    """Return the classifier after at most ``most`` answers, each time about the cluster whose answer is worth most."""
     from labelwise.evaluation.naming import named_clusters
+    from labelwise.methods.zero_label.rename import settled_names
 
     note('Type a name, nothing to accept the name shown, "?" to skip, or Ctrl-D to stop.')
     note(f"Labels: {listing(classifier.head.labels.names, 100)}")
@@ -195,6 +203,8 @@ def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str],
         open_ = [one for one in named_clusters(classifier) if not one.answered and one.cluster not in skipped]
         if not open_ or (len(open_) == 1 and not skipped):  # the last one is what is left
             break
+        worth = settled_names(classifier).worth
+        open_.sort(key=lambda one: -worth[one.cluster])  # of equal ones the least certain
         reply = _question(open_[0], sheets, files)
         if reply is None:
             break
@@ -220,6 +230,27 @@ def _question(one: "NamedCluster", sheets: Sheets | None, files: dict[int, str])
     print(visible(question), end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return line.strip() if line else None
+
+
+def _settled_lines(state: "Settled", clusters: "list[NamedCluster]") -> Iterator[RenderableType]:
+    """Yield how many namings fit, what is sure of each cluster nevertheless, and what to ask next."""
+    if state.namings < 1.5:
+        return
+    yield styled(
+        f"About {state.namings:.0f} namings fit as well as this one; only labels or a person can tell them apart."
+    )
+    coarse = [
+        f"{one.cluster} is {' or '.join(state.may_be[one.cluster])}"
+        for one in clusters
+        if len(state.may_be[one.cluster]) in (2, 3)
+    ]
+    if coarse:
+        yield styled(f"Nearly sure: cluster {listing(coarse, 10)}.")
+    best = max(range(len(state.worth)), key=state.worth.__getitem__)
+    if state.worth[best] > 0:
+        yield styled(
+            f"Worth most to ask about: cluster {best} ({percent(state.worth[best])} more of the images, as far as these namings tell)."
+        )
 
 
 def _tables(clusters: "list[NamedCluster]", sheets: Sheets | None, files: dict[int, str]) -> Iterator[RenderableType]:

@@ -14,12 +14,12 @@ from labelwise.methods.shared.linear import array
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.method import NamedModel
 from labelwise.methods.zero_label.naming import prior_agreement
-from labelwise.methods.zero_label.rename import name_clusters, named_head, uncertain_clusters
+from labelwise.methods.zero_label.rename import name_clusters, named_head, settled_names, uncertain_clusters
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 
-Order = Literal["uncertain first", "fixed"]
+Order = Literal["uncertain first", "fixed", "worth most"]
 
 
 def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def true_agreement(evaluation: Evaluation) -> dict[str, float]:
 def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain first") -> list[float]:
     """Return the accuracy on ``test`` after 0, 1, 2 ... clusters were named by someone who sees the labels of ``train``.
 
-    ``order`` says which of the clusters left is asked about next: the least certain, or that of the least number.
+    ``order`` says which of the clusters left is asked about next: the least certain, that of the least number, or the one whose answer is worth most.
     """
     classifier, truth = test.classifier, _true_names(train)
     scores, positions = test.labelled()
@@ -91,6 +91,9 @@ def answer_curve(train: Evaluation, test: Evaluation, order: Order = "uncertain 
         if not left:
             break
         asked = left[0] if order == "uncertain first" else min(left, key=lambda doubt: doubt.cluster)
+        if order == "worth most":
+            worth = settled_names(now).worth
+            asked = max(left, key=lambda doubt: worth[doubt.cluster])
         answers[asked.cluster] = classifier.labels.names[int(truth[asked.cluster])]
         now = name_clusters(classifier, answers)
     return accuracies

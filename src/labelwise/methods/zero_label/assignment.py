@@ -80,18 +80,28 @@ def random_matchings(count: int, k: int, draws: Draws, fixed: Array | None = Non
     return matchings
 
 
+def gibbs_weights(matchings: Array, scores: Array, temperature: float) -> tuple[Array, Array]:
+    """Return the different matchings among ``[m, k]`` and what each weighs: exp(score / temperature), of sum 1."""
+    different, inverse = np.unique(matchings, axis=0, return_inverse=True)
+    own = np.full(len(different), -np.inf)
+    np.maximum.at(own, inverse.ravel(), scores)
+    weights = np.exp((own - own.max()) / temperature)
+    return different, weights / weights.sum()
+
+
 def gibbs_average(matchings: Array, scores: Array, temperature: float) -> Array:
     """Return how probable it is that cluster i is label j ``[k, k]``: the average of the different matchings ``[m, k]``.
 
     A matching weighs exp(score / temperature); repeated ones count once.
     """
-    different, inverse = np.unique(matchings, axis=0, return_inverse=True)
+    return marginals(*gibbs_weights(matchings, scores, temperature))
+
+
+def marginals(matchings: Array, weights: Array) -> Array:
+    """Return how probable it is that cluster i is label j ``[k, k]``, from matchings ``[m, k]`` and their weights ``[m]``."""
     k = matchings.shape[1]
-    own = np.full(len(different), -np.inf)
-    np.maximum.at(own, inverse.ravel(), scores)
-    weights = np.exp((own - own.max()) / temperature)
     average = np.zeros((k, k))
-    np.add.at(average, (np.arange(k), different), (weights / weights.sum())[:, None])
+    np.add.at(average, (np.arange(k), matchings), weights[:, None])
     return average
 
 

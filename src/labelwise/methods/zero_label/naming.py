@@ -78,24 +78,30 @@ def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None
     ``search`` random matchings are improved for each. ``answers`` are the labels of clusters of the first that a person named;
     the others take them over for the cluster that overlaps most.
     """
-    k = len(evidence.labels)
     tables: list[Array] = []
-    for place, (alike, overlap) in enumerate(zip(evidence.clusters, evidence.overlaps, strict=True)):
-        same, fixed = best_matching(overlap), np.full(k, -1)
-        for cluster, label in (answers or {}).items():
-            fixed[same[cluster]] = label
-        fits = _fits(evidence, place)
-        structure = Structure.of(alike, evidence.labels, fits)
-        starts = random_matchings(search, k, Draws(0), fixed)
-        matchings = improve(structure, starts, fixed >= 0)
-        scores = matching_scores(structure, matchings)
-        if evidence.turned is not None and fits is None and not answers:
+    for place, overlap in enumerate(evidence.overlaps):
+        same = best_matching(overlap)
+        matchings, scores = find_matchings(evidence, place, search, answers)
+        if evidence.turned is not None and not answers and _fits(evidence, place) is None:
             model = matchings[scores.argmax()].copy()
             if tables:
                 model[same] = best_matching(tables[0])
             matchings = _one_way_round(matchings, evidence.turned, model)
-        tables.append(gibbs_average(matchings, scores, TEMPERATURE / k))
+        tables.append(gibbs_average(matchings, scores, TEMPERATURE / len(evidence.labels)))
     return np.stack(tables)
+
+
+def find_matchings(
+    evidence: Evidence, place: int, search: int, answers: Mapping[int, int] | None = None
+) -> tuple[Array, Array]:
+    """Return matchings of one clustering to labels ``[search, k]``, each improved from a random one, and their scores."""
+    k, same = len(evidence.labels), best_matching(evidence.overlaps[place])
+    fixed = np.full(k, -1)
+    for cluster, label in (answers or {}).items():
+        fixed[same[cluster]] = label
+    structure = Structure.of(evidence.clusters[place], evidence.labels, _fits(evidence, place))
+    matchings = improve(structure, random_matchings(search, k, Draws(0), fixed), fixed >= 0)
+    return matchings, matching_scores(structure, matchings)
 
 
 def _fits(evidence: Evidence, place: int) -> Array | None:

@@ -11,6 +11,7 @@ from labelwise.core.classifier import Classifier, bind
 from labelwise.images.describe.labels import Labels, find_name, normal_name
 from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.head import NamedHead
+from labelwise.methods.zero_label.meter import Settled, settled
 from labelwise.methods.zero_label.naming import EVIDENCE, choose_names, evidence_of, name_each, naming_figures, vote
 from labelwise.support.errors import UnsupportedError, UsageError
 
@@ -52,10 +53,7 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
     if wrong:
         raise UsageError(f"Clusters are numbered 0 to {len(labels) - 1}; given {wrong[0]}.")
     answers = _one_spelling(answers, labels)
-    known: dict[int, int] = {}  # each label of the fit once: what matching can use
-    for cluster, name in answers.items():
-        if name in labels.names and labels.index(name) not in known.values():
-            known[cluster] = labels.index(name)
+    known = _known(answers, labels)
     evidence = evidence_of(labels, {name: getattr(head, name) for name in EVIDENCE})
     tables = name_each(evidence, head.search, known)
     votes = vote(evidence, tables, known)
@@ -78,6 +76,15 @@ def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classif
     )
 
 
+def _known(answers: Mapping[int, str], labels: Labels) -> dict[int, int]:
+    """Return the labels that answers name, each label of the fit once: what matching can use."""
+    known: dict[int, int] = {}
+    for cluster, name in answers.items():
+        if name in labels.names and labels.index(name) not in known.values():
+            known[cluster] = labels.index(name)
+    return known
+
+
 def _one_spelling(answers: Mapping[int, str], labels: Labels) -> dict[int, str]:
     """Return names as labels or earlier answers spell them, where they differ in case alone."""
     same: dict[int, str] = {}
@@ -97,6 +104,14 @@ def _bind(head: NamedHead, called: list[str], classifier: Classifier) -> Classif
     embeddings = np.stack([np.resize(own, (head.parts, own.shape[1])).ravel() for own in rows])
     calibration = Calibration.none(len(names), exclusive=head.exclusive, penalty=head.penalty)
     return replace(whole, head=head, labels=Labels(names=names), label_embeddings=embeddings, calibration=calibration)
+
+
+def settled_names(classifier: Classifier) -> Settled:
+    """Return how far the names of a ``zero_label`` classifier are settled, by what a person said of them and all else that is known."""
+    head = named_head(classifier)
+    answers = {int(cluster): name for cluster, name in classifier.origin.summary.get("answers", {}).items()}
+    found = settled(head, _known(answers, head.labels))
+    return replace(found, worth=tuple(0.0 if row in answers else gain for row, gain in enumerate(found.worth)))
 
 
 def named_head(classifier: Classifier) -> NamedHead:
