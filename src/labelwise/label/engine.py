@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labelwise.label.guess import SHARPNESS, Answered, Whitened, guess, one_hot, soft_labels
+from labelwise.label.guess import SHARPNESS, Answered, Whitened, guess
 from labelwise.label.ledger import Ledger
 from labelwise.label.space import Floats, Ints, Space
 from labelwise.label.spread import Spread
@@ -13,7 +13,7 @@ from labelwise.support.processes import on_one_thread
 FOLDS = 4  # parts of the answers that are left out in turn to decide about spreading
 LEAST_ACTIONS = 8
 FIRST, GROWTH = 20, 1.6  # answers from which on that is decided, and how many times more until the next time
-SHARP = (0.05, 0.1, 0.2, 0.4, 0.8)  # that are tried, by the likelihood of answers that were left out
+SHARP = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0)  # that are tried, by the likelihood of answers that were left out
 LEAST = 1e-6  # probability of what is certainly wrong, in likelihoods
 
 
@@ -54,9 +54,7 @@ class Engine:
         return np.asarray(np.where(total > 0, chances / np.maximum(total, 1e-12), 1 / max(1, chances.shape[1])))
 
     def _guess(self, answered: Answered, spread: Floats, *, pays: bool) -> Floats:
-        soft = soft_labels(spread, answered) if pays else one_hot(len(self.space), answered)
-        self.whitened.update(soft, len(answered.rows), spread=pays)
-        return guess(self.whitened, soft, answered, self.sharpness, spread=pays)
+        return guess(self.whitened, self.spread, answered, spread if pays else None, self.sharpness)
 
     def _follow(self, answered: Answered) -> None:
         """Bring what was spread up to date: add new answers, subtract those that are gone."""
@@ -115,10 +113,8 @@ class Engine:
             if pays
             else self.spread.values
         )
-        soft = soft_labels(spread, rest) if pays else one_hot(len(self.space), rest)
         whitened = Whitened(self.space)  # a covariance that the answers that are left out had no part in
-        whitened.update(soft, len(rest.rows), spread=pays)
-        chances = guess(whitened, soft, rest, self.sharpness, spread=pays)
+        chances = guess(whitened, self.spread, rest, spread if pays else None, self.sharpness)
         return _logs(chances[out.rows]), out.targets, out.rows
 
 

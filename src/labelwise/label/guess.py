@@ -1,21 +1,23 @@
-"""What each image is, guessed from answers: discriminant analysis in closed form, with a covariance that all labels share.
+"""What each image is, guessed from answers: directions in a whitened space, the nearest mean of a label, and one step of self-training.
 
-Means and covariance are those of all images, each weighed by how much of a label the answers spread to it ("soft" labels), and of the
-answers alone where spreading does not pay. Two passes suffice: the second one takes the guesses of the first as soft labels.
+The first guess compares images with the means of answers, or of what answers spread to their neighbours. Each image's guess is then
+averaged with those of its neighbours, and means and covariance are computed again, of all images weighed by these guesses.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from labelwise.core.arrays import unit_rows
 from labelwise.label.space import Floats, Ints, Space, whitening
+from labelwise.label.spread import Spread
 
-RIDGE = 0.3  # of the covariance inside labels, relative to its mean variance
+RIDGE = 1.0  # of the covariance inside labels, relative to its mean variance
 PRIOR = 100.0  # answers that the covariance of neighbours counts for beside them
 GROWTH = 1.3  # the covariance is computed again where there are so many times more answers
-SHARPNESS = 0.4  # of squared distances where too few answers say how sure guesses are; they are no independent numbers
+SHARPNESS = 20.0  # of cosines: of the first guess, and of the last where too few answers say how sure it is
+FAR = -10.0  # cosine of a label without images
 SOFT = 0.5  # power of what was spread, as a prior of the guesses
-PASSES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +39,12 @@ class Whitened:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.points: Floats = space.points @ whitening(space.covariance, RIDGE)
-        self.answers, self.spread = 0, False
+        self.points: Floats = unit_rows(space.points @ whitening(space.covariance, RIDGE))
+        self.answers = 0
 
-    def update(self, soft: Floats, answers: int, *, spread: bool) -> None:
+    def update(self, soft: Floats, answers: int) -> None:
         """Compute the covariance again where many answers came since it was computed."""
-        if answers < GROWTH * self.answers and spread == self.spread:
+        if answers < GROWTH * self.answers:
             return
         points, weights = self.space.points, soft.sum(1)
         some = weights > 0
@@ -53,8 +55,8 @@ class Whitened:
         scatter = (points * weights[some, None]).T @ points - (means * counts[:, None]).T @ means
         degrees = max(float(weights[some].sum()) - used, 0.0)
         inside = (scatter + PRIOR * self.space.covariance) / (degrees + PRIOR)
-        self.points = self.space.points @ whitening(inside, RIDGE)
-        self.answers, self.spread = answers, spread
+        self.points = unit_rows(self.space.points @ whitening(inside, RIDGE))
+        self.answers = answers
 
 
 def soft_labels(spread: Floats, answered: Answered) -> Floats:
@@ -70,23 +72,25 @@ def one_hot(n: int, answered: Answered) -> Floats:
     return _with_answers(np.zeros((n, answered.labels), np.float32), answered)
 
 
-def guess(whitened: Whitened, soft: Floats, answered: Answered, sharpness: float, *, spread: bool) -> Floats:
-    """Return how probable each label is of each image ``[n, k]``."""
-    labels, part = soft, soft
-    for step in range(PASSES if spread else 1):
-        if step:
-            part = labels * soft**SOFT
-            part = _with_answers(part / np.maximum(part.sum(1, keepdims=True), 1e-6), answered)
-        labels = softmax(log_scores(whitened.points, part) * sharpness)
-    return labels
+def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Floats | None, sharpness: float) -> Floats:
+    """Return how probable each label is of each image ``[n, k]``; ``reached`` is what answers spread, None where that does not pay."""
+    first = one_hot(len(whitened.space), answered) if reached is None else soft_labels(reached, answered)
+    labels = softmax(cosines(whitened.points, first) * SHARPNESS)
+    if reached is not None:
+        labels *= first**SOFT
+        labels /= np.maximum(labels.sum(1, keepdims=True), 1e-6)
+    labels = _with_answers(labels, answered)
+    part = _with_answers((labels + spread.step(labels)) / 2, answered)
+    near = spread.values.any(1, keepdims=True)  # at first, far images have labels that nobody has named yet
+    whitened.update(part * near, len(answered.rows))
+    return softmax(cosines(whitened.points, part) * sharpness)
 
 
-def log_scores(points: Floats, soft: Floats) -> Floats:
-    """Return minus half the squared distance of points ``[n, d]`` to the means of soft labels ``[n, k]``; labels without images are far."""
+def cosines(points: Floats, soft: Floats) -> Floats:
+    """Return the cosines of unit rows ``[n, d]`` and the means of soft labels ``[n, k]``; labels without images are far."""
     counts = soft.sum(0)
-    means = soft.T @ points / np.maximum(counts, 1e-6)[:, None]
-    scores = points @ means.T - 0.5 * (means**2).sum(1)
-    scores[:, counts < 1e-3] = -1e9
+    scores = points @ unit_rows(soft.T @ points).T
+    scores[:, counts < 1e-3] = FAR
     return np.asarray(scores, np.float32)
 
 
