@@ -179,7 +179,7 @@ def classify(
     if writing.out is not None and is_job(writing.out):
         if writing != Writing(out=writing.out) or coverage is not None:
             raise UsageError(
-                "A .parquet folder holds all answers; leave out --csv, --sort-into, --link, --only and --coverage."
+                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only and --coverage."
             )
         run_job(make_job("classify", model, writing.out, top), paths)
         return

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, read_names, tell_groups, tell_skipped
+from labelwise.cli.inputs import new_run, open_data, read_names, tell_groups, tell_skipped
 from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, show
 from labelwise.support.errors import UsageError
-from labelwise.support.settings import of_the_run, pairs_of
+from labelwise.support.settings import pairs_of
 from labelwise.train.run_folder import sole_verb, weights_told
 
 if TYPE_CHECKING:
@@ -80,17 +80,13 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
         words += [] if encoder == "auto" else [f"encoder={encoder}"]
         _fit_words(data, out_folder, reading.names, words)
         return
-    engine, accumulate = of_the_run(words)
+    folder = out_folder.with_name(out_folder.name + ".run")
+    run = new_run(words, folder, resume=resume or is_restarted())
     method = training.method if reading.names is None else _method_of_names(training.method)
     options = FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
-    folder, resume = out_folder.with_name(out_folder.name + ".run"), resume or is_restarted()
-    with sole_verb(out_folder, folder, resume=resume), _processes(common.device):
+    with sole_verb(out_folder, folder, resume=run.resume), _processes(common.device):
         dataset, chosen = _method(_read(data, reading, options), options)
         check_savable(chosen, dataset.labels, dataset.name)
-        run = lw.Run(
-            seed=common.seed, device=common.device, engine=engine, accumulate=accumulate, folder=folder, resume=resume,
-            progress=common.progress, tell=note if is_main_process() else None,
-        )  # fmt: skip
         with weights_told(folder):
             classifier = train(dataset, chosen, run)
         if not is_main_process():

@@ -11,6 +11,7 @@ from labelwise.cli.options import shared
 from labelwise.cli.output import note, warn
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.files import read_text
+from labelwise.support.settings import of_the_run
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -57,6 +58,18 @@ def open_data(
             "Leave out --size."
         )
     return lw.data.apply_split(dataset, options.splits) if options.splits else dataset
+
+
+def new_run(words: list[str], folder: Path, *, resume: bool) -> "lw.Run":
+    """Return the run that the options ask for; settings of the run are taken out of the words."""
+    from labelwise.support.processes import is_main_process
+
+    engine, accumulate = of_the_run(words)
+    common, tell = shared(), note if is_main_process() else None
+    return lw.Run(
+        seed=common.seed, device=common.device, engine=engine, accumulate=accumulate, folder=folder, resume=resume,
+        progress=common.progress, tell=tell,
+    )  # fmt: skip
 
 
 def tell_groups(dataset: "lw.data.Dataset") -> None:

@@ -11,12 +11,12 @@ from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data, tell_skipped
+from labelwise.cli.inputs import new_run, open_data, tell_skipped
 from labelwise.cli.options import Resume, Settings, Size, shared
 from labelwise.cli.output import note, percent, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_text
-from labelwise.support.settings import of_the_run, override, pairs_of
+from labelwise.support.settings import override, pairs_of
 from labelwise.support.writable import check_writable
 from labelwise.train.run_folder import sole_verb, weights_told
 
@@ -49,14 +49,13 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     from labelwise.train.pretraining import write_encoder
 
     words = list(set_ or [])
-    engine, accumulate = of_the_run(words)
+    folder = out_file.with_name(out_file.name + ".run")
+    run = new_run(words, folder, resume=resume or is_restarted())
     method = _method(kind, words)
     if isinstance(method, Patches) and (resume or shared().device == "cuda"):
         raise UsageError("Patches are computed in seconds on a CPU. Leave out --resume and --device cuda.")
-    folder = out_file.with_name(out_file.name + ".run")
     _check(out_file, folder if resume else None)
-    resumes = resume or is_restarted()
-    with sole_verb(out_file, folder, resume=resumes):
+    with sole_verb(out_file, folder, resume=run.resume):
         images, dataset = _read(data, method, size)
         if probe and dataset is None:
             raise UsageError(f'"{data}" has no labels to compare with. Leave out --probe.')
@@ -64,15 +63,6 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
         if is_main_process():
             what = PATCHES if isinstance(method, Patches) else method.kind
             note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
-        run = lw.Run(
-            seed=shared().seed,
-            device=shared().device,
-            engine=engine,
-            accumulate=accumulate,
-            folder=folder,
-            resume=resumes,
-            progress=shared().progress,
-        )
         with weights_told(folder):
             encoder, settings, about = _train(images, method, run)
         if not is_main_process():

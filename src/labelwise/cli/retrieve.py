@@ -1,10 +1,12 @@
 """The verb retrieve: which images are most like this one, or fit a sentence best?"""
 
 import os
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
@@ -18,101 +20,138 @@ from labelwise.support.writable import check_writable, writing
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
+    from labelwise.images.images import Images
     from labelwise.tasks.gallery import Gallery
     from labelwise.tasks.gallery_store import StoredGallery
     from labelwise.tasks.similarity import By
 
 
-def retrieve(  # noqa: PLR0913 - the options of the verb
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What is searched for, and how."""
+
+    text: Annotated[str | None, Option(help="A sentence to search for instead of images.")] = None
+    k: Annotated[int, Option("--top", min=1, help="How many images to list.")] = 5
+    by: SearchBy = None
+    approximate: Annotated[
+        bool | None, Option("--approximate/--no-approximate", help="Approximate search, for very large galleries.")
+    ] = None
+    where: Annotated[str | None, Option(help="Filter in SQL: label, date, folder, file (.lance only).")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storing:
+    """How the gallery is stored and changed."""
+
+    index: Annotated[Path | None, Option(help="Store the encoded gallery here; NAME.lance for large ones.")] = None
+    remove: Annotated[str | None, Option(help="Remove images first, SQL as in --where (.lance only).")] = None
+    label: Annotated[str | None, Option(help="The label of images that --index adds (.lance only).")] = None
+
+
+def retrieve(
     model: Model,
     gallery: Annotated[Path, Option(help="Images to search: a folder, or a stored index.")],
     query: Annotated[list[Path] | None, Argument(help="Images to search for, or folders of images.")] = None,
     *,
-    text: Annotated[str | None, Option(help="A sentence to search for instead of images.")] = None,
-    index: Annotated[
-        Path | None,
-        Option(help="Store the encoded gallery here; NAME.lance for large ones."),
-    ] = None,
-    approximate: Annotated[
-        bool | None,
-        Option(
-            "--approximate/--no-approximate",
-            help="Approximate search, for very large galleries.",
-        ),
-    ] = None,
-    k: Annotated[int, Option("--top", min=1, help="How many images to list.")] = 5,
-    by: SearchBy = None,
-    where: Annotated[
-        str | None,
-        Option(help="Filter in SQL: label, date, folder, file (.lance only)."),
-    ] = None,
-    remove: Annotated[str | None, Option(help="Remove images first, SQL as in --where (.lance only).")] = None,
-    label: Annotated[str | None, Option(help="The label of images that --index adds (.lance only).")] = None,
+    search: Search,
+    storing: Storing,
     job_out: JobOut = None,
 ) -> None:
     """Which images are most like this one?"""
-    if text is not None and (query or by is not None or approximate or job_out is not None):
+    from labelwise.tasks.similarity import check_score
+
+    if search.text is not None and (query or search.by is not None or search.approximate or job_out is not None):
         raise UsageError(
             "--text searches all of the gallery for a sentence: leave out images, --by, --approximate and --out."
         )
-    from labelwise.tasks.gallery_index import need_faiss
-    from labelwise.tasks.gallery_store import is_stored
-    from labelwise.tasks.similarity import check_score
-
     if job_out is not None:
-        if not is_stored(gallery) or not query or any((index, where, remove, label, approximate is not None)):
-            raise UsageError(
-                "--out is for very many images. Use it with images, --gallery photos.lance, --top and --by only."
-            )
-        job = make_job("retrieve", model, job_out, k)
-        run_job(replace(job, gallery=str(gallery.absolute()), by=by), query)
+        _run_job(model, gallery, query or [], search, storing, job_out)
         return
     refuse_workers()
-    kept = index or gallery
-    if not is_stored(kept):
-        _only_on_disk(kept, {"--where": where, "--remove": remove, "--label": label})
-        if not query and text is None and index is None:
-            raise UsageError("Give an image to search for, or --index to store the gallery.")
-        if approximate:
-            need_faiss()
+    _check(gallery, search, storing, anything=bool(query) or search.text is not None)
     classifier = open_model(model)
-    if by is not None:
-        check_score(classifier.head, by)
+    if search.by is not None:
+        check_score(classifier.head, search.by)
     images, names, skipped = open_images(classifier, query) if query else (None, [], [])
-    searched: Gallery | StoredGallery
+    searched = _open_gallery(classifier, gallery, search, storing)
+    results: list[tuple[dict[str, Any], RenderableType]] = []
+    if search.text is not None:
+        results.append(_fitting(classifier, searched, search, search.text))
+    if images is not None:
+        results += _alike(classifier, images, names, searched, search)
+    document = {"model": str(model), "gallery": len(searched), "queries": [one for one, _ in results]}
+    words = [] if query or search.text else [f"{storing.index or gallery}: {len(searched)} images"]
+    show(document | {"skipped": skipped}, *words, *(table for _, table in results))
+
+
+def _run_job(
+    model: Path, gallery: Path, query: Sequence[Path], search: Search, storing: Storing, job_out: Path
+) -> None:
+    """Search for very many images."""
+    from labelwise.tasks.gallery_store import is_stored
+
+    plain = search == Search(k=search.k, by=search.by) and storing == Storing()
+    if not is_stored(gallery) or not query or not plain:
+        raise UsageError(
+            "--out is for very many images. Use it with images, --gallery photos.lance, --top and --by only."
+        )
+    job = make_job("retrieve", model, job_out, search.k)
+    run_job(replace(job, gallery=str(gallery.absolute()), by=search.by), query)
+
+
+def _check(gallery: Path, search: Search, storing: Storing, *, anything: bool) -> None:
+    """Raise an error for options that do not go with a gallery; ``anything`` is whether there is something to search for."""
+    from labelwise.tasks.gallery_index import need_faiss
+    from labelwise.tasks.gallery_store import is_stored
+
+    kept = storing.index or gallery
     if is_stored(kept):
-        searched = _gallery_on_disk(classifier, gallery, index, by, label)
-        if remove is not None:
-            note(f"Removed {searched.remove(remove)} images.")
-    else:
-        searched = _gallery(classifier, gallery, index, bool(approximate))
-    answers = (
-        lw.retrieve(classifier, images, searched, k + 1, by=by, approximate=approximate, where=where)
-        if images is not None
-        else []
-    )
-    queries: list[dict[str, Any]] = []
-    tables = []
-    if text is not None:
-        matches = lw.retrieve_by_text(classifier, text, searched, k, where=where)
-        queries.append({"text": text, "matches": [asdict(match) for match in matches]})
-        best = ((_from_here(match.file), percent(match.score)) for match in matches)
-        tables.append(plain_table(f"fit best: {text}", ">yes", rows=best))
-    for name, matches in zip(names, answers, strict=True):
-        others = [match for match in matches if match.file != os.path.realpath(name)][:k]
-        queries.append({"file": name, "matches": [asdict(match) for match in others]})
-        rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
-        tables.append(plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows))
-    document = {"model": str(model), "gallery": len(searched), "queries": queries, "skipped": skipped}
-    words = [] if query or text else [f"{kept}: {len(searched)} images"]
-    show(document, *words, *tables)
-
-
-def _only_on_disk(kept: Path, options: dict[str, str | None]) -> None:
-    """Raise an error for an option that only a gallery on disk supports."""
-    for option, value in options.items():
+        return
+    for option, value in {"--where": search.where, "--remove": storing.remove, "--label": storing.label}.items():
         if value is not None:
             raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {kept}.")
+    if not anything and storing.index is None:
+        raise UsageError("Give an image to search for, or --index to store the gallery.")
+    if search.approximate:
+        need_faiss()
+
+
+def _open_gallery(
+    classifier: "Classifier", gallery: Path, search: Search, storing: Storing
+) -> "Gallery | StoredGallery":
+    """Return the gallery to search, after the changes that were asked for."""
+    from labelwise.tasks.gallery_store import is_stored
+
+    if not is_stored(storing.index or gallery):
+        return _gallery(classifier, gallery, storing.index, bool(search.approximate))
+    stored = _gallery_on_disk(classifier, gallery, storing.index, search.by, storing.label)
+    if storing.remove is not None:
+        note(f"Removed {stored.remove(storing.remove)} images.")
+    return stored
+
+
+def _fitting(
+    classifier: "Classifier", gallery: "Gallery | StoredGallery", search: Search, text: str
+) -> tuple[dict[str, Any], RenderableType]:
+    """Return the images that fit a sentence best, as JSON and as a table."""
+    matches = lw.retrieve_by_text(classifier, text, gallery, search.k, where=search.where)
+    rows = ((_from_here(match.file), percent(match.score)) for match in matches)
+    document = {"text": text, "matches": [asdict(match) for match in matches]}
+    return document, plain_table(f"fit best: {text}", ">yes", rows=rows)
+
+
+def _alike(
+    classifier: "Classifier", images: "Images", names: list[str], gallery: "Gallery | StoredGallery", search: Search
+) -> Iterator[tuple[dict[str, Any], RenderableType]]:
+    """Yield the images most like each query, as JSON and as a table."""
+    answers = lw.retrieve(
+        classifier, images, gallery, search.k + 1, by=search.by, approximate=search.approximate, where=search.where
+    )
+    for name, matches in zip(names, answers, strict=True):
+        others = [match for match in matches if match.file != os.path.realpath(name)][: search.k]
+        rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
+        document = {"file": name, "matches": [asdict(match) for match in others]}
+        yield document, plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows)
 
 
 def _gallery_on_disk(
