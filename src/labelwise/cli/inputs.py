@@ -162,7 +162,10 @@ def read_names(words: str, least: int = 2) -> tuple[str, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f'Cannot read the names in "{words}" ({error}). Write one name per line.') from None
     else:
-        lines = next(csv.reader([words], skipinitialspace=True), [])
+        try:
+            lines = next(csv.reader([words], skipinitialspace=True), [])
+        except csv.Error as error:
+            raise UsageError(f"These are no names: {error}. Write cat,dog in one line, or a .txt file.") from None
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) < least:
         raise UsageError(

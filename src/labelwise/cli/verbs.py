@@ -5,7 +5,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
-from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENAMETOOLONG, ENOSPC, EPERM, EROFS
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -49,7 +49,7 @@ RESUME = {
     "fit": " Continue training with the same command and --resume.",
     "pretrain": " Continue training with the same command and --resume.",
 }
-DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE)  # errors of disks and permissions
+DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE, ENAMETOOLONG)  # errors of disks and permissions
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order of --help
     "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),

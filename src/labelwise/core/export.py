@@ -53,7 +53,7 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
     target = Path(file)
     if target.suffix.lower() != ".onnx":
         raise UsageError(f'The export must be an .onnx file; given "{target}".')
-    if target.exists() and not overwrite:
+    if os.path.exists(target) and not overwrite:
         raise UsageError(f"{target} already exists. Choose another name, or replace it with --overwrite.")
     try:
         onnx = import_module("onnx")

@@ -1,6 +1,7 @@
 """A saved classifier, read: its files, its description, its arrays. Every number is checked before anything is computed with it."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -65,8 +66,8 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """Return the description of the classifier saved in a folder, or raise an error."""
-    if not folder.exists():
-        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if folder.parent.exists() else []
+    if not os.path.exists(folder):
+        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if os.path.exists(folder.parent) else []
         hint = f" An interrupted write left the old version in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     file = folder / ABOUT

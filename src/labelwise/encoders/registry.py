@@ -101,14 +101,14 @@ def open_file(path: Path, view: View = WHOLE) -> OnnxEncoder:
     """
     if (hub := hub_of(str(path))) is not None:
         return hub.images if view == WHOLE else _with_view(hub.images, view)
-    file = path / FILE if path.is_dir() else path
+    file = path / FILE if os.path.isdir(path) else path
     return _opened(file, _stamp(file), view, None)
 
 
 def hub_of(name: str) -> Hub | None:
     """Return the networks of a folder as hubs publish it; None where a name is no such folder."""
     folder = Path(name)
-    if not folder.is_dir() or (folder / FILE).is_file() or not is_hub(folder):
+    if not os.path.isdir(folder) or os.path.isfile(folder / FILE) or not is_hub(folder):
         return None
     files = sorted(each for each in (*folder.glob("*.json"), *folder.rglob("*.onnx")))
     return _hub(folder, tuple((each.stat().st_mtime_ns, each.stat().st_size) for each in files))
@@ -212,11 +212,11 @@ def _fixed(name: str, view: View) -> OnnxEncoder | None:
 
 
 def _is_path(name: str) -> bool:
-    return Path(name).exists() if "+" in name else name.endswith(".onnx") or _is_folder(Path(name))
+    return os.path.exists(name) if "+" in name else name.endswith(".onnx") or _is_folder(Path(name))
 
 
 def _is_folder(path: Path) -> bool:
-    return (path / FILE).is_file() or (path.is_dir() and is_hub(path))
+    return os.path.isfile(path / FILE) or (os.path.isdir(path) and is_hub(path))
 
 
 def is_installed(name: str = DEFAULT) -> bool:

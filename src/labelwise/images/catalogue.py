@@ -1,5 +1,6 @@
 """Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def load(  # noqa: PLR0913 - what a source may be told
                 f'"{source}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, '
                 "and give the folder or the table."
             )
-        if not path.exists():
+        if not os.path.exists(path):
             return group_by(_by_name(str(source), size, side, seed=seed, root=root), group, seed)
         if path.suffix.lower() in TABLES and path.is_file():
             return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)

@@ -31,7 +31,7 @@ def read_corrections(table: Path) -> dict[str, str]:
     for number, fields in rows:
         name, word = from_cell(fields[column].strip()), from_cell(fields["label"].strip())
         places = [Path(name), table.parent / name]
-        place = next((each for each in places if each.is_file()), None)
+        place = next((each for each in places if os.path.isfile(each)), None)
         if place is None:
             raise DataError(
                 f'Row {number} of "{table}": there is no image "{name}". Run the command where it was answered.'

@@ -113,11 +113,11 @@ def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
 def may_name_shards(source: str | Path) -> bool:
     """Return whether a word names shards, as far as names tell: a Parquet file may hold no image."""
     word, inside = in_shard(address(source))
-    if inside and Path(word).is_dir():
+    if inside and os.path.isdir(word):
         return False
     if is_remote(word):
         return word.partition(":")[0].lower() not in ("http", "https", "ftp") or is_shard(word)
-    return is_shard(word, (*TAR, *PARQUET, *PACKED)) or (Path(word).is_dir() and bool(_in_folder(Path(word))))
+    return is_shard(word, (*TAR, *PARQUET, *PACKED)) or (os.path.isdir(word) and bool(_in_folder(Path(word))))
 
 
 def in_shard(word: str) -> tuple[str, str]:
@@ -138,11 +138,11 @@ def list_shards(word: str) -> list[str]:
     words = list(_expand(word))
     if is_remote(word):
         return [each for one in words for each in _remote(one)]
-    if len(words) > 1 or (is_shard(word) and Path(word).is_file()):
+    if len(words) > 1 or (is_shard(word) and os.path.isfile(word)):
         return words
-    if Path(word).is_dir():
+    if os.path.isdir(word):
         return _in_folder(Path(word))
-    if _MAGIC.search(word) and is_shard(word) and not Path(word).exists():
+    if _MAGIC.search(word) and is_shard(word) and not os.path.exists(word):
         at = Path(word)
         root = Path(at.anchor)
         return sorted(str(file) for file in root.glob(str(at.relative_to(root))) if file.is_file())
