@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format bench lowest plain soak clean
+.PHONY: demo page test lint format docs bench lowest plain soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -33,6 +33,11 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation site, in site/index.html. Warnings are errors.
+docs: .venv/ready
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going docs site
+
 bench: .venv/ready
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/indicator_negatives.py
@@ -61,4 +66,4 @@ soak: .venv/ready
 	$(BIN)/python tools/soak.py --minutes $(if $(HOURS),$$(($(HOURS) * 60)),30)
 
 clean:
-	rm -rf .venv .venv-lowest .venv-plain demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest .venv-plain demo site .pytest_cache .mypy_cache .ruff_cache

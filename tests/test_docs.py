@@ -1,7 +1,10 @@
-"""What the pages say is there: files that they link, names in Python, verbs and options of the shell."""
+"""The pages are true: links, names in Python, verbs and options exist, and the pages of ``RUN`` run as written."""
 
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,12 +14,15 @@ import pytest
 import typer
 
 from labelwise.cli.verbs import app
+from tests.pages import run_page, write_data
 
 ROOT = Path(__file__).parents[1]
+TUTORIALS = {"few-examples": 5, "names": 2, "sentences": 3, "label": 1, "deploy": 2}  # least number of blocks
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "SECURITY"))]
 ROOMS = "tasks|data|ops|methods|training|fitting|server|cli|report|evaluate|jobs"
 NAME = re.compile(rf"`((?:labelwise|labelwise_papers|lw|{ROOMS})(?:\.\w+)+)\b[^`]*`")
 IMPORT = re.compile(r"^from (labelwise[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+RUN = {"python": 7, "start": 6, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
 KEYS = ("training.engine",)  # of a summary
 
 
@@ -69,3 +75,27 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     whole = (name if name.startswith("labelwise") else f"labelwise.{name}" for name in names)
     assert [name for name in whole if not exists(name)] == []
     assert [word for words in commands(text) for word in unknown(words)] == []
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    write_data(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_a_page_runs(page: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(photos, home)
+    monkeypatch.chdir(home)
+    assert run_page(ROOT / "docs" / f"{page}.md") >= RUN[page]
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """Slow: Sphinx reads all pages."""
+    pytest.importorskip("furo", reason="the extra docs is not installed")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(ROOT / "docs"), str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "index.html").stat().st_size > 10_000

@@ -1,9 +1,9 @@
-"""Run every command of the README's block "In the shell" on small drawn data, and say which do not end as they should.
+"""Run every command of the block in docs/commands.md on small drawn data, and print which ones fail.
 
     python tools/readme.py [FOLDER] [--only fit,classify]
 
-FOLDER, which must not exist, gets the data (a folder with a blank in its name by default): drawn birds under the names that the README uses, and
-grades in order. Each command is typed as it stands there, less the comment. Not a test: it takes minutes.
+FOLDER, which must not exist, gets the data (a folder with a space in its name by default): drawn birds under the names that the page uses, and
+grades in order. Commands run without their comments. Not a test: it takes minutes.
 """
 
 import argparse
@@ -29,8 +29,8 @@ SECONDS = 300  # that a command may take
 
 
 def commands() -> list[str]:
-    """Return the commands of the README, without their comments."""
-    block = re.search(r"## In the shell\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """Return the commands of the page, without their comments."""
+    block = re.search(r"```\n(.*?)```", (ROOT / "docs" / "commands.md").read_text(), re.DOTALL)
     assert block is not None
     return [line.split("  #")[0].strip() for line in block[1].splitlines()]
 

@@ -1,0 +1,44 @@
+"""Settings of the documentation site: ``make docs`` builds it with Sphinx, the theme furo and MyST."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+project = "labelwise"
+copyright = "the labelwise authors"
+found = re.search(r'__version__ = "([^"]+)"', (Path(__file__).parents[1] / "src/labelwise/__init__.py").read_text())
+release = version = found[1] if found else ""
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 4
+exclude_patterns = ["_build"]
+suppress_warnings = ["myst.header"]
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+default_role = "code"
+
+html_theme = "furo"
+html_title = "labelwise"
+html_static_path: list[str] = []
+html_show_sphinx = False
+html_copy_source = False
+html_math_renderer = "mathml"
+
+
+def draw_formula(writer: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers draw by themselves: the site loads nothing from elsewhere."""
+    block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext(), as_block=block)
+    writer.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> None:
+    """Register the renderer of formulas."""
+    app.add_html_math_renderer("mathml", (draw_formula, None), (draw_formula, None))
