@@ -42,7 +42,7 @@ def check(classifier: Classifier, file: Path, images: np.ndarray) -> dict[str, A
     wanted = outputs_of(classifier.scores(images))
     np.testing.assert_allclose(given["scores"], wanted["scores"], rtol=1e-4, atol=1e-4)
     for name in ("probabilities", "answers"):
-        np.testing.assert_allclose(given[name], wanted[name], atol=5e-5)
+        np.testing.assert_allclose(given[name], wanted[name], atol=1e-5)
     np.testing.assert_allclose(given["outlier_score"], wanted["outlier_score"], rtol=1e-3, atol=1e-3)
     limit = classifier.familiarity.limit
     clear = abs(wanted["outlier_score"] - limit) > 1e-2

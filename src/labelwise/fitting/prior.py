@@ -90,7 +90,7 @@ def choose_prior(
         temperature = fit_temperature(scores, targets, counted, exponent * shift)
         likely = softmax(scores.astype(np.float64) / temperature + exponent * shift)[np.arange(len(targets)), targets]
         loss = float(np.average(-np.log(np.maximum(likely, 1e-12)), weights=counted))
-        trials.append((loss, exponent, temperature))
+        trials.append((round(loss, 4), exponent, temperature))  # rounding must not choose: of equals the least
     _, exponent, temperature = min(trials)
     values = exponent * shift + (0.0 if wish.costs is None else np.log(np.maximum(wish.costs, 1e-12)))
     return Prior(values=temperature * values, kind="data" if wish.shares is None else "stated", exponent=exponent)

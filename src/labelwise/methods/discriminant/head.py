@@ -108,7 +108,8 @@ class DiscriminantHead:
         """Return the score of every pair ``[n, k]``: one matrix product, or two."""
         scores = self._likelihoods(embeddings, label_embeddings)
         if self.kernel is not None:
-            scores += self.kernel(embeddings) @ label_embeddings[:, self.width + 1 :].T
+            opinion = self.kernel(embeddings) @ label_embeddings[:, self.width + 1 :].T.astype(np.float64)
+            scores += opinion.astype(np.float32)
         return scores
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:

@@ -44,8 +44,11 @@ class Kernel:
     width: float
 
     def __call__(self, embeddings: Floats) -> Floats:
-        """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself."""
-        likeness = embeddings @ self.centres.T
+        """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself; in double precision.
+
+        Where images look much alike, x' c is 1 but for its last digits, which the division by a small width brings to the front.
+        """
+        likeness = embeddings.astype(np.float64) @ self.centres.astype(np.float64).T
         likeness -= 1
         likeness /= self.width
         return cast(Floats, np.exp(likeness, out=likeness))
@@ -65,7 +68,7 @@ class KernelFit:
         """Return f ``[n, k]`` of training images ``[n, d]``, each as if its group had not been there."""
         k = self.solved.shape[1]
         wanted = np.eye(k)[targets] - 1 / k
-        z = self.kernel(embeddings).astype(np.float64) @ self.turn
+        z = self.kernel(embeddings) @ self.turn
         residuals = wanted - z @ self.solved
         left_out = wanted - _left_out_residuals(residuals, z * self.shrunk, z * row_weights[:, None], groups)
         return np.asarray(self.share * left_out, np.float32)
@@ -120,10 +123,10 @@ def _solve(
 ) -> tuple[float, KernelFit]:
     """Return the least squared error of rows left out over all ridges, and the regression of ``wanted [n, k]`` that has it."""
     kernel = Kernel(centres=centres.astype(np.float32), weights=np.empty((0, len(centres)), np.float32), width=width)
-    values, axes = np.linalg.eigh(kernel(kernel.centres).astype(np.float64))
+    values, axes = np.linalg.eigh(kernel(kernel.centres))
     known = values > 1e-7 * values[-1]
     turn = axes[:, known] / np.sqrt(values[known])
-    z = kernel(x).astype(np.float64) @ turn
+    z = kernel(x) @ turn
     weighted = z * weights[:, None]
     squares, axes = np.linalg.eigh(weighted.T @ z)
     turn, z, weighted, squares = turn @ axes, z @ axes, weighted @ axes, np.maximum(squares, 0)
