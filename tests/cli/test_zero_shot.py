@@ -11,6 +11,10 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.cli.fit import _tell_closed_form
+from labelwise.fitting.choice import FitOptions
+from labelwise.images.dataset import Dataset, Split
+from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.word_files import read_vector
 from labelwise.methods import METHODS
 from labelwise.support.errors import LabelwiseError
@@ -253,3 +257,15 @@ def test_a_table_of_images_with_sentences_and_no_labels_trains_clarel(run: Any, 
     code, out, err = run("fit", table, "--out", tmp_path / "t.lw", "--method", "clarel", *quick)
     assert code != 0
     assert "class_weight=0" in " ".join(err.split())
+
+
+def test_what_labels_with_images_may_lose_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    targets = np.arange(60) % 3
+    images = (4 * np.eye(3).repeat(4, 1)[targets] + rng.random((60, 12))).astype(np.float32)
+    labels = Labels(names=("a", "b", "c", "d"), vectors=np.eye(4, dtype=np.float32))
+    data = Dataset(name="drawn", labels=labels, splits={"train": Split(images=images, targets=targets)})
+    _tell_closed_form(data, FitOptions(), "eszsl")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Method discriminant classifies 100.0 % of the labelled images correctly (leave-one-out)." in said
+    assert said.endswith("To keep it: --method discriminant")

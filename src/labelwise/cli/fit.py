@@ -1,9 +1,10 @@
 """The verb fit: make a classifier."""
 
 import os
+import shlex
 import shutil
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,8 +15,8 @@ import labelwise as lw
 from labelwise.cli.inputs import new_run, open_data, read_names, tell_groups, tell_skipped
 from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
 from labelwise.cli.outcome import next_steps, outcome
-from labelwise.cli.output import note, show
-from labelwise.support.errors import UsageError
+from labelwise.cli.output import note, percent, show
+from labelwise.support.errors import DataError, LabelwiseError, UsageError
 from labelwise.support.settings import pairs_of
 from labelwise.train.run_folder import sole_verb, weights_told
 
@@ -87,7 +88,7 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
     with sole_verb(out_folder, folder, resume=run.resume), _processes(common.device):
         dataset, chosen = _method(_read(data, reading, options), options)
         check_savable(chosen, dataset.labels, dataset.name)
-        with weights_told(folder):
+        with weights_told(folder), _groups_offered(data, reading.names):
             classifier = train(dataset, chosen, run)
         if not is_main_process():
             return
@@ -99,6 +100,18 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
     measurable = reading.names is None and (left_out or len(dataset.splits.get("test", ())))
     again = [data, *_words("--splits", common.splits), *_words("--data-root", common.root)]
     _show(classifier, out_folder, dataset, again if measurable else None)
+
+
+@contextmanager
+def _groups_offered(data: str, names: str | None) -> Iterator[None]:
+    """Say how to name groups by hand where names cannot be used."""
+    try:
+        yield
+    except DataError as error:
+        if names is None:
+            raise
+        way = shlex.join(["labelwise", "group", data, "--out", "groups"])
+        raise DataError(f"{error} Or name groups of similar images yourself: {way}") from None
 
 
 def _read(data: str, reading: Reading, options: "FitOptions") -> "lw.data.Dataset":
@@ -187,7 +200,7 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
     from labelwise.fitting.division import train_on_all
     from labelwise.support.processes import is_main_process
 
-    decision = decide(data, options)
+    decision, whole = decide(data, options), data
     data = train_on_all(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:
@@ -197,7 +210,28 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
         note(f"{data.name}: {about}")
         tell_groups(data)
         tell_skipped(data.skipped)
+        if options.method == "auto" and decision.method.zero_shot and data.own_images:
+            _tell_closed_form(whole, options, decision.method.name)
     return data, decision.method
+
+
+def _tell_closed_form(data: "lw.data.Dataset", options: "FitOptions", chosen: str) -> None:
+    """Say what labels that have images may lose to those that have none, before these are trained."""
+    from labelwise.fitting.choice import CLOSED, decide
+    from labelwise.fitting.fit import fit as train
+
+    settings = {key: value for key, value in options.settings.items() if key.partition(".")[0] in ("encoder", "view")}
+    try:
+        method = decide(data, replace(options, method=CLOSED, settings=settings)).method
+        summary = train(data, method, lw.Run(seed=shared().seed, device=shared().device, progress=False)).origin.summary
+    except LabelwiseError:
+        return
+    if "leave_one_out" in summary:
+        accuracy = percent(summary["leave_one_out"]["accuracy"])
+        note(
+            f"Method {CLOSED} classifies {accuracy} of the labelled images correctly (leave-one-out). Method {chosen} may lose some of "
+            f'this for the sake of labels without images: compare "seen" below. To keep it: --method {CLOSED}'
+        )
 
 
 def _method_of_names(method: str) -> str:

@@ -65,13 +65,12 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
 
     ``network`` makes the features; None: ONNX Runtime does, or they are given.
     """
-    shape = shape_for(method, data)
+    began, shape = time.monotonic(), shape_for(method, data)
     encoder = _encoder(method, shape) if network is None else network.encoder
     data = train_on_all(readable(data, ("train", "val"), shape).below_home(), method)
     if method.precision == "int8":
         encoder = quantized(encoder, data.split("train").images)
     data, features = _encoded(data, partial(encode, encoder) if network is None else network.encode, run)
-    began = time.monotonic()
     data = replace(data, labels=method.describe(data.labels))
     seen, labels, unseen = labels_to_train(data)
     parts = {}

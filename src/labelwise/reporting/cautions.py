@@ -42,7 +42,7 @@ def _about_images(case: Case) -> Iterator[str]:
             "files directly at that size may give different answers."
         )
     if skipped := origin.summary.get("training", {}).get("skipped", 0):
-        yield f"{skipped} files could not be read during training; the training log lists them."
+        yield f"{counted(skipped, 'file')} could not be used in training; labelwise data check lists them."
 
 
 def _about_probabilities(case: Case) -> Iterator[str]:
