@@ -284,3 +284,9 @@ def test_what_cannot_be_seen_is_refused(tmp_path: Path) -> None:
     for wrong in ({"size": 0}, {"crop": 0.0}, {"crop": -1}, {"crop": 2.5}, {"crop": float("nan")}, {"fit": "bend"}):
         with pytest.raises(UsageError, match=f"view.{next(iter(wrong))}"):
             View(**wrong)
+
+
+@pytest.mark.parametrize("crop", [0, -0.5, 1.5, float("inf"), float("nan")])
+def test_a_crop_that_is_neither_a_share_nor_pixels_is_refused(crop: float) -> None:
+    with pytest.raises(UsageError, match=r"view\.crop is a share"):
+        View(crop=crop)

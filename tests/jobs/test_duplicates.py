@@ -15,6 +15,7 @@ from labelwise.jobs import duplicates
 from labelwise.jobs.duplicates import CELLS, LOOKS, Pairs
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
+from labelwise.support.errors import UsageError
 from tests.cli.conftest import run as run
 
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -155,6 +156,18 @@ def test_a_division_that_was_stopped_is_made_anew(photos: Path, tmp_path: Path) 
     (cells / "0.looks").write_bytes(looks[:99] + bytes([looks[99] ^ 1]) + looks[100:])
     job_of(photos, tmp_path / "half.parquet")
     assert (cells / "0.looks").read_bytes() == looks, "a flipped bit is found"
+
+
+def test_cells_that_are_a_link_are_refused(photos: Path, tmp_path: Path) -> None:
+    job_of(photos, tmp_path / "pairs.parquet")
+    cells, home = tmp_path / "pairs.parquet" / CELLS, tmp_path / "home"
+    cells.rename(home)
+    (home / "boxes.json").unlink()
+    (home / "precious").write_text("x")
+    cells.symlink_to(home)
+    with pytest.raises(UsageError, match="is a link"):
+        job_of(photos, tmp_path / "pairs.parquet")
+    assert (home / "precious").exists()
 
 
 def test_a_picture_that_was_changed_is_compared_again(photos: Path, tmp_path: Path) -> None:

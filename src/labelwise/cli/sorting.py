@@ -16,6 +16,7 @@ from pathlib import Path
 
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.file_names import ANSWERS, RECORD, numbered, read_record
+from labelwise.support.files import MAX_BYTES, regular_path
 from labelwise.support.writable import write_atomically
 
 UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
@@ -92,7 +93,7 @@ class Sorter:
         handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)  # a new file, never a link
         os.close(handle)
         try:
-            shutil.copy2(source, part)
+            shutil.copy2(regular_path(source, MAX_BYTES), part)
             _name_unused(Path(part), target)
         except FileExistsError:
             return False

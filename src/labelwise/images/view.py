@@ -32,7 +32,7 @@ class View:
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise UsageError(f"view.size is a side in pixels, at least 1; given {self.size}.")
-        if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == round(self.crop))):
+        if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and float(self.crop).is_integer())):
             raise UsageError(
                 f"view.crop is a share of the side, above 0 and up to 1, or a whole number of pixels; given {self.crop}."
             )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelwise.jobs.job import Job, as_text
 from labelwise.jobs.parts import Parts, arrow
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, UsageError
 from labelwise.support.files import open_regular, read_regular, regular_path
 from labelwise.support.processes import set_threads
 from labelwise.support.writable import write_atomically, writing
@@ -90,6 +90,10 @@ class Pairs(Parts):
         division = self._division()
         whole = all(box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ())))
         if division.get("made_of") != self.made_of or not whole:
+            if self.cells.is_symlink():
+                raise UsageError(
+                    f'"{self.cells}" is a link, and what is in that folder would be removed. Choose another --out.'
+                )
             with writing(self.cells):
                 self.cells.mkdir(exist_ok=True)
                 _divide(self.looks, self.cells, self.made_of)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.schema import CreateSchema
 
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.writable import create_private_folder, sync_folder
 
 SCHEMA = "labelwise"
@@ -27,6 +27,8 @@ LIMIT = 10  # seconds until a server ends a statement, a lock wait, or an abando
 
 def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
     """Return connections to a file, created with permissions for its owner only."""
+    if file.is_symlink():
+        raise StoreError(f'"{file}" is a link, and a store is a file of its own. Give the folder that it leads to.')
     if not read_only:
         create_private_folder(file.parent)
         with suppress(FileExistsError):  # SQLite's other files inherit the permissions

@@ -147,7 +147,7 @@ def sole_writer(
 @contextmanager
 def turn(lock: Path) -> Iterator[None]:
     """Wait until no other process is inside with the same file, and keep others waiting while open."""
-    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -158,7 +158,7 @@ def turn(lock: Path) -> Iterator[None]:
 def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
     """Return the open lock, which nobody else has."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)  # no planted link
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

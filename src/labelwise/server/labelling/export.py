@@ -16,7 +16,7 @@ from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.file_names import folder_names, numbered
-from labelwise.support.files import read_regular, read_text, regular_path
+from labelwise.support.files import MAX_BYTES, read_regular, read_text, regular_path
 from labelwise.support.text import from_cell, json_text, to_cell
 from labelwise.support.writable import writing
 
@@ -43,6 +43,8 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
         raise DataError(
             f"{listing(gone)} cannot be read: moved or removed since. Bring the photos back, or label without them."
         )
+    if folder.is_symlink():
+        raise UsageError(f'"{folder}" is a link, and labels are written to real folders. Remove it first.')
     target = folder / form
     with writing(target):
         folder.mkdir(parents=True, exist_ok=True)
@@ -215,12 +217,17 @@ def _link(file: Path, target: Path) -> None:
 
 
 def _copy(file: Path, target: Path) -> None:
-    shutil.copy2(file, target)
+    shutil.copy2(regular_path(file, MAX_BYTES), target)
 
 
 def _size(file: Path) -> tuple[int, int]:
-    with Image.open(regular_path(file)) as image:
-        return image.size
+    try:
+        with Image.open(regular_path(file, MAX_BYTES)) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f'The size of "{file}" cannot be read ({error}). Label without it, or export another form.'
+        ) from None
 
 
 def _write_csv(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
