@@ -20,9 +20,10 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.joined import JoinedEncoder
 from labelwise.encoders.registry import open_encoder
+from labelwise.images.as_images import Uploads
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images
-from labelwise.images.stored import FileImages, Uploads
+from labelwise.images.stored import FileImages
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 
 ENCODERS = ("efficientnet_lite0", "tinyvit-5m", "dinov2-small")

@@ -26,7 +26,7 @@ import numpy as np
 from label_rivals import RIVALS, Task
 from sklearn.linear_model import LogisticRegression
 
-from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.arrays import root_features
 from labelwise.core.classifier import bind
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Precomputed
@@ -39,6 +39,7 @@ from labelwise.label.person import Person, accuracy, simulate
 from labelwise.label.session import Session
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.support.rows import unit_rows
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "data"))
 BUDGETS = {"flo": (102, 204, 510), "cub": (200, 400, 1000), "pets": (37, 74, 185), "cifar100": (100, 200, 500)}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.arrays import unit_rows
 from labelwise.label.session import Session
 from labelwise.label.space import Floats, Ints, Space, nearest
+from labelwise.support.rows import unit_rows
 
 BATCHES = 10  # of which the largest budget is made, at least
 TYPICAL = 20  # neighbours whose mean distance says how typical an image is

@@ -8,7 +8,7 @@ from naming_data import Classes, K
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.zero_label.assignment import (
     Structure,
@@ -23,7 +23,7 @@ from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import centred_cosines, label_similarity
 from labelwise.methods.zero_label.looks import LOOKS
 from labelwise.methods.zero_label.naming import LOOKS_WEIGHT
-from labelwise.support.rows import Draws
+from labelwise.support.rows import Draws, unit_rows
 
 SOURCES = ("words", "words of 100 numbers", "photo", "looks like", "gloss", "sentences of CuPL", "descriptions by GPT")
 TREES = ("WordNet path", "WordNet Lin")

@@ -8,6 +8,7 @@ from scipy import special
 from scipy.spatial.distance import cdist
 
 from labelwise.core import arrays
+from labelwise.support.rows import unit_rows
 
 HOSTILE = np.array([[0.0, 1e4, -1e4, 3e38], [-3e38, 0.0, 80.0, -80.0]], np.float32)
 
@@ -31,7 +32,7 @@ def test_formulas_are_those_of_scipy(dtype: type) -> None:
 def test_rows_have_unit_length_and_zeros_stay() -> None:
     rows = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     rows[1] = 0
-    for unit in (arrays.unit_rows(rows), arrays.root_features(rows)):
+    for unit in (unit_rows(rows), arrays.root_features(rows)):
         assert np.linalg.norm(unit, axis=1).tolist() == pytest.approx([1, 0, 1, 1])
         assert (np.sign(unit) == np.sign(rows)).all()
     np.testing.assert_allclose(

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelwise.core.arrays import linear_scores, logit, root_features, sigmoid, softmax, top_columns, unit_rows
+from labelwise.core.arrays import linear_scores, logit, root_features, sigmoid, softmax, top_columns
 from labelwise.core.tracing import Graph, Traced
 from labelwise.encoders.graph import IR_VERSION, OPSET
 from labelwise.encoders.onnx import open_session
 from labelwise.support.errors import UnsupportedError
+from labelwise.support.rows import unit_rows
 
 onnx = pytest.importorskip("onnx")
 DRAWS = np.random.default_rng(0)

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from labelwise.images import stored
+from labelwise.images.as_images import Uploads
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Unreadable, join, read_all
-from labelwise.images.stored import FileImages, Uploads
+from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import encoded, noise
 

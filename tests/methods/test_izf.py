@@ -13,7 +13,6 @@ from torch import Tensor
 
 import labelwise as lw
 from labelwise.api import teach
-from labelwise.core.arrays import unit_rows
 from labelwise.core.balance import balance_curve
 from labelwise.data import load
 from labelwise.fitting.rebuild import method_of
@@ -29,6 +28,7 @@ from labelwise.methods.shared.head import Centre
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import unit_rows
 from labelwise.support.settings import from_plain, to_plain
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train

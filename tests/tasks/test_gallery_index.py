@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from labelwise.api import retrieve
-from labelwise.core.arrays import unit_rows
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import read_arrays, write_arrays
+from labelwise.support.rows import unit_rows
 from labelwise.tasks import gallery_index as module
 from labelwise.tasks import retrieve as retrieving
 from labelwise.tasks.gallery import Gallery, load_gallery

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from labelwise.api import fit_verification, verify
-from labelwise.core.arrays import unit_rows
 from labelwise.core.head import Whitens
 from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.rows import unit_rows
 from labelwise.tasks.retrieve import search
 from labelwise.tasks.similarity import (
     By,

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from labelwise.data import load
+from labelwise.images.as_images import Uploads
 from labelwise.images.sharding import write_shards
-from labelwise.images.stored import Uploads
 from labelwise.support.files import read_tensors
 from labelwise.train.distribution import process_group
 from labelwise.train.networks.backbones import build_backbone

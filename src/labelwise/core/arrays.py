@@ -6,18 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.support.rows import unit_rows
+
 Array = NDArray[Any]
 
 FLAT = 1e-6  # added under the root, relative to a mean size of 1: the root has no slope at zero
-LEAST = 1e-12  # what rows are divided by at least
 LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
 FEW = 16  # a top list this many times shorter than the row is selected before it is sorted
-
-
-def unit_rows(rows: Array) -> Array:
-    """Return rows ``[n, d]`` of unit length; zeros stay zeros."""
-    unit: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), LEAST)
-    return unit
 
 
 def root_features(features: Array) -> Array:

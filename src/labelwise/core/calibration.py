@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from labelwise.core.arrays import Array, logit, pieces, sigmoid, softmax, unit_rows
+from labelwise.core.arrays import Array, logit, pieces, sigmoid, softmax
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
-from labelwise.support.rows import append_rows
+from labelwise.support.rows import append_rows, unit_rows
 from labelwise.support.settings import brief
 
 if TYPE_CHECKING:

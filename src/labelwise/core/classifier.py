@@ -19,7 +19,7 @@ from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.images.as_images import ImagesLike, as_batch, as_images
 from labelwise.images.describe.labels import Labels
-from labelwise.images.images import Images, digest_rows, skipped_lines
+from labelwise.images.images import Images, skipped_lines
 from labelwise.support.errors import DataError, UnsupportedError, UsageError, listing
 from labelwise.support.rows import append_rows
 from labelwise.support.settings import to_plain
@@ -86,7 +86,7 @@ class Origin:
         """Return it with these images, if there are any, among those that the classifier was made from."""
         if images is None or not len(images):
             return self
-        more = digest_rows(images.digests())
+        more = np.frombuffer(bytearray(b"".join(images.digests())), np.uint8).reshape(len(images), 16)
         known = self.train_digests
         return replace(self, train_digests=more if known is None else append_rows(known, more))
 

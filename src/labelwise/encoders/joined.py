@@ -11,6 +11,7 @@ from labelwise.encoders.encoder import Array, Encoder, Features
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import unit_rows
 
 LEAST: Final = np.float32(1e-12)  # length of features that are divided by it
 
@@ -74,6 +75,5 @@ def _of_unit_length(features: Features) -> Features:
     """Return rows ``[n, d]`` of unit length; those without negative numbers at their root, as the closed form takes them."""
     sizes = abs(features)
     rooted = np.sqrt(sizes / np.maximum(sizes.sum(1, keepdims=True), LEAST))
-    plain = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), LEAST)
-    rows: Features = np.where((features >= 0).all(1, keepdims=True), rooted, plain).astype(np.float32)
+    rows: Features = np.where((features >= 0).all(1, keepdims=True), rooted, unit_rows(features)).astype(np.float32)
     return rows

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from labelwise.encoders.onnx import open_session
 from labelwise.support.errors import DataError, StoreError, UsageError
+from labelwise.support.rows import unit_rows
 
 Array = npt.NDArray[Any]
 INSTALL = "pip install 'labelwise[text]'"
@@ -33,8 +34,7 @@ class TextNetwork:
         embeddings = np.concatenate(rows).astype(np.float32)
         if embeddings.ndim != 2 or not np.isfinite(embeddings).all():
             raise DataError(f"The text network makes {list(embeddings.shape)} of sentences; finite rows are expected.")
-        unit: Array = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-        return unit
+        return unit_rows(embeddings)
 
     def tokens(self, sentence: str) -> dict[str, Array]:
         """Return what a text network may ask for about one sentence, each ``[1, t]``."""

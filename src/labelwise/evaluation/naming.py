@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.core.arrays import unit_rows
 from labelwise.core.classifier import Classifier
 from labelwise.images.dataset import Split
 from labelwise.methods.zero_label.naming import kept_together, plain
 from labelwise.methods.zero_label.rename import named_head, uncertain_clusters
 from labelwise.support.errors import DataError, UnsupportedError
-from labelwise.support.rows import Draws
+from labelwise.support.rows import Draws, unit_rows
 from labelwise.train.networks.image_encoder import ImageEncoder
 
 

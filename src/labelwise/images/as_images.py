@@ -10,12 +10,30 @@ from PIL import Image
 
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.sources.paths import list_images, may_name_shards
-from labelwise.images.stored import FileImages, Uploads
+from labelwise.images.stored import Content, FileImages, StoredImages
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, UsageError, listing
 
 ImageLike = str | Path | bytes | Image.Image | Array
 ImagesLike = Any  # an image, several of them, a tensor of torch, or ``Images``
+
+
+class Uploads(StoredImages):
+    """Image files in memory: their bytes, or images opened with Pillow."""
+
+    def __init__(
+        self,
+        items: Sequence[bytes | Image.Image],
+        ids: Sequence[str] = (),
+        shape: tuple[int, ...] | None = None,
+        fit: Fit | None = None,
+    ) -> None:
+        super().__init__(ids or [f"image {i}" for i in range(len(items))], shape, fit)
+        self._items = items
+
+    def contents(self, rows: Sequence[int]) -> list[Content]:
+        """Return the content of each."""
+        return [self._items[row] for row in rows]
 
 
 def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:

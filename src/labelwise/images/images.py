@@ -137,7 +137,7 @@ class _Rows(Selection):
     @property
     def values(self) -> Array:
         """The rows ``[n, ...]``, no copy where they follow one another."""
-        return take_rows(self._array, self.rows)
+        return self._array[self.rows[0] : self.rows[-1] + 1] if self.follow else self._array[self.rows]
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         kind = repr((self.shape, self._array.dtype.str)).encode()
@@ -256,19 +256,13 @@ def resize_images(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
     """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``, as files are resized and cut."""
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
         raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
-    frame = Frame(shape[1], shape[2], shape[0], fit=fit)
+    frame = Frame.of(shape, fit)
     small = np.empty((len(images), *shape), np.uint8)
     with QUIET:
         for i, image in enumerate(np.moveaxis(images, 1, 3)):
-            small[i] = fit_image(
-                Image.fromarray(np.ascontiguousarray(image[:, :, 0] if image.shape[2] == 1 else image)), frame
-            )
+            plain = image[:, :, 0] if image.shape[2] == 1 else image
+            small[i] = fit_image(Image.fromarray(np.ascontiguousarray(plain)), frame)
     return small
-
-
-def digest_rows(digests: Sequence[bytes]) -> Array:
-    """Return digests as rows of bytes ``[n, 16]``."""
-    return np.frombuffer(bytearray(b"".join(digests)), np.uint8).reshape(len(digests), 16)
 
 
 def check_finite(features: Array) -> None:
@@ -282,13 +276,6 @@ def positions(rows: Rows) -> Array:
     """Return row numbers ``[m]`` (int64) from numbers or from a mask of yes and no."""
     array = np.asarray(rows)
     return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64).reshape(-1)
-
-
-def take_rows(array: Array, rows: Array) -> Array:
-    """Return rows of an array, without a copy where they follow one another."""
-    if len(rows) and (np.diff(rows) == 1).all():
-        return array[rows[0] : rows[0] + len(rows)]
-    return array[rows]
 
 
 def skipped_lines(skipped: Sequence[Skipped]) -> list[str]:

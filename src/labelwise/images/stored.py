@@ -88,7 +88,7 @@ class StoredImages(Selection):
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
         """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
         key, count = (tuple(shape), self._fit or fit), len(self._every)
-        frame_of(*key)  # says what is wrong with the shape
+        Frame.of(*key)  # says what is wrong with the shape
         if fits_in_memory(count, shape) and key not in self._pixels:
             self._pixels.clear()
             self._pixels[key] = _Memory(count, shape)
@@ -109,7 +109,7 @@ class StoredImages(Selection):
         known = self._pixels.get((tuple(shape), fit))
         missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
         fresh = dict(
-            zip(missing, self.decode_rows(missing, frame_of(shape, fit), decode) if missing else (), strict=True)
+            zip(missing, self.decode_rows(missing, Frame.of(shape, fit), decode) if missing else (), strict=True)
         )
         for row, image in fresh.items():
             if not isinstance(image, Unreadable):
@@ -157,7 +157,7 @@ class StoredImages(Selection):
         """Return the fingerprints of some rows of all, which are decoded; their pixels are remembered where that was asked for."""
         (shape, fit), known = next(iter(self._pixels.items()), ((FINGERPRINTED.shape, FINGERPRINTED.fit), None))
         results: list[Print | Unreadable] = []
-        for row, one in zip(rows, self.decode_rows(rows, frame_of(shape, fit), decode_both), strict=True):
+        for row, one in zip(rows, self.decode_rows(rows, Frame.of(shape, fit), decode_both), strict=True):
             if not isinstance(one, Unreadable):
                 self._note(row, one[0], known)
             results.append(one if isinstance(one, Unreadable) else one[1])
@@ -221,29 +221,6 @@ class FileImages(StoredImages):
         digests = [known.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
         Cache().write(DIGESTS, {s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
         return digests
-
-
-class Uploads(StoredImages):
-    """Image files in memory: their bytes, or images opened with Pillow."""
-
-    def __init__(
-        self,
-        items: Sequence[bytes | Image.Image],
-        ids: Sequence[str] = (),
-        shape: tuple[int, ...] | None = None,
-        fit: Fit | None = None,
-    ) -> None:
-        super().__init__(ids or [f"image {i}" for i in range(len(items))], shape, fit)
-        self._items = items
-
-    def contents(self, rows: Sequence[int]) -> list[Content]:
-        """Return the content of each."""
-        return [self._items[row] for row in rows]
-
-
-def frame_of(shape: tuple[int, ...], fit: Fit) -> Frame:
-    """Return what images are made to fit, or raise an error that says what is wrong with the shape."""
-    return Frame(shape[1], shape[2], shape[0], fit=fit)
 
 
 def decode(file: Content, frame: Frame) -> Array:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.arrays import unit_rows
 from labelwise.label.space import Floats, Ints, Space, whitening
 from labelwise.label.spread import Spread
+from labelwise.support.rows import unit_rows
 
 RIDGE = 1.0  # of the covariance inside labels, relative to its mean variance
 PRIOR = 100.0  # answers that the covariance of neighbours counts for beside them

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.arrays import root_features
 from labelwise.support.errors import DataError
 from labelwise.support.processes import on_one_thread
-from labelwise.support.rows import draw_rows
+from labelwise.support.rows import draw_rows, unit_rows
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

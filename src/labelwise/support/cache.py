@@ -87,11 +87,6 @@ def is_own(folder: Path | None = None) -> bool:
     return False
 
 
-def turn_off() -> None:
-    """Use no cache in this process and those it starts; encoders stay where they are."""
-    os.environ.update(switched_off())
-
-
 def switched_off() -> dict[str, str]:
     """Return the environment without a cache, where encoders stay where they are."""
     return {ENCODERS: str(encoders_folder()), VARIABLE: OFF}

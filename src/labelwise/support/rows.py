@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 WORD = 2**32
 BLOCK = 16  # normal numbers that torch makes together
+SHORTEST = 1e-12  # what rows are divided by at least
 WIDE = 2**28  # from here on torch draws two words for an integer
 
 
@@ -179,3 +180,9 @@ def connected_groups(n: int, first: ArrayLike, second: ArrayLike) -> NDArray[Any
         while not np.array_equal(lowest, lowest[lowest]):
             lowest = lowest[lowest]
     return np.unique(lowest, return_inverse=True)[1]
+
+
+def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return rows ``[n, d]`` of unit length; zeros stay zeros."""
+    unit: NDArray[Any] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), SHORTEST)
+    return unit

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.core.arrays import unit_rows
 from labelwise.support.errors import UsageError
-from labelwise.support.rows import Draws
+from labelwise.support.rows import Draws, unit_rows
 from labelwise.support.settings import brief
 
 LOOKED_AT = 64  # regions that a query looks through

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.arrays import Array, root_features, unit_rows
+from labelwise.core.arrays import Array, root_features
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.processes import on_one_thread
-from labelwise.support.rows import Draws, draw_rows
+from labelwise.support.rows import Draws, draw_rows, unit_rows
 
 COMPONENTS = 32  # principal components that images are compared by
 SAMPLE, FEW = 4_000, 1_500  # images that components and first centres, and the number of groups, are found on

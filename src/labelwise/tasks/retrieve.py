@@ -7,11 +7,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.core.arrays import LEAST, sigmoid, unit_rows
+from labelwise.core.arrays import sigmoid
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import Compares, Head
 from labelwise.core.scores import Scores
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import SHORTEST, unit_rows
 from labelwise.tasks.ask import DRAFT, check_text
 from labelwise.tasks.gallery import Gallery
 from labelwise.tasks.gallery_index import Lists
@@ -211,5 +212,5 @@ def _largest(scores: Embeddings, k: int) -> tuple[Embeddings, Rows]:
 def _cosines(unit: Embeddings, embeddings: Embeddings) -> Embeddings:
     """Return the cosines ``[n, m]`` of embeddings of unit length ``[n, d]`` with others ``[m, d]``, without a copy of these."""
     cosines: Embeddings = unit @ embeddings.T
-    cosines /= np.maximum(np.linalg.norm(embeddings, axis=1), LEAST)
+    cosines /= np.maximum(np.linalg.norm(embeddings, axis=1), SHORTEST)
     return cosines

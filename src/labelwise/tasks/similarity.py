@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from labelwise.core.arrays import Array, sigmoid, unit_rows
+from labelwise.core.arrays import Array, sigmoid
 from labelwise.core.head import Compares, Head, Whitens, cannot
 from labelwise.support.errors import UnsupportedError, UsageError
+from labelwise.support.rows import unit_rows
 from labelwise.support.text import WHITEN
 
 Measure = Callable[[Array, Array], Array]
@@ -59,7 +60,8 @@ def row_alike(head: Head, queries: Array, others: Array, by: By) -> Array:
 
 def cosines(queries: Array, gallery: Array) -> Array:
     """Return the cosine of every pair of rows ``[n, m]``."""
-    return unit_rows(queries) @ unit_rows(gallery).T
+    alike: Array = unit_rows(queries) @ unit_rows(gallery).T
+    return alike
 
 
 def row_cosines(queries: Array, others: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier
 from labelwise.core.head import Head, JoinsKnowledge, LearnsFromExamples, MeasuresExamples, ReadsDescriptions, cannot
@@ -15,7 +15,7 @@ from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import Labels, label_name
 from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageError, listing
-from labelwise.support.rows import draw_rows
+from labelwise.support.rows import draw_rows, unit_rows
 from labelwise.support.text import LEARN
 from labelwise.tasks.similarity import all_alike, known_scores
 

@@ -201,11 +201,6 @@ def test_file_names_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
     assert values(apply_split(mixed, tmp_path / "split.csv")) == {"train": [1, 0], "test": [2]}
 
 
-def test_images_that_are_not_named_can_be_left_out(tmp_path: Path) -> None:
-    (tmp_path / "split.csv").write_text("file,split\nw.png,test\nu.png,train\n")
-    assert values(apply_split(TOYS, tmp_path / "split.csv", leave_out=True)) == {"train": [0], "test": [2]}
-
-
 def test_files_that_cannot_be_read_written_or_told_apart(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'Cannot read the split ".*none.csv": No such file'):
         apply_split(TOYS, tmp_path / "none.csv")

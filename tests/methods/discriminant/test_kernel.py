@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from labelwise.core.arrays import unit_rows
 from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
 from labelwise.core.store import save
@@ -18,6 +17,7 @@ from labelwise.methods.discriminant import kernel as module
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.methods.discriminant.kernel import Kernel, fit_kernel
+from labelwise.support.rows import unit_rows
 from labelwise.tasks.teach import teach
 
 LABELS = Labels(names=("same", "opposite", "far"))

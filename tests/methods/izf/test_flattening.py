@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.methods.izf import flattening
 from labelwise.methods.izf.flattening import PARTS, PENALTY, TEXT_FLOOR, CaptionRelevance, flatten
 from labelwise.methods.shared.head import Centre
+from labelwise.support.rows import unit_rows
 
 
 def pairs(n: int = 60) -> tuple[Array, Array]:

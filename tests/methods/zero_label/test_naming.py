@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.zero_label.clusters import balanced, cluster_starts
 from labelwise.methods.zero_label.label_prior import label_similarity
@@ -18,7 +18,7 @@ from labelwise.methods.zero_label.naming import (
     turned_round,
     vote,
 )
-from labelwise.support.rows import Draws
+from labelwise.support.rows import Draws, unit_rows
 from labelwise.train.tensors import kmeans
 
 HIDDEN = np.array([3, 0, 4, 1, 2])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,11 @@ class Frame:
         if min(self.height, self.width) < 1:
             raise UsageError(f"Images must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
 
+    @classmethod
+    def of(cls, shape: tuple[int, ...], fit: "Fit" = "crop") -> Self:
+        """Return the frame of a shape ``(c, h, w)``, or raise an error that says what is wrong with it."""
+        return cls(shape[1], shape[2], shape[0], fit=fit)
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """The shape of the bytes that come back."""
@@ -96,7 +101,7 @@ class _Quiet:
                 self._filters.__exit__(None, None, None)
 
 
-FINGERPRINTED = Frame(SHAPE[1], SHAPE[2], SHAPE[0])  # how the image is read that a fingerprint is made of
+FINGERPRINTED = Frame.of(SHAPE)  # how the image is read that a fingerprint is made of
 # The one object of this module that changes: filters belong to the process, so all threads must share one count.
 QUIET = _Quiet()
 

@@ -26,8 +26,8 @@ _Entry = tuple[str, bytes, Sequence[bytes] | Array]
 _HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
 
 
-def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> tuple[dict[str, int], Array]:
-    """Return the row of each wanted word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
+def stream_vectors(file: Path, binary: bool) -> tuple[dict[str, int], Array]:
+    """Return the row of each word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
     words, values = dict[str, int](), array("f")
     with open_regular(file, None) as raw, gzip.open(raw) if file.suffix.lower() == ".gz" else raw as content:
         stream = io.BufferedReader(content)
@@ -44,7 +44,7 @@ def stream_vectors(file: Path, binary: bool, wanted: frozenset[str] | None) -> t
             if len(numbers) != size:
                 raise _damaged(file, where, f"a word and {size} numbers expected, found {len(numbers)} numbers")
             word = spelling.decode("utf-8", "replace")
-            if word in words or (wanted is not None and word not in wanted):
+            if word in words:
                 continue
             try:
                 values.extend(map(float, numbers))
@@ -104,10 +104,8 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
     return read_text(beside, encoding="utf-8-sig").splitlines(), vectors
 
 
-def choose_vectors(
-    words: list[str], matrix: Array, wanted: frozenset[str] | None, where: str
-) -> tuple[dict[str, int], Array]:
-    """Return the row of each wanted word and the vectors ``[w, a]``; of a word given twice, the first."""
+def checked_vectors(words: list[str], matrix: Array, where: str) -> tuple[dict[str, int], Array]:
+    """Return the row of each word and the vectors ``[w, a]``; of a word given twice, the first."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or len(words) != len(matrix):
         raise DataError(
             f'"{where}" must hold one vector for each word; it has {len(words)} words and vectors '
@@ -115,8 +113,7 @@ def choose_vectors(
         )
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
-        if wanted is None or word in wanted:
-            rows.setdefault(word, row)
+        rows.setdefault(word, row)
     check_size(where, 4 * len(rows) * matrix.shape[1])
     vectors = np.asarray(matrix[list(rows.values())], np.float32)
     if not np.isfinite(vectors).all():

@@ -5,7 +5,7 @@ import re
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.describe.word_files import choose_vectors, read_word_arrays, stream_vectors
+from labelwise.images.describe.word_files import checked_vectors, read_word_arrays, stream_vectors
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import regular_path
 
@@ -127,16 +127,8 @@ def spell(chunk: str, known: Callable[[str], object]) -> list[tuple[str | None, 
     return [(_first((*_cases(word), *_other_number(word.lower())), known), word) for word in pieces]
 
 
-def spellings(names: Iterable[str]) -> frozenset[str]:
-    """Return every word that ``name_vectors`` may look up for these names: what to ``keep`` of a large file."""
-    tried: set[str] = set()
-    for name in names:
-        find_words(name, tried.add)  # knows no word, so that every spelling is tried
-    return frozenset(tried)
-
-
-def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> WordVectors:
-    """Return the word vectors of a file: all, or only those of the words to ``keep`` in memory (see ``spellings``).
+def read_vectors(path: str | Path) -> WordVectors:
+    """Return the word vectors of a file.
 
     It is read as its name says: ``.npz`` with ``words`` and ``vectors``; ``.npy`` with one word a line in a ``.txt``
     of the same name; ``.bin`` as word2vec binary; anything else as text, one word and its numbers a line, with or
@@ -144,11 +136,10 @@ def read_vectors(path: str | Path, *, keep: Collection[str] | None = None) -> Wo
     """
     file = Path(path)
     kind = Path(file.stem).suffix.lower() if file.suffix.lower() == ".gz" else file.suffix.lower()
-    wanted = None if keep is None else frozenset(keep)
     try:
         if kind in (".npz", ".npy"):
-            return WordVectors(*choose_vectors(*read_word_arrays(file), wanted, str(file)))
-        return WordVectors(*stream_vectors(file, kind == ".bin", wanted))
+            return WordVectors(*checked_vectors(*read_word_arrays(file), str(file)))
+        return WordVectors(*stream_vectors(file, kind == ".bin"))
     except (EOFError, ValueError, KeyError, TokenError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f'"{file}" is damaged or not of its kind ({error}). Get it again.') from None
     except OSError as error:
@@ -174,7 +165,7 @@ def installed_vectors() -> WordVectors:
         ) from None
     words = parquet.read_table(regular_path(root / "glove_6B_index.parquet")).column("index").to_pylist()
     matrix = np.load(regular_path(root / "glove_6B_50d_emb.npy"), mmap_mode="r", allow_pickle=False)
-    return WordVectors(*choose_vectors(words, matrix, None, str(root)))
+    return WordVectors(*checked_vectors(words, matrix, str(root)))
 
 
 def _pieces(chunk: str) -> list[str]:

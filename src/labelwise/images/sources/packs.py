@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from labelwise.images.as_images import Uploads
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Array, FeatureRows, at_side
@@ -40,7 +41,6 @@ from labelwise.images.sources.npz_files import (
 from labelwise.images.sources.rows import Rows, as_labels, label_rows
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.split.make import split_name
-from labelwise.images.stored import Uploads
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.files import check_size
 

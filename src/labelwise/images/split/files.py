@@ -40,12 +40,12 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     write_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
-def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) -> Dataset:
+def apply_split(dataset: Dataset, path: str | Path) -> Dataset:
     """Return the data set divided as a CSV file says, which ``write_split`` wrote; the order of its images stays.
 
     Of the columns, ``file`` and ``split`` decide; a ``label`` is compared with the data, so that a file that belongs
     to other data is noticed. Others are not read. Rows are counted as a spreadsheet does: the header is 1. Images
-    that the file does not name are an error, unless they are to be left out.
+    that the file does not name are an error.
     """
     whole = pool(dataset)
     names = _short_names(whole.files, dataset.name)
@@ -68,10 +68,10 @@ def apply_split(dataset: Dataset, path: str | Path, *, leave_out: bool = False) 
             )
         parts[split_name(row["split"], where)].append(position[name])
     missing = [name for name in names if name not in first]
-    if missing and not leave_out:
+    if missing:
         raise DataError(
             f'"{path}" does not name {len(missing)} of the {len(names)} images of "{dataset.name}": {listing(missing)}. '
-            "Add a row for each, or choose to leave them out."
+            "Add a row for each."
         )
     return resplit(dataset, {name: sorted(part) for name, part in parts.items() if part})
 

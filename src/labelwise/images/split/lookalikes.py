@@ -13,7 +13,7 @@ from labelwise.images.decode.headers import SHAPE, SIDE, fingerprint
 from labelwise.images.images import FeatureRows, Images, Unreadable
 from labelwise.images.stored import StoredImages
 from labelwise.support.processes import all_gather, current_group
-from labelwise.support.rows import connected_groups
+from labelwise.support.rows import connected_groups, unit_rows
 
 LIKENESS = 0.97
 _CHUNK = 1024
@@ -59,11 +59,6 @@ def _read(images: Images) -> tuple[Prints, dict[int, str]]:
             else:
                 prints[row] = fingerprint(image)
     return prints, faults
-
-
-def unit_rows(rows: NDArray[np.float32]) -> Prints:
-    """Return rows ``[n, a]`` of length one; zeros stay."""
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
 def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:

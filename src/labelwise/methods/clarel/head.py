@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import LENGTH, distances, unit_rows
+from labelwise.core.arrays import LENGTH, distances
 from labelwise.core.calibration import Penalty
 from labelwise.core.head import HeadDefaults
 from labelwise.core.saved_parts import shaped
@@ -17,7 +17,7 @@ from labelwise.methods.clarel.tokens import tokenise
 from labelwise.methods.shared.head import Centre, Projection, linear
 from labelwise.methods.shared.label_source import LabelSource, flattened
 from labelwise.support.errors import DataError, UsageError
-from labelwise.support.rows import segment_mean
+from labelwise.support.rows import segment_mean, unit_rows
 
 Array = npt.NDArray[Any]
 CHUNK = 512  # sentences read at a time

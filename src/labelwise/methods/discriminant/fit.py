@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import root_features, unit_rows
+from labelwise.core.arrays import root_features
 from labelwise.core.calibration import MEMORY
 from labelwise.core.platt import LeaveOneOut, LeftOut, most_rows
 from labelwise.images.describe.labels import Labels
@@ -33,7 +33,7 @@ from labelwise.methods.discriminant.leave_one_out import (
 from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.support.processes import on_one_thread
-from labelwise.support.rows import draw_rows
+from labelwise.support.rows import draw_rows, unit_rows
 
 Array = npt.NDArray[Any]
 MOST_STRANGERS = 1_500  # images whose whole label is left out: the time grows with the cube of those of one label

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import linear_scores, root_features, unit_rows
+from labelwise.core.arrays import linear_scores, root_features
 from labelwise.core.calibration import Penalty
 from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
@@ -16,7 +16,7 @@ from labelwise.methods.discriminant.leave_one_out import square_norms
 from labelwise.methods.discriminant.whitening import Whitening
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.support.errors import UsageError
-from labelwise.support.rows import segment_mean
+from labelwise.support.rows import segment_mean, unit_rows
 
 Array = npt.NDArray[Any]
 

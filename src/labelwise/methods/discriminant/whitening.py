@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from labelwise.core.arrays import unit_rows
 from labelwise.core.platt import fit_temperature
 from labelwise.core.saved_parts import shaped
 from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, between_label_variance, label_beliefs
@@ -24,7 +23,7 @@ from labelwise.methods.discriminant.leave_one_out import (
     square_norms,
 )
 from labelwise.support.processes import on_one_thread
-from labelwise.support.rows import Draws
+from labelwise.support.rows import Draws, unit_rows
 
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # relative to the mean variance inside labels
 RIDGE_ROWS = 1_000  # rows left out to choose a ridge by; of many labels fewer, but at least LEAST_RIDGE_ROWS

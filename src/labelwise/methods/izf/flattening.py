@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.methods.shared.head import Centre
+from labelwise.support.rows import unit_rows
 
 PARTS = 5  # folds of images; a caption is predicted from those of the other folds
 PENALTY = 1.0  # of the ridge regression, in units of the mean squared length of an image embedding

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import linear_scores, unit_rows
+from labelwise.core.arrays import linear_scores
 from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.head import Map, TrainedHead, even, leaky, linear
 from labelwise.methods.shared.statistics import solve_label_embeddings
-from labelwise.support.rows import segment_mean
+from labelwise.support.rows import segment_mean, unit_rows
 
 Array = npt.NDArray[Any]
 Score = Callable[[Array, Array], Array]  # two lists of what S needs to its part of S

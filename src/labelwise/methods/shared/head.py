@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import LENGTH, linear_scores, root_features, unit_rows
+from labelwise.core.arrays import LENGTH, linear_scores, root_features
 from labelwise.core.head import HeadDefaults
 from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.statistics import EmbeddingStatistics, solve_label_embeddings, whiten
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import unit_rows
 
 Array = npt.NDArray[Any]
 Map = Literal["none", "root", "unit"]  # features as they are; their roots at unit length; at unit length

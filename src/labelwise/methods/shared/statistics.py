@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import linear_scores, unit_rows
+from labelwise.core.arrays import linear_scores
 from labelwise.core.saved_parts import shaped
-from labelwise.support.rows import segment_mean
+from labelwise.support.rows import segment_mean, unit_rows
 
 Array = npt.NDArray[Any]
 TINY = 1e-12

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.core.arrays import linear_scores, root_features, unit_rows
+from labelwise.core.arrays import linear_scores, root_features
 from labelwise.core.classifier import Classifier
 from labelwise.core.saved_parts import shaped
 from labelwise.encoders.efficientnet import LITE0
@@ -23,6 +23,7 @@ from labelwise.images.describe.words import split_text
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.support.errors import UsageError
+from labelwise.support.rows import unit_rows
 
 Array = npt.NDArray[Any]
 PACKED = Path(__file__).parents[2] / "images" / "describe" / "vectors" / "imagenet_words.npz"

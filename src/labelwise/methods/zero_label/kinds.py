@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labelwise.core.arrays import Array, softmax, unit_rows
+from labelwise.core.arrays import Array, softmax
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import name_vectors, packaged_vectors
 from labelwise.methods.zero_label.label_prior import photo_vectors
 from labelwise.methods.zero_label.looks import LOOKS
+from labelwise.support.rows import unit_rows
 
 # Each kind: words for it, and by how many deviations each look of its images is above or below the mean.
 KINDS = {

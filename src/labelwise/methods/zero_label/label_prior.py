@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from labelwise.core.arrays import Array, unit_rows
+from labelwise.core.arrays import Array
 from labelwise.images.describe import minilm
 from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import Labels
@@ -17,6 +17,7 @@ from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import WordVectors, name_vectors, packaged_vectors, split_text
 from labelwise.methods.zero_label.assignment import standardised
 from labelwise.support.errors import UsageError, listing, suggest
+from labelwise.support.rows import unit_rows
 
 Source = Literal["auto", "words", "sentences", "vectors", "similarity", "order", "paper"]
 SOURCES = get_args(Source)
