@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from labelwise.label.progress import answers_for_a_point, interval
+from labelwise.label.progress import answers_for_a_point, interval, lower_limit, sure_share
 
 
 @pytest.mark.parametrize("n", [1, 5, 21, 60])
@@ -26,3 +27,30 @@ def test_answers_for_a_point_follow_the_slope() -> None:
     assert answers_for_a_point(history) == round(80 * math.expm1(0.1))
     assert answers_for_a_point([(n, 0.9) for n in (40, 50, 60, 70, 80)]) is None
     assert answers_for_a_point([]) is None
+
+
+@pytest.mark.parametrize("share", [0.7, 0.9, 0.94])
+def test_guesses_that_are_right_too_rarely_seldom_count(share: float) -> None:
+    generator, counted = np.random.default_rng(0), 0
+    for _ in range(200):
+        tops, every = generator.random(80), generator.random(500)
+        limit, _ = sure_share(tops.astype(np.float32), generator.random(80) < share, every.astype(np.float32), 0.95)
+        counted += limit <= 1
+    assert counted <= 0.25 * 200  # ten nested thresholds are tried, each of which may be wrong one time of ten
+
+
+def test_the_surest_guesses_count_where_the_others_are_wrong() -> None:
+    every = np.linspace(0, 1, 500, dtype=np.float32)
+    tops = np.linspace(0, 1, 200, dtype=np.float32)
+    limit, missing = sure_share(tops, tops > 0.5, every, 0.95)
+    assert 0.45 < limit < 0.65
+    assert missing is None
+
+
+def test_missing_checks_are_enough_if_all_are_right() -> None:
+    every, none = np.linspace(0, 1, 50, dtype=np.float32), np.empty(0, np.float32)
+    limit, missing = sure_share(none, none.astype(bool), every, 0.95)
+    assert limit > 1
+    assert missing is not None
+    assert lower_limit(missing, missing) >= 0.95 > lower_limit(missing - 1, missing - 1)
+    assert sure_share(np.ones(missing, np.float32), np.ones(missing, bool), every, 0.95)[0] <= 1

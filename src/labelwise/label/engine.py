@@ -31,11 +31,6 @@ class Engine:
         self._known = Answered(nobody, nobody, 0, nobody)
         self._decided = 0  # answers as of which it was decided
 
-    @property
-    def decided(self) -> bool:
-        """Whether answers have said how sharp probabilities are."""
-        return self._decided > 0
-
     @on_one_thread
     def update(self, ledger: Ledger) -> Floats:
         """Return how probable each label is of each image ``[n, k]``, answered ones and checks as if nobody had answered the latter."""
@@ -62,6 +57,7 @@ class Engine:
         now = dict(zip(answered.rows.tolist(), answered.targets.tolist(), strict=True))
         if answered.labels < self._known.labels:  # a label went: places of labels have moved
             self.spread, before = Spread(self.space), {}
+            self.whitened.answers = 0  # the covariance is computed again
         self.spread.widen(answered.labels)
         gone = [(row, target) for row, target in before.items() if now.get(row) != target]
         new = [(row, target) for row, target in now.items() if before.get(row) != target]

@@ -80,7 +80,7 @@ def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Float
         labels *= first**SOFT
         labels /= np.maximum(labels.sum(1, keepdims=True), 1e-6)
     labels = _with_answers(labels, answered)
-    part = _with_answers((labels + spread.step(labels)) / 2, answered)
+    part = _with_answers(np.asarray((labels + spread.step(labels)) / 2, np.float32), answered)
     near = spread.values.any(1, keepdims=True)  # at first, far images have labels that nobody has named yet
     whitened.update(part * near, len(answered.rows))
     return softmax(cosines(whitened.points, part) * sharpness)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelwise.label.actions import Action
 from labelwise.label.engine import Engine
 from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_back
-from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, interval
+from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, interval, sure_share
 from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.support.errors import UsageError
@@ -87,10 +87,16 @@ class Session:
                 self._history.append((answers, float(self._chances[open_rows].max(1).mean())))
         return self._chances
 
-    def question(self, *, sheets: bool = True, busy: Iterable[int] = ()) -> Question | None:
-        """Return what to ask next; None where every image has an answer."""
+    def question(self, *, sheets: bool = True, busy: Iterable[int] = (), check: bool = False) -> Question | None:
+        """Return what to ask next; None where every image has an answer.
+
+        Args:
+            sheets: whether to ask about several images at a time.
+            busy: images that others are asked about.
+            check: ask about the next image of the random stream.
+        """
         others = self.hidden | frozenset(busy)
-        if (row := self._due(others)) is not None:
+        if (row := self._due(others, now=check)) is not None:
             return Question(form="check", rows=(row,))
         return choose(self.space, self.ledger, self.chances, others, sheets=sheets)
 
@@ -142,21 +148,23 @@ class Session:
         return listed
 
     def threshold(self, precision: float = PRECISION) -> float:
-        """Return the probability from which on guesses are right as often as wanted, by their own word and by the checks; above 1 for none."""
+        """Return the probability from which on guesses are right as often as wanted, as checks say; above 1 for none."""
+        return self._sure(precision)[0]
+
+    def _sure(self, precision: float) -> tuple[float, int | None]:
+        """Return the threshold, and how many checks are missing where there is none."""
         free = self.ledger.targets == NO_LABEL
-        if not self.chances.shape[1] or not free.any() or not self._engine.decided:
-            return 1.1
-        tops = -np.sort(-self.chances[free].max(1))
-        factor = self._honesty()
-        mean = np.cumsum(tops) / np.arange(1, len(tops) + 1) * factor
-        good = np.flatnonzero(mean >= precision)
-        return float(tops[good[-1]]) if len(good) else 1.1
+        if not self.chances.shape[1] or not free.any() or not 0 < precision < 1:
+            return 1.1, None
+        rows = np.array(list(self.ledger.checks), np.int64)
+        return sure_share(self.chances[rows].max(1), self._right(), self.chances[free].max(1), precision)
 
     def progress(self) -> Progress:
         """Return how far the session is, and how good its guesses are."""
-        hits, n = self._hits()
+        right = self._right()
+        hits, n = int(right.sum()), len(right)
         low, high = interval(hits, n)
-        targets, limit = self.ledger.targets, self.threshold()
+        targets, (limit, missing) = self.ledger.targets, self._sure(PRECISION)
         free = targets == NO_LABEL
         sure = int((self.chances[free].max(1) >= limit).sum()) if self.chances.shape[1] else 0
         more, answers = answers_for_a_point(self._history), len(self.ledger.answered().rows)
@@ -164,6 +172,7 @@ class Session:
             images=len(self),
             answered=int((~free).sum()),
             sure=sure,
+            missing=missing,
             checks=n,
             accuracy=hits / n if n else None,
             low=low,
@@ -172,26 +181,15 @@ class Session:
             stop=n >= FEWEST and (more is None or more > max(100, answers)),
         )
 
-    def _hits(self) -> tuple[int, int]:
-        """Return how many guesses about images of the random stream are right, and how many there are."""
-        checks = self.ledger.checks
-        if not checks or not self.chances.shape[1]:
-            return 0, len(checks)
-        rows = np.array(list(checks))
-        return int((self.chances[rows].argmax(1) == np.array(list(checks.values()))).sum()), len(rows)
+    def _right(self) -> np.ndarray:
+        """Return which guesses about images of the random stream are right ``[c]``."""
+        rows, targets = (np.array(list(part), np.int64) for part in (self.ledger.checks, self.ledger.checks.values()))
+        return self.chances[rows].argmax(1) == targets if self.chances.shape[1] else np.zeros(len(rows), bool)
 
-    def _honesty(self) -> float:
-        """Return by what probabilities are multiplied: how often checks were right, relative to what probabilities said, at most 1; ten more as said."""
-        hits, n = self._hits()
-        if not n:
-            return 1.0
-        said = float(self.chances[list(self.ledger.checks)].max(1).sum())
-        return min(1.0, (hits + 10.0) / (said + 10.0))
-
-    def _due(self, busy: frozenset[int]) -> int | None:
+    def _due(self, busy: frozenset[int], *, now: bool) -> int | None:
         """Return the next image of the random stream where one is due."""
-        asked = len(self.ledger.checks)
-        if asked >= self.checks * (len(self.ledger.hits) + 1) - 1e-9 or not len(self.ledger.answered().rows):
+        late = len(self.ledger.checks) < self.checks * (len(self.ledger.hits) + 1) - 1e-9
+        if not (late or now) or not len(self.ledger.answered().rows):
             return None
         free = self.ledger.open_rows()
         return next((row for row in self._stream if free[row] and row not in busy), None)

@@ -74,7 +74,7 @@ def answer(page: Page) -> None:
 def test_from_photos_to_an_export(browser: Browser, site: Site) -> None:
     address, project, folder = site
     page = open_page(browser, address, viewport={"width": 1280, "height": 900})
-    for _ in range(6):
+    while len(project.session.actions) < 6 and project.session.question():
         answer(page)
     answered = {
         file: target
