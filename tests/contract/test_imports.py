@@ -7,9 +7,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import labelwise
+from tests.contract.trees import ROOT, files, tree_of
 
-ROOT = Path(labelwise.__file__).parent.parent
 # A module may import from rooms below its own, and from its own; never from above.
 LAYERS = {
     "support": 0, "images": 1, "encoders": 2, "core": 3, "train": 4, "tasks": 5, "methods": 6, "fitting": 7, "label": 8, "jobs": 8,
@@ -20,13 +19,12 @@ OPEN = set[str]()
 
 
 def modules() -> dict[str, Path]:
-    paths = (path for package in ("labelwise", "labelwise_papers") for path in (ROOT / package).rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files()}
 
 
 def imports(path: Path, known: Mapping[str, Path], *, types: bool = True) -> set[str]:
     """Return the modules that one imports; those for type checkers alone only if asked for."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     typed = {
         id(part)
         for node in ast.walk(tree)

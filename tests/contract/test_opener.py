@@ -6,9 +6,9 @@ stream called ``stream`` or ``raw``, or bytes in memory. ``OWN`` lists files tha
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-SRC = Path(__file__).parents[2] / "src"
+from tests.contract.trees import ROOT, files, tree_of
+
 OPENER = "labelwise/support/files.py"
 METHODS = frozenset(("open", "read_bytes", "read_text"))  # of a path; the first is of archives and Pillow, too
 READERS = frozenset(
@@ -68,11 +68,11 @@ def _writes(call: ast.Call) -> bool:
 
 def test_files_are_opened_in_one_way() -> None:
     unknown, used = [], set()
-    for file in sorted(SRC.rglob("*.py")):
-        name = file.relative_to(SRC).as_posix()
+    for file in files():
+        name = file.relative_to(ROOT).as_posix()
         if name == OPENER:
             continue
-        for call in other_ways(ast.parse(file.read_text())):
+        for call in other_ways(tree_of(file)):
             own = [each for each in OWN.get(name, ()) if call.startswith(each)]
             used |= {(name, each) for each in own}
             unknown += [] if own else [f"{name}: {call}"]

@@ -2,11 +2,9 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-import labelwise
+from tests.contract.trees import ROOT, files, tree_of
 
-ROOT = Path(labelwise.__file__).parent.parent
 NAMED_TUPLE = {"_asdict", "_fields", "_make", "_replace"}  # documented in spite of their names
 # Uses that remain; each is to go.
 OPEN = set[str]()
@@ -67,15 +65,13 @@ def uses(tree: ast.AST, own: set[str]) -> Iterator[str]:
             yield node.attr
 
 
-def found(sources: Mapping[str, str]) -> set[str]:
-    trees = {name: ast.parse(text) for name, text in sources.items()}
+def found(trees: Mapping[str, ast.AST]) -> set[str]:
     own = {name for tree in trees.values() for name in defined(tree)}
     return {f"{name}: {use}" for name, tree in trees.items() for use in uses(tree, own)}
 
 
 def test_no_private_name_of_another_package_is_used() -> None:
-    files = (path for package in ("labelwise", "labelwise_papers") for path in (ROOT / package).rglob("*.py"))
-    every = found({str(path.relative_to(ROOT)): path.read_text() for path in files})
+    every = found({str(path.relative_to(ROOT)): tree_of(path) for path in files()})
     parts = {use for use in every if any(other.startswith(f"{use}.") for other in every)}  # of a longer chain
     assert {use for use in every - parts if not use.startswith("labelwise/server/")} <= OPEN
 
@@ -92,4 +88,4 @@ class Model(torch.nn.Module):
         return torch._foreach_add
 """
     wanted = {"uvicorn._types.Scope", "super()._call_impl", "_processes", "torch._foreach_add"}
-    assert found({"a": source}) == {f"a: {name}" for name in wanted}
+    assert found({"a": ast.parse(source)}) == {f"a: {name}" for name in wanted}

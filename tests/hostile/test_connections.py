@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from labelwise.server import bodies
+from labelwise.server import bodies, middleware
 from tests.hostile.connections import HEALTH, ahead, answers, asks, connect, megabytes, post
 from tests.server.asking import images_of, png, saved
 from tests.server.services import Running
 
 IMAGE = png(images_of(0)[0])
-TOKEN = "Authorization: Bearer sesame"
+TOKEN, CLOSE = "Authorization: Bearer sesame", "Connection: close"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One with small limits, which all tests here share; it must outlive them."""
     folder = tmp_path_factory.mktemp("hostile")
     options = ("--timeout", "2", "--max-body", "1", "--connections", "60")
-    one = Running(saved(folder), *options, "--token", "sesame")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(middleware, "LINGER", 2)  # the service is a fork of this process
+        one = Running(saved(folder), *options, "--token", "sesame")
     try:
         yield one
         assert one.process.poll() is None, one.said()
@@ -73,10 +75,10 @@ def test_requests_sent_ahead_are_answered_in_turn(service: Running) -> None:
     ("request_", "status"),
     [
         (post("/classify", bytes(4_000_000), TOKEN, "Content-Type: image/png"), 413),
-        (post("/classify", bytes(900_000), "Content-Type: image/png"), 401),
-        (post("/classify", bytes(900_000), TOKEN, "Content-Type: text/plain"), 415),
-        (post("/classify", bytes(900_000), TOKEN, "Content-Type: image/png", "Origin: http://evil.example"), 403),
-        (post("/forget?label=x", bytes(900_000), TOKEN), 404),
+        (post("/classify", bytes(900_000), CLOSE, "Content-Type: image/png"), 401),
+        (post("/classify", bytes(900_000), CLOSE, TOKEN, "Content-Type: text/plain"), 415),
+        (post("/classify", bytes(900_000), CLOSE, TOKEN, "Content-Type: image/png", "Origin: http://evil.example"), 403),
+        (post("/forget?label=x", bytes(900_000), CLOSE, TOKEN), 404),
         (HEALTH.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n") + b"5\r\nhello\r\n" * 90_000, 411),
     ],
     ids=["413", "401", "415", "403", "404", "411"],
