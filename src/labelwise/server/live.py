@@ -23,7 +23,7 @@ from labelwise.support.errors import StoreError
 
 LOG = logging.getLogger("labelwise.server")
 MOST_TAUGHT = 10_000  # labels and corrections
-MOST_BYTES = 512_000_000  # of what they hold: 1,560 labels of 64 images each with the default encoder
+MOST_BYTES = 512_000_000  # of what they hold: 5,200 labels of 64 images each where an embedding has 384 numbers
 TRIES = 5  # attempts of a correction when others change the same label first
 
 
