@@ -106,6 +106,35 @@ def test_requests_that_make_no_sense_are_refused_and_change_nothing(project: Pro
     assert page.get("/state").status_code == 200
 
 
+def test_an_action_that_is_on_disk_is_acknowledged_whatever_happens_next(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = TestClient(build(project, Service(model=tmp_path), tmp_path / "p"), "http://127.0.0.1")
+    name = {"kind": "name", "rows": [1], "label": "x"}
+    assert page.post("/actions", json={"actions": [name], "browser": 3}).status_code == 400
+    assert page.post("/undo", json={"browser": 3}).status_code == 400
+    assert project.session.actions == []
+    change, gone = project._store.change, list[bool]()
+
+    def cut_off(*given: Any) -> Any:
+        found = change(*given)
+        gone.append(True)
+        return found
+
+    def read(*_: Any) -> None:
+        if gone:
+            raise StoreError("The disk is gone.")
+
+    monkeypatch.setattr(project._store, "change", cut_off)
+    monkeypatch.setattr(project._store, "read", read)
+    assert page.post("/actions", json={"actions": [name]}).status_code == 200
+    assert [one.kind for one in project.session.actions] == ["name"]
+    later = page.post("/actions", json={"actions": [name]})
+    assert (later.status_code, later.headers["retry-after"]) == (503, "1")
+    gone.clear()
+    assert page.post("/undo", json={}).status_code == 200
+
+
 def test_labels_do_not_fill_the_memory(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_LABELS", 3)
     project.add([Action(kind="add", label=name) for name in "abc"])

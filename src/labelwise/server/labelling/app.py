@@ -123,14 +123,17 @@ class Routes:
             raise HTTPError(400, f"actions must be a list of 1 to {MOST_ACTIONS} actions.")
         if not all(isinstance(one, dict) for one in actions):
             raise HTTPError(400, "An action must be a JSON object.")
-        person = _text(document, "person")
-        self.project.add([Action.read({**one, "person": person}) for one in actions])
-        return self.question(document)
+        person, _ = _text(document, "person"), _text(document, "browser")  # nothing is refused once actions are on disk
+        with self.project.reading():
+            self.project.add([Action.read({**one, "person": person}) for one in actions])
+            return self.question(document)
 
     def undo(self, document: dict[str, Any]) -> dict[str, Any]:
         """Undo the last action of a person."""
-        undone = self.project.undo(_text(document, "person"))
-        return {"undone": undone.document() if undone else None, **self.question(document)}
+        person, _ = _text(document, "person"), _text(document, "browser")
+        with self.project.reading():
+            undone = self.project.undo(person)
+            return {"undone": undone.document() if undone else None, **self.question(document)}
 
     def export(self, document: dict[str, Any]) -> dict[str, Any]:
         """Write the labels into the project folder."""

@@ -39,7 +39,7 @@ class Project:
     def __init__(self, store: Store, position: Position, files: Sequence[str], session: Session) -> None:
         self.files, self.session = files, session
         self._store, self._position = store, position
-        self.lock = RLock()  # guards the session
+        self.lock, self._reads = RLock(), 0  # guards the session; how many read it now, one in another
         self._asked: dict[str, tuple[int, ...]] = {}  # images in the open question of each browser
 
     def question(self, browser: str, *, sheets: bool = True) -> Question | None:
@@ -80,11 +80,18 @@ class Project:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While open, nobody else changes the session, which is what the store holds: a copy that was restored there is read again."""
+        """While open, nobody else changes the session, which is what the store holds: a copy that was restored there is read again.
+
+        The store is read once, at first: what follows a change does not depend on it any more.
+        """
         with self.lock:
-            if (news := self._store.read(self._position)) is not None:
+            if not self._reads and (news := self._store.read(self._position)) is not None:
                 self._follow(news)
-            yield
+            self._reads += 1
+            try:
+                yield
+            finally:
+                self._reads -= 1
 
     def close(self) -> None:
         """Close the store."""
