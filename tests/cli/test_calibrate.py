@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from tests.cli.folders import write_folders, write_tall
-from tests.conftest import blobs, quick
-from tests.pixels_of import px
+from tests.cli.folders import write_folders
+from tests.conftest import blobs
 
 DATA = blobs(per_label=20, seed=5)
 
@@ -70,12 +69,3 @@ def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path
     code, out, err = run("calibrate", tmp_path / "c.lw", new, "--out", tmp_path / "d.lw", "--split", "all")
     assert code == 0, err
     assert "were also used to train or calibrate" in " ".join(out.split())
-
-
-def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:
-    tall = write_tall(tmp_path / "tall.npz")
-    lw.save(lw.fit(tall, quick("softmax", 3), lw.Run(device="cpu")), tmp_path / "m.lw")
-    assert run("calibrate", tmp_path / "m.lw", tmp_path / "tall.npz", "--out", tmp_path / "c.lw")[0] == 0
-    part = tall.split("val")
-    expected = lw.calibrate(lw.load(tmp_path / "m.lw"), px(part), part.targets)
-    assert lw.load(tmp_path / "c.lw").calibration.temperature == pytest.approx(expected.calibration.temperature)

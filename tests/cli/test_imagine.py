@@ -21,7 +21,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.izf.method import Izf
 from labelwise.tasks.imagine import image_features, imagine
-from tests.cli.folders import write_folders, write_tall
+from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.described import by_vector
 from tests.generating import generating
@@ -172,15 +172,3 @@ def test_a_model_that_cannot_generate(run: Any, pictures: Path, tmp_path: Path) 
     assert (code, out) == (1, "")
     assert "cannot generate features of a label from its description" in " ".join(err.split())
     assert not (tmp_path / "seen").exists()
-
-
-def test_pictures_that_are_not_square_keep_their_shape(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    test, names = write_tall(tmp_path / "tall.npz").split("test"), ["blob 3"]
-    model = generating(LABELS, (3, 12, 8), frozenset(names))
-    monkeypatch.setattr(verb, "open_model", lambda *_: model)
-    code, out, err = run("imagine", "model", tmp_path / "tall.npz", "--split", "test", "--count", 9, "--json")
-    assert code == 0, err
-    expected = imagine(model, names, px(test), count=9).closest("blob 3")
-    assert [(one["row"], one["distance"]) for one in json.loads(out)["labels"][0]["nearest"]] == expected

@@ -23,7 +23,6 @@ from labelwise.methods.zero_label.naming import kept_together, overlap_agreement
 from labelwise.methods.zero_label.rename import name_clusters, settled_names
 from labelwise.reporting.naming_page import doubts
 from labelwise.support.errors import UsageError
-from tests.cli.folders import write_tall
 from tests.conftest import blobs
 from tests.methods.test_zero_label import CPU, STRUCTURE, head_of, world
 from tests.pixels_of import px
@@ -355,15 +354,3 @@ def test_wrong_names_are_told(run: Any, pictures: Path, tmp_path: Path, words: l
     assert code in (1, 2)
     assert message in " ".join(err.split())
     assert not (tmp_path / "a.lw").exists()
-
-
-def test_pictures_that_are_not_square_keep_their_shape(run: Any, tmp_path: Path) -> None:
-    tall = write_tall(tmp_path / "tall.npz")
-    alike = replace(tall.labels, similarity=torch.eye(len(tall.labels)))
-    method = ZeroLabel(encoder=Encoder(backbone="convnet", width=8), restarts=2, search=10)
-    save(lw.fit(replace(tall, labels=alike), method, CPU), tmp_path / "m.lw")
-    code, out, err = run("name", tmp_path / "m.lw", tmp_path / "tall.npz", "--report", tmp_path / "s", "--json")
-    assert code == 0, err
-    expected = cluster_images(load(tmp_path / "m.lw"), px(tall.split("train")), 8)
-    for row in json.loads(out)["clusters"]:
-        assert row["examples"] == [f"train {i}" for i in expected[row["cluster"]].nearest]
