@@ -1,6 +1,6 @@
 """The verb calibrate: probabilities and thresholds from the user's own images."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
@@ -22,17 +22,24 @@ PRECISION_HELP = "LABEL=P: choose a threshold with this precision."
 ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
 
-def calibrate(  # noqa: PLR0913 - the options of the verb
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What is fitted, and thresholds that a person chooses."""
+
+    known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95
+    false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None
+    by: ScoreBy = "similarity"
+    threshold: Annotated[list[str] | None, Option(help=THRESHOLD_HELP)] = None
+    precision: Annotated[list[str] | None, Option(help=PRECISION_HELP)] = None
+
+
+def calibrate(
     model: Model,
     data: Annotated[str | None, Argument(help="Held-out images; only --threshold needs none.")] = None,
     *,
     out_folder: Out,
-    known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95,
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
-    false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None,
-    by: ScoreBy = "similarity",
-    threshold: Annotated[list[str] | None, Option(help=THRESHOLD_HELP)] = None,
-    precision: Annotated[list[str] | None, Option(help=PRECISION_HELP)] = None,
+    rules: Rules,
 ) -> None:
     """Recalibrate on images of your own, or set thresholds."""
     from labelwise.core.store import check_free
@@ -43,11 +50,11 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
 
     check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
-    chosen = {**classifier.thresholds, **_by_label(threshold)}
+    chosen = {**classifier.thresholds, **_by_label(rules.threshold)}
     document: dict[str, Any] = {"model": str(out_folder)}
     lines: list[RenderableType] = []
     if data is None:
-        if not chosen or precision:
+        if not chosen or rules.precision:
             raise UsageError("Give images to calibrate on, or set a threshold: --threshold LABEL=P.")
         classifier = classifier.with_thresholds(chosen)
         about = ""
@@ -55,12 +62,12 @@ def calibrate(  # noqa: PLR0913 - the options of the verb
         part = _part(classifier, open_data_for(classifier, data), split)
         evaluation = Evaluation.of(classifier, part.split, part.labels)
         scores = evaluation.scores
-        classifier = run(scores, evaluation.targets, keep=known_rate)
-        if false_accepts is not None or by != "similarity" or can_verify(part.split.targets):
-            rule: Rule = "eer" if false_accepts is None else false_accepts
-            classifier = fit_verifier(scores.of(classifier), part.split.targets, rule, by=by)
-        if precision:
-            chosen |= thresholds_for(replace(evaluation, scores=scores.of(classifier)), _by_label(precision))
+        classifier = run(scores, evaluation.targets, keep=rules.known_rate)
+        if rules.false_accepts is not None or rules.by != "similarity" or can_verify(part.split.targets):
+            rule: Rule = "eer" if rules.false_accepts is None else rules.false_accepts
+            classifier = fit_verifier(scores.of(classifier), part.split.targets, rule, by=rules.by)
+        if rules.precision:
+            chosen |= thresholds_for(replace(evaluation, scores=scores.of(classifier)), _by_label(rules.precision))
         classifier = classifier.with_thresholds(chosen)
         figures = classifier.origin.summary["calibration"]
         about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."

@@ -1,7 +1,7 @@
 """The verb name: review and correct the names that zero_label gave to clusters."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -90,8 +90,7 @@ def name(
         classifier = _ask(classifier, sheets, files, answers)
     clusters = named_clusters(classifier)
     files = sheets.draw(clusters, folder) if sheets else {}
-    state = settled_names(classifier)
-    lines = [*_tables(clusters, sheets, files), *_settled_lines(state, clusters)]
+    lines = [*_tables(clusters, sheets, files), *_settled_lines(settled_names(classifier), clusters)]
     if report is not None and sheets is not None:
         page = naming_page(f"Names in {model.name}", clusters, sheets.clusters, sheets.images, sheets.files)
         write_file(report / PAGE, visible(page, lines=True).encode())
@@ -99,24 +98,35 @@ def name(
     if out_folder is not None:
         lw.save(classifier, out_folder, overwrite=shared().overwrite)
         lines.append(styled(f"Written: {out_folder}"))
-    empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
-    rows = [
-        {**asdict(one), **(sheets.examples(one.cluster) if sheets else empty), "sheet": files.get(one.cluster)}
-        for one in clusters
-    ]
-    known = classifier.origin.summary.get("answers", {})
-    document = {"model": str(model), "clusters": rows, "answers": known, "out": out_folder and str(out_folder)}
-    document |= {
-        "namings": round(state.namings, 1),
-        "may_be": state.may_be,
-        "worth": [round(gain, 4) for gain in state.worth],
-    }
+    document = _document(classifier, clusters, sheets, files)
+    document |= {"model": str(model), "out": out_folder and str(out_folder)}
     show(document, *lines)
     if shared().json:
         return
     if names and out_folder is None:
         note("Preview only, nothing was saved. Save it with --out.")
     note("No name was checked against a label: look at the images before you rely on it.")
+
+
+def _document(
+    classifier: "Classifier", clusters: "Sequence[NamedCluster]", sheets: "Sheets | None", files: Mapping[int, str]
+) -> dict[str, Any]:
+    """Return the names of clusters, and how settled they are, as JSON."""
+    from labelwise.methods.zero_label.rename import settled_names
+
+    empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
+    rows = [
+        {**asdict(one), **(sheets.examples(one.cluster) if sheets else empty), "sheet": files.get(one.cluster)}
+        for one in clusters
+    ]
+    state = settled_names(classifier)
+    return {
+        "clusters": rows,
+        "answers": classifier.origin.summary.get("answers", {}),
+        "namings": round(state.namings, 1),
+        "may_be": state.may_be,
+        "worth": [round(gain, 4) for gain in state.worth],
+    }
 
 
 def _check_places(data: str | None, answers: int, target: Path | None, report: Path | None) -> None:

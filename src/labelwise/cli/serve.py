@@ -1,6 +1,6 @@
 """The verbs serve, export and demo: an HTTP service, an ONNX file, a tour."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,43 +12,59 @@ from labelwise.cli.output import note, show, styled
 from labelwise.support.errors import UsageError
 
 
-def serve(  # noqa: PLR0913 - the options of the verb
-    model: Model,
-    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000,
-    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
-    read_only: Annotated[bool, Option("--read-only", help="Refuse requests to teach and forget.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who reaches the service."""
+
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1"
+    port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000
+    token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None
+    allow_host: Annotated[list[str] | None, Option(help="Host name to accept; repeatable.")] = None
+    allow_origin: Annotated[list[str] | None, Option(help="Web origin to accept: https://name.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What the service holds and writes."""
+
+    read_only: Annotated[bool, Option("--read-only", help="Refuse requests to teach and forget.")] = False
     state: Annotated[
-        str | None,
-        Option(
-            envvar="LABELWISE_STATE",
-            help="Store of taught labels: a folder or postgresql://...",
-        ),
-    ] = None,
-    gallery: Annotated[Path | None, Option(help="Images for retrieve: a folder or a stored index.")] = None,
-    examples: Annotated[Path | None, Option(help="Images that the page offers to try.")] = None,
-    rate: Annotated[float, Option(help="Requests per second and address; 0 for no limit.")] = 0.0,
-    batch: Annotated[int, Option(help="Most images encoded together.")] = 16,
-    batch_delay: Annotated[float, Option(help="Most milliseconds that an image waits for others.")] = 1.0,
-    queue: Annotated[int, Option(help="Most requests in progress.")] = 256,
-    timeout: Annotated[float, Option(help="Seconds in which a request body must arrive.")] = 20.0,
-    connections: Annotated[int, Option(help="Most open connections per worker.")] = 1000,
-    max_body: Annotated[float, Option(help="Largest request, in megabytes.")] = 16.0,
-    pixels: Annotated[float, Option(help="Largest image, in millions of pixels.")] = 25.0,
-    allow_host: Annotated[list[str] | None, Option(help="Host name to accept; repeatable.")] = None,
-    allow_origin: Annotated[list[str] | None, Option(help="Web origin to accept: https://name.")] = None,
-    log: Annotated[Literal["plain", "json"], Option(help="Format of the log on standard error.")] = "plain",
+        str | None, Option(envvar="LABELWISE_STATE", help="Store of taught labels: a folder or postgresql://...")
+    ] = None
+    gallery: Annotated[Path | None, Option(help="Images for retrieve: a folder or a stored index.")] = None
+    examples: Annotated[Path | None, Option(help="Images that the page offers to try.")] = None
+    log: Annotated[Literal["plain", "json"], Option(help="Format of the log on standard error.")] = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much the service takes on."""
+
+    rate: Annotated[float, Option(help="Requests per second and address; 0 for no limit.")] = 0.0
+    batch: Annotated[int, Option(help="Most images encoded together.")] = 16
+    batch_delay: Annotated[float, Option(help="Most milliseconds that an image waits for others.")] = 1.0
+    queue: Annotated[int, Option(help="Most requests in progress.")] = 256
+    timeout: Annotated[float, Option(help="Seconds in which a request body must arrive.")] = 20.0
+    connections: Annotated[int, Option(help="Most open connections per worker.")] = 1000
+    max_body: Annotated[float, Option(help="Largest request, in megabytes.")] = 16.0
+    pixels: Annotated[float, Option(help="Largest image, in millions of pixels.")] = 25.0
+
+
+def serve(
+    model: Model,
+    *,
+    access: Access,
+    contents: Contents,
+    limits: Limits,
     bake: Annotated[Path | None, Option(help="Write the classifier with its taught labels, and exit.")] = None,
 ) -> None:
     """Answer questions over HTTP, with a web page."""
-    options: dict[str, Any] = {
-        name: value for name, value in locals().items() if name not in ("allow_host", "allow_origin", "bake")
-    }
     from labelwise.server.settings import MEGABYTE, Service
 
-    options |= {"workers": (shared().workers or Workers()).count or 1, "device": shared().device}
-    options |= {"max_body": int(max_body * MEGABYTE), "pixels": int(pixels * MEGABYTE)}
-    options |= {"allow_hosts": tuple(allow_host or ()), "allow_origins": tuple(allow_origin or ())}
+    options: dict[str, Any] = vars(access) | vars(contents) | vars(limits)
+    options |= {f"{name}s": tuple(options.pop(name) or ()) for name in ("allow_host", "allow_origin")}
+    options |= {name: int(options[name] * MEGABYTE) for name in ("max_body", "pixels")}
+    options |= {"model": model, "workers": (shared().workers or Workers()).count or 1, "device": shared().device}
     service = Service(**options)
     try:
         from labelwise.server.live import bake as write
@@ -56,11 +72,11 @@ def serve(  # noqa: PLR0913 - the options of the verb
     except ModuleNotFoundError as error:
         raise UsageError(f'The service needs {error.name}: pip install "labelwise[serve]".') from None
     if bake is not None:
-        note(write(model, bake, state))
+        note(write(model, bake, contents.state))
         return
-    if not service.loopback and token is None:
+    if not service.loopback and service.token is None:
         note(
-            f"Warning: everyone who can reach {host} can use and teach this service. Set --token, or --host 127.0.0.1."
+            f"Warning: everyone who can reach {service.host} can use and teach this service. Set --token, or --host 127.0.0.1."
         )
     run(service)
 
