@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from labelwise.api import group as group
     from labelwise.api import outliers as outliers
     from labelwise.api import rank as rank
+    from labelwise.api import restrict as restrict
     from labelwise.api import retrieve as retrieve
     from labelwise.api import retrieve_by_text as retrieve_by_text
     from labelwise.api import teach as teach

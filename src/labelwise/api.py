@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
 from labelwise.tasks import classify as classify_task
 from labelwise.tasks import explain as explain_task
+from labelwise.tasks import occurring as occurring_task
 from labelwise.tasks import outliers as outliers_task
 from labelwise.tasks import rank as rank_task
 from labelwise.tasks import retrieve as retrieve_task
@@ -47,6 +48,16 @@ def classify(
 ) -> list[classify_task.Prediction]:
     """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels; see ``tasks.classify``."""
     return classify_task.classify(classifier.scores(images), top=top, coverage=coverage)
+
+
+def restrict(classifier: Classifier, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Classifier:
+    """Return the classifier that answers with some labels only: names, shares by name, or the file of a list; see ``tasks.occurring``."""
+    if isinstance(occurring, str | Path):
+        return occurring_task.restrict(classifier, occurring_task.read_occurring(occurring, classifier))
+    stated = isinstance(occurring, Mapping)
+    shares = occurring if isinstance(occurring, Mapping) else dict.fromkeys(occurring, 1.0)
+    allowed = {classifier.labels.meant(name): float(share) for name, share in shares.items() if share > 0}
+    return occurring_task.restrict(classifier, occurring_task.Occurring(shares=allowed, stated=stated, others=()))
 
 
 def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> list[list[str]]:

@@ -67,6 +67,10 @@ class Classifier(core.Classifier):
         """Return what each image is: its label or "unknown"; with ``coverage=0.9``, also the labels that hold the right one at this rate."""
         return api.classify(self, images, top=top, coverage=coverage)
 
+    def restrict(self, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Self:
+        """Return the classifier that answers with some labels only: names, shares by name, or the file of a list."""
+        return type(self).of(api.restrict(self, occurring))
+
     def ask(self, images: ImagesLike, label: str | None = None, *, text: str | None = None) -> list[Answer]:
         """Return for each image whether it is a ``label``, or whether a sentence is true of it."""
         return api.ask(self, images, label, text=text)

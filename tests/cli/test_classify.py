@@ -43,3 +43,15 @@ def test_coverage_lists_enough_labels_in_the_shell_and_over_http(run: Any, model
     code, _, err = run("classify", model, folder, "--coverage", 90)
     assert code == 2
     assert "between 0 and 1" in err
+
+
+def test_only_labels_that_may_occur_are_answered(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    here = tmp_path / "my place.txt"
+    here.write_text("blob 1\nblob 0\nwren\n")
+    code, printed, err = run("--json", "classify", model, pictures / "train" / "blob 2", "--prior", here)
+    assert code == 0, err
+    document = json.loads(printed)
+    assert document["prior"]["labels"] == ["blob 0", "blob 1"]
+    assert {row["label"] for one in document["predictions"] for row in one["top"]} == {"blob 0", "blob 1"}
+    assert "2 of 4 labels may occur" in err
+    assert "no labels here: wren" in err

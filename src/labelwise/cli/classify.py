@@ -171,15 +171,16 @@ def classify(
     *,
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3,
     coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None,
+    prior: Annotated[Path | None, Option(help="Only these labels occur: names, or label and share.")] = None,
     writing: Writing,
 ) -> None:
     """What is it? Labels with probabilities, or unknown."""
     from labelwise.tasks.classify import classify as predictions
 
     if writing.out is not None and is_job(writing.out):
-        if writing != Writing(out=writing.out) or coverage is not None:
+        if writing != Writing(out=writing.out) or coverage is not None or prior is not None:
             raise UsageError(
-                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only and --coverage."
+                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only, --coverage and --prior."
             )
         run_job(make_job("classify", model, writing.out, top), paths)
         return
@@ -188,6 +189,8 @@ def classify(
     refuse_workers()
     writing.check()
     classifier = open_model(model)
+    if prior is not None:
+        classifier = _restricted(classifier, prior)
     answers = Answers(writing, classifier.labels.names)
     files = writing.unsorted(as_images(paths))
     several, skipped = classifier.calibration.multilabel, []
@@ -200,12 +203,28 @@ def classify(
             answers.add(answer(name, one, writing.min_probability), partial(_pixels, classifier, images, row))
     written = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
+    if prior is not None:
+        document["prior"] = {"file": str(prior), "labels": list(classifier.labels.names)}
     if written:
         document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
     elif len(answers.rows) > SHOWN:
         note(f"The first {SHOWN} of {len(answers.rows)} images are shown; --csv FILE writes all.")
     lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
     show(document, *lines)
+
+
+def _restricted(classifier: "Classifier", prior: Path) -> "Classifier":
+    """Return the classifier of the labels that a list allows, and say which these are."""
+    from labelwise.tasks.occurring import read_occurring, restrict
+
+    occurring = read_occurring(prior, classifier)
+    smaller = restrict(classifier, occurring)
+    note(
+        f"Prior: {len(smaller.labels)} of {len(classifier.labels)} labels may occur ({prior}); {listing(smaller.labels.names)}."
+    )
+    if occurring.others:
+        note(f"Names in {prior} that are no labels here: {listing(occurring.others)}.")
+    return smaller
 
 
 def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:

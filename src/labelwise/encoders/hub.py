@@ -112,7 +112,7 @@ def _image_output(outputs: Mapping[str, Shape], config: Mapping[str, Any], *, du
     """Return the output that holds image embeddings: of a dual encoder those in the space of texts, projected where it projects."""
     if "image_embeds" in outputs:
         return "image_embeds"
-    if "pooler_output" in outputs and (not dual or _is_sigmoid(config)):
+    if "pooler_output" in outputs and (not dual or _is_siglip(config)):
         return "pooler_output"
     if dual:
         raise StoreError(
@@ -239,8 +239,8 @@ def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
         )
     content = read_file(file)
     inputs, outputs = interface(content)
-    sigmoid = _is_sigmoid(config)
-    output = "text_embeds" if "text_embeds" in outputs else "pooler_output" if sigmoid else ""
+    siglip = _is_siglip(config)
+    output = "text_embeds" if "text_embeds" in outputs else "pooler_output" if siglip else ""
     if output not in outputs:
         raise StoreError(
             f"The text network has the outputs {listing(outputs)}, and none is in the space of images: text_embeds is expected. "
@@ -251,12 +251,12 @@ def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
     about = _json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
     fixed = inputs.get("input_ids", (None,))[-1]
     stated = (config.get("text_config") or {}).get("max_position_embeddings") or about.get("model_max_length")
-    longest = fixed or (64 if stated is None and sigmoid else int(stated or 77))
+    longest = fixed or (64 if stated is None and siglip else int(stated or 77))
     tokenizer = read_regular(folder / TOKENIZER, MOST_JSON)
-    filled = sigmoid or fixed is not None  # SigLIP reads its last token, so sentences have one length
+    filled = siglip or fixed is not None  # SigLIP reads its last token, so sentences have one length
     return TextNetwork(
         graph=np.frombuffer(content, np.uint8), tokenizer=np.frombuffer(tokenizer, np.uint8), output=output, longest=longest,
-        padding=_padding(json.loads(tokenizer), about) if filled else None, lowercase=sigmoid,
+        padding=_padding(json.loads(tokenizer), about) if filled else None, lowercase=siglip,
     )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def _padding(tokenizer: Mapping[str, Any], about: Mapping[str, Any]) -> int:
 
 def _logits(hub: Hub) -> Logits:
     """Return how cosines become log-odds: as the folder says, as its whole network computes them, or as is usual."""
-    sigmoid, whole = _is_sigmoid(hub.config), _file(hub.folder, BOTH)
+    sigmoid, whole = _is_siglip(hub.config) or "logit_bias" in hub.config, _file(hub.folder, BOTH)
     if "logit_scale" in hub.config:
         scale, bias, source = float(hub.config["logit_scale"]), float(hub.config.get("logit_bias", 0.0)), CONFIG
     elif whole is not None and set(LOGITS) <= set(interface(read_file(whole))[1]):
@@ -297,7 +297,7 @@ def _measured(whole: bytes, hub: Hub) -> tuple[float, float]:
     return float(np.log(scale)), float(bias)
 
 
-def _is_sigmoid(config: Mapping[str, Any]) -> bool:
+def _is_siglip(config: Mapping[str, Any]) -> bool:
     return str(config.get("model_type", "")).startswith("siglip")
 
 
