@@ -100,7 +100,8 @@ def test_files_known_by_their_stamp_are_not_opened(tmp_path: Path, monkeypatch: 
     paths = photos(tmp_path / "photos", 4)
     for path in paths:
         os.utime(path, (1e9, 1e9))
-    time.sleep(2.1)  # a file that changed just now may change again
+    monkeypatch.setattr("labelwise.images.stored.FRESH", 1e8)
+    time.sleep(0.15)  # a file that changed just now may change again
     encoder = tiny_encoder(tmp_path)
     first = encode(encoder, FileImages(paths))
     monkeypatch.setattr("labelwise.images.stored.open_regular", None)

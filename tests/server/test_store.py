@@ -123,11 +123,12 @@ def test_a_locked_file_is_waited_for_and_then_unavailable(opened: Open, tmp_path
     assert labels(store) == ["b"]
 
 
-def test_a_start_waits_for_a_locked_file(opened: Open, tmp_path: Path) -> None:
+def test_a_start_waits_for_a_locked_file(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "BUSY", 0.3)
     add(opened(), "a")
     locking = sqlite3.connect(tmp_path / "state" / FILE, isolation_level=None, check_same_thread=False)
     locking.execute("BEGIN IMMEDIATE")
-    release = threading.Timer(3.0, locking.execute, ("ROLLBACK",))
+    release = threading.Timer(0.8, locking.execute, ("ROLLBACK",))
     release.start()
     assert labels(opened()) == ["a"]
     release.join()
