@@ -23,6 +23,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 default_role = "code"
 
+highlight_language = "none"
 html_theme = "furo"
 html_title = "labelwise"
 html_static_path: list[str] = []

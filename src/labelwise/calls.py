@@ -146,11 +146,11 @@ def fit(
         return _fit_words(data, method, tuple(names), run, settings)
     if isinstance(method, Method):
         if settings:
-            raise UsageError("Give settings with the name of a method, or a method that has them: one of the two.")
+            raise UsageError("Give either the name of a method with settings, or a configured method.")
         dataset = _with_test(as_dataset(data, run.seed, frame_of(method)), hold_out, run.seed)
         return Classifier.of(fitting.fit(dataset, method, run))
     if not isinstance(method, str | None):
-        raise UsageError(f"A method is a name or a Method; given {type(method).__name__}. {WAYS}")
+        raise UsageError(f"A method must be a name or a Method; given {type(method).__name__}. {WAYS}")
     encoder = settings.pop("encoder", "auto")
     if isinstance(encoder, Mapping):
         settings["encoder"], encoder = encoder, "auto"

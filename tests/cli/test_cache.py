@@ -132,4 +132,4 @@ def test_without_a_place_to_write_all_goes_on(
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "in the way"))
     code, _, err = run(*fit_words(photos, tmp_path / "m.lw"))
     assert code == 0
-    assert "Features cannot be kept in" in err
+    assert "Features cannot be cached in" in err

@@ -77,7 +77,7 @@ def test_evaluate_adds_the_figures_of_ordered_labels(run: Any, model: Path, bare
         "kappa",
         "at most one level off",
         "Spearman",
-        "should hold",
+        "hold the true level",
     ):
         assert words in out
     _, out, _ = run("evaluate", model, pictures, "--json")

@@ -137,7 +137,7 @@ def test_an_unfinished_run_is_told_before_data_are_read(run: Any, tmp_path: Path
         (tmp_path / place / "checkpoint.safetensors").touch()
         code, _, err = run("fit", "none", "--out", tmp_path / place[:4])
         assert code == 2
-        assert "An unfinished run lies in" in one_line(err)
+        assert "An unfinished run is in" in one_line(err)
 
 
 def test_one_process_at_a_time_writes_to_a_place(
@@ -149,7 +149,7 @@ def test_one_process_at_a_time_writes_to_a_place(
     with sole_writer(tmp_path / "m.lw"):
         code, out, err = run(*words)
         assert (code, out) == (2, "")
-        assert f"Another process ({os.getpid()}) writes to" in one_line(err)
+        assert f"Another process ({os.getpid()}) is writing to" in one_line(err)
         assert "choose another name" in one_line(err)
         code, _, err = run("pretrain", pictures, "--out", tmp_path / "e.safetensors", *QUICK[:4], "--set", "epochs=1")
         assert code == 0, "elsewhere it may"
@@ -173,7 +173,7 @@ def test_a_second_fit_is_refused_and_a_killed_one_leaves_the_place_free(
     first.send_signal(signal.SIGKILL)
     first.wait(30)
     assert code == 2
-    assert f"Another process ({first.pid}) writes to" in one_line(err)
+    assert f"Another process ({first.pid}) is writing to" in one_line(err)
     code, _, err = run(*command, "--set", "epochs=1")
     assert code == 0, err
     assert sorted(one.name for one in tmp_path.iterdir()) == ["m.lw", "some pictures"]
@@ -213,7 +213,7 @@ def test_room_is_asked_for_before_the_first_epoch(
     ):
         code, _, err = run(words[0], pictures, *words[1:])
         assert code == 1
-        assert "has 0.0 MB left. Make room, or choose another place." in one_line(err)
+        assert "has 0.0 MB left. Free some space, or choose another place." in one_line(err)
     assert [one.name for one in tmp_path.iterdir()] == ["some pictures"]
 
 

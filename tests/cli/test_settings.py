@@ -66,9 +66,9 @@ def test_settings_that_contradict_the_encoder(run: Any, setting: str, value: str
     code, out, err = run(*words)
     assert (code, out) == (2, "")
     told = " ".join(err.split())
-    assert f"--encoder {NAMED} takes that backbone with its own weights, as it is" in told
+    assert f"--encoder {NAMED} uses that backbone with its own weights" in told
     assert f"{setting}={value}" in told
-    assert "Leave out one or the other" in told
+    assert "Leave out one of them" in told
 
 
 def test_no_encoder_takes_the_settings_as_they_are() -> None:
@@ -139,7 +139,7 @@ def test_encode_drops_no_option(run: Any, pictures: Path, tmp_path: Path) -> Non
     assert code == 0, err
     code, _, err = run("data", "encode", tmp_path / "f.npz", "--encoder", NAMED, "--out", tmp_path / "g.npz")
     assert code == 1
-    assert "holds features already" in " ".join(err.split())
+    assert "already has features" in " ".join(err.split())
     assert run("data", "encode", tmp_path / "f.npz", "--out", tmp_path / "g.npz")[0] == 0
     assert run("fit", tmp_path / "f.npz", "--out", tmp_path / "features.lw", *QUICK)[0] == 0
     code, _, err = run(

@@ -76,7 +76,7 @@ def test_verbs_share_no_private_function() -> None:
         (
             ["fit", "https://example.org/photos.zip", "--out", "m"],
             1,
-            "an address on the web, and nothing is downloaded",
+            "a web address, and nothing is downloaded",
         ),
         (["fit", "split.csv", "--out", "m"], 1, '"labelwise fit PHOTOS --splits split.csv"'),
         (["fly"], 2, "No such command"),

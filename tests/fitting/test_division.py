@@ -64,7 +64,7 @@ def test_images_that_are_held_out_are_those_that_evaluate_measures() -> None:
     part = select_test_set(classifier, data)
     assert (len(part.split), part.trained_on, part.left_out) == (15, 45, None)
     assert not leaked_rows(classifier, px(part.split)).any()
-    with pytest.raises(UsageError, match="names its splits"):
+    with pytest.raises(UsageError, match="already has splits"):
         hold_out(replace(data, own_splits=True), 0.2, 0)
     with pytest.raises(UsageError, match="between 0 and 1"):
         hold_out(data, 1.0, 0)

@@ -66,7 +66,7 @@ def test_workers_that_are_killed_cost_one_request_at_most() -> None:
 
     wrong = [one for one in asyncio.run(run()) if isinstance(one, BaseException)]
     assert len(wrong) <= 1 + (os.cpu_count() or 1)
-    assert all(isinstance(one, HTTPError) and "broke down" in str(one) for one in wrong)
+    assert all(isinstance(one, HTTPError) and "crashed" in str(one) for one in wrong)
 
 
 def test_where_no_worker_can_be_started_requests_fail_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

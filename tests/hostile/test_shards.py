@@ -65,7 +65,7 @@ def test_a_long_header_is_refused_before_it_is_read(tmp_path: Path) -> None:
         stream.truncate(2**28 + 4096)
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match="is no tar file, or it is damaged"):
+        with pytest.raises(DataError, match="is not a tar file, or it is damaged"):
             read_tar(str(file))
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:

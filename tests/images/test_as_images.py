@@ -78,7 +78,7 @@ def test_shape_decides_what_could_be_read_in_two_ways() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "No image was given; give at least one"),
+        ([], "Give at least one image"),
         (np.zeros((0, 8, 8, 3), np.uint8), r"the array is empty, \[0, 8, 8, 3\]"),
         (np.zeros((2, 8, 8, 7), np.uint8), r"with 1, 3 or 4 channels, or \[n, height, width\]; given \[2, 8, 8, 7\]"),
         (np.zeros(8, np.uint8), r"given \[8\]"),

@@ -75,7 +75,7 @@ def test_an_inspection_in_words() -> None:
         "Smallest labels: yak 1, okapi 2, owl 4. Largest: owl 4, okapi 2, yak 1.",
         "Imbalance: the largest label has 4.0 times the images of the smallest.",
         "Found: labels of images (targets), images, attributes of labels (vectors), an order of labels, sentences about images (texts).",
-        "Optional, and not there: sentences about labels (texts), how frequent labels are (shares), how alike labels are (similarity), "
+        "Optional, missing: sentences about labels (texts), how frequent labels are (shares), how alike labels are (similarity), "
         "where images come from (domains), which images belong together (groups).",
         "Left out: a.png, b.png: it is empty",
         "Left out: c.png: no picture",
@@ -86,7 +86,7 @@ def test_an_inspection_in_words() -> None:
         "Duplicates: 1 images equal an earlier one of their split.",
         "Equal images with different labels: 1: 0.png (train) owl = 2.png (train) okapi.",
         "Look alike across splits: 1: 6.png (test) like 1.png (train).",
-        "1 of 3 test images have a lookalike in train, so a test flatters: divide the data again (labelwise data split), "
+        "1 of 3 test images have a lookalike in train, so a test is too optimistic: split the data again (labelwise data split), "
         "which keeps lookalikes together.",
         "Methods that can train on this, without the 2 labels that have no training images: indicator.",
         "Methods that can train on this: izf, clarel.",
@@ -106,7 +106,7 @@ def test_what_methods_lack_is_named() -> None:
         lines(found, NEEDS)[-1]
         == "Methods that would need sentences about labels (texts) or sentences about images (texts): clarel."
     )
-    with pytest.raises(UsageError, match=r'Method izf needs "vector", which no data have. Did you mean "vectors"'):
+    with pytest.raises(UsageError, match=r'Method izf needs the unknown piece "vector". Did you mean "vectors"'):
         missing_pieces(found, {"izf": ["vector"]})
 
 

@@ -121,7 +121,7 @@ def test_the_shell_goes_on_and_processes_find_the_same(photos: Path, tmp_path: P
     assert dataset.dataset(one).to_table().equals(table)
     code, _, told = run("data", "duplicates", photos, "--out", one, "--likeness", "0.9")
     assert code == 2
-    assert "other likeness" in " ".join(told.split())
+    assert "different likeness" in " ".join(told.split())
     code, _, told = run("data", "duplicates", photos, "--out", tmp_path / "pairs.csv")
     assert code == 2
     assert "must end with .parquet" in told
@@ -133,7 +133,7 @@ def test_blocks_without_a_readable_picture(tmp_path: Path, run: Any) -> None:
     for i in range(20):
         (folder / f"{i:02d}.jpg").write_bytes(b"no picture")
     code, _, told = run("data", "duplicates", folder, "--out", tmp_path / "none.parquet")
-    assert (code, "None of the 20 pictures" in told) == (1, True)
+    assert (code, "None of the 20 images" in told) == (1, True)
     for name in ("zz.png", "zzz.png"):
         Image.effect_mandelbrot((32, 32), (-2, -1.5, 1, 1.5), 9).save(folder / name)
     job = job_of(folder, tmp_path / "pairs.parquet", 0.97)  # the first of its blocks has none

@@ -153,9 +153,9 @@ def test_an_image_that_was_changed_is_answered_again(place: Path, tmp_path: Path
 
 def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     job_of(place, tmp_path / "c.parquet")
-    with pytest.raises(UsageError, match="another job \\(other question\\)"):
+    with pytest.raises(UsageError, match="another job \\(different question\\)"):
         job_of(place, tmp_path / "c.parquet", "outliers")
-    with pytest.raises(UsageError, match="other top"):
+    with pytest.raises(UsageError, match="different top"):
         job_of(place, tmp_path / "c.parquet", top=5)
     other = tmp_path / "other"
     other.mkdir()
@@ -163,7 +163,7 @@ def test_another_job_is_refused(place: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds other files"):
         job_of(place, other)
     (tmp_path / "c.parquet" / ABOUT).write_text("{}")
-    with pytest.raises(UsageError, match=r"another job .*other .*classifier, .*question"):
+    with pytest.raises(UsageError, match=r"another job .*different .*classifier, .*question"):
         job_of(place, tmp_path / "c.parquet")
     (tmp_path / "c.parquet" / ABOUT).write_text("{")
     with pytest.raises(LabelwiseError, match="damaged"):

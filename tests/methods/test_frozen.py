@@ -93,7 +93,7 @@ def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Da
     encoder = frozen(weights, 6).build((3, 8, 8)).train()
     images = px(blob_data.split("train"))
     method, data = Softmax(encoder=frozen(weights), augment=Augment(flip=True)), training_data(blob_data)
-    with pytest.raises(UsageError, match="nothing to augment"):
+    with pytest.raises(UsageError, match="augmentation has no effect"):
         method.encoded(method.build(data.spec), data)
     features = encoder.features(images)
     assert features.dtype == torch.float32
@@ -234,7 +234,7 @@ def backbone_of(weights: str) -> Backbone:
 
 def test_encoding_requests_that_make_no_sense(weights: str, tmp_path: Path, blob_data: Dataset) -> None:
     encoded = encode_dataset(blob_data, frozen(weights), "cpu")
-    with pytest.raises(DataError, match="holds features already"):
+    with pytest.raises(DataError, match="already has features"):
         encode_dataset(encoded, frozen(weights))
     with pytest.raises(UsageError, match="leave out code_size 4"):
         encode_dataset(blob_data, frozen(weights, 4))

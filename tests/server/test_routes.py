@@ -270,7 +270,7 @@ def test_examples_are_offered(tmp_path: Path) -> None:
         ("/explain?label=blob%201&against=blob%201", 400, "twice"),
         ("/nothing", 404, "no route"),
         ("/teach", 400, "?label"),
-        ("/teach?label=Unknown", 400, "is an answer that is no label"),
+        ("/teach?label=Unknown", 400, "is reserved for answers"),
         ("/teach?label=%20", 400, "is empty"),
         ("/teach?label=%E3%85%A4", 400, "is empty"),
         ("/teach?label=a%00b", 400, "control character"),

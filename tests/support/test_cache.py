@@ -117,7 +117,7 @@ def test_a_damaged_file_is_recreated_with_a_warning(cache: Cache, damage: str) -
 def test_where_nothing_can_be_written_it_is_told_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "file"))
-    with pytest.warns(LabelwiseWarning, match="Features cannot be kept in"):
+    with pytest.warns(LabelwiseWarning, match="Features cannot be cached in"):
         Cache().write(b"a", SOME)
     assert Cache().read(b"a", list(SOME)) == {}
 

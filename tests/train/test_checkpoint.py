@@ -243,7 +243,7 @@ def test_one_run_at_a_time_trains_into_a_folder(blob_data: Dataset, tmp_path: Pa
         """While it trains, another run is started in the same folder: in a context of its own, as in another process."""
 
         def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-            with pytest.raises(UsageError, match=rf"Another process \({os.getpid()}\) writes to .*run"):
+            with pytest.raises(UsageError, match=rf"Another process \({os.getpid()}\) is writing to .*run"):
                 Context().run(train, plain, data, run)
             tried.append(True)
             yield from super().stages(model, data)

@@ -47,7 +47,7 @@ def test_what_is_kept_of_training_images_must_be_finite(blob_data: Dataset) -> N
 
 def test_the_checkpoint_stays_one_of_finite_weights(blob_data: Dataset, tmp_path: Path) -> None:
     wild = Indicator(epochs=30, batch=20, clip=None, optimizer=Optimizer(lr=1e15), encoder=SMALL)
-    with pytest.raises(LabelwiseError, match=r"training diverged.* What was kept before lies in .*run\."):
+    with pytest.raises(LabelwiseError, match=r"training diverged.* The last checkpoint is in .*run\."):
         fit(blob_data, wild, Run(device="cpu", folder=tmp_path / "run", checkpoint_seconds=0))
     kept = list((tmp_path / "run").glob("*.safetensors"))
     assert kept

@@ -88,7 +88,7 @@ def test_what_cannot_be_trained_is_an_error(tmp_path: Path, blob_data: Dataset) 
         pretrain(torch.rand(8, 5), small("simclr"), CPU)
     with pytest.raises(DataError, match="at least two images; given 1"):
         pretrain(images[:1], small("simclr"), CPU)
-    with pytest.raises(UsageError, match="this one is not trained"):
+    with pytest.raises(UsageError, match="this one is frozen"):
         ContrastModel(
             data_of(blob_data).spec, replace(read_encoder(path), frozen=True).build((3, 8, 8)), small("simclr")
         )

@@ -222,7 +222,7 @@ class Classifier:
         if self.head.fitted_together and not self.head.allows_new_labels:
             raise UnsupportedError(f"{self.kind} is fitted to all labels together. Train it again to add one.")
         if labels.names[:-1] != self.labels.names:
-            raise UsageError("A label is added at the end; the other labels must stay as they are.")
+            raise UsageError("A new label must be last, and the other labels unchanged.")
         rows = append_rows(self.label_embeddings, embedding[None])
         calibration, familiarity = self.calibration.add(unseen=unseen), self.familiarity.add(len(self.labels), width)
         return replace(self, labels=labels, label_embeddings=rows, calibration=calibration, familiarity=familiarity)

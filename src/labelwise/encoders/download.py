@@ -49,7 +49,7 @@ def get(name: str, source: str | None = None, tell: Callable[[str], None] = prin
         raise UsageError(f'No encoder "{name}" to get.{suggest(name, library())} There are: {listing(library())}.')
     entry = library()[name]
     if entry.at_hand and source is None:
-        tell(f"{name} is here already: {entry.file}")
+        tell(f"{name} is already installed: {entry.file}")
         return open_from_library(name)
     home = entry.file.parent
     create_private_folder(home.parent)

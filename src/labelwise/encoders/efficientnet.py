@@ -123,7 +123,7 @@ def _load(file: BinaryIO) -> tuple[Any, dict[str, _Storage]]:
 
 def _read(file: BinaryIO, path: Path) -> dict[str, Array]:
     if _load(file)[0] != MAGIC or _load(file)[0] != VERSION:
-        raise ValueError("it is no file of weights of the form before torch 1.6")
+        raise ValueError("it is not a file of weights in the format before torch 1.6")
     _load(file)  # facts about the system that wrote it
     tensors, storages = _load(file)
     keys, _ = _load(file)

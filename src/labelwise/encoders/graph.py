@@ -145,7 +145,7 @@ def cut(content: bytes, plan: Cut) -> bytes:
             for number, part, whole in _fields(content)
         )
     except (IndexError, ValueError) as error:
-        raise StoreError(f"This is no ONNX file, or it is damaged ({error}).") from None
+        raise StoreError(f"The file is not ONNX, or it is damaged ({error}).") from None
 
 
 def interface(content: bytes) -> tuple[dict[str, Shape], dict[str, Shape]]:
@@ -157,7 +157,7 @@ def interface(content: bytes) -> tuple[dict[str, Shape], dict[str, Shape]]:
         inputs = dict(_described(part) for number, part, _ in inner if number == INPUT)
         outputs = dict(_described(part) for number, part, _ in inner if number == OUTPUT)
     except (IndexError, ValueError) as error:
-        raise StoreError(f"This is no ONNX file, or it is damaged ({error}).") from None
+        raise StoreError(f"The file is not ONNX, or it is damaged ({error}).") from None
     return {name: shape for name, shape in inputs.items() if name not in fixed}, outputs
 
 

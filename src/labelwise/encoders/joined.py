@@ -30,7 +30,7 @@ class JoinedEncoder:
                 f"{list(wrong[0].shape)}. Join others."
             )
         if len({each.id for each in self.parts}) < len(self.parts):
-            raise UsageError(f"An encoder is joined with itself in {self.name}. Name each once.")
+            raise UsageError(f"{self.name} joins an encoder with itself. Name each once.")
 
     @property
     def name(self) -> str:

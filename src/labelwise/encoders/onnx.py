@@ -210,7 +210,7 @@ class OnnxEncoder:
         outputs = [each.name for each in self._session.get_outputs()]
         if inputs != [self.card.input] or not {self.card.output, self.card.maps or self.card.output} <= set(outputs):
             raise StoreError(
-                f"The card of {self.name} names {self.card.input} and {self.card.output}, and the file has the inputs "
+                f"The card of {self.name} names {self.card.input} and {self.card.output}, but the file has the inputs "
                 f"{', '.join(inputs)} and the outputs {', '.join(outputs)}."
             )
 

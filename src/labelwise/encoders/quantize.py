@@ -28,7 +28,7 @@ def quantized(encoder: Encoder, images: Images) -> OnnxEncoder:
     It is another encoder, with an id of its own: features of both are never mixed.
     """
     if not isinstance(encoder, OnnxEncoder):
-        raise UsageError(f"An encoder of one ONNX file can have 8 bits; {encoder.name} is none. Leave int8 out.")
+        raise UsageError(f"int8 needs an encoder in one ONNX file; {encoder.name} is not. Leave out int8.")
     onnxruntime()  # silent, with its telemetry off
     try:
         library = import_module("onnxruntime.quantization")
@@ -37,7 +37,7 @@ def quantized(encoder: Encoder, images: Images) -> OnnxEncoder:
     rows = sorted(draw_rows(len(images), CALIBRATING).tolist())
     read = [one for one in images.read(rows, encoder.shape, encoder.fit) if not isinstance(one, Unreadable)]
     if not read:
-        raise DataError("None of the images that the 8-bit encoder is to be calibrated on can be read.")
+        raise DataError("None of the images to calibrate the 8-bit encoder can be read.")
     kinds = list(PRODUCTS) if b"Softmax" in encoder.content else None
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder) / "before.onnx", Path(folder) / "after.onnx"
@@ -50,7 +50,7 @@ def quantized(encoder: Encoder, images: Images) -> OnnxEncoder:
                 weight_type=library.QuantType.QInt8, op_types_to_quantize=kinds,
             )  # fmt: skip
         except Exception as error:  # it has no class of errors of its own
-            raise StoreError(f"{encoder.name} cannot be brought to 8 bits: {error}") from error
+            raise StoreError(f"{encoder.name} cannot be converted to 8 bits: {error}") from error
         finally:
             root.setLevel(quiet)
         content = read_regular(after, MOST_BYTES)

@@ -89,7 +89,7 @@ def open_from_library(name: str, view: View = WHOLE) -> OnnxEncoder:
     entry = library()[name]
     if not entry.at_hand:
         raise StoreError(
-            f'The encoder "{name}" is not here ({entry.megabytes:.0f} MB, {entry.card.licence}). Get it with: {GET} {name}'
+            f'The encoder "{name}" is not installed ({entry.megabytes:.0f} MB, {entry.card.licence}). Get it with: {GET} {name}'
         )
     return _opened(entry.file, _stamp(entry.file), view, entry.width)
 
@@ -149,7 +149,7 @@ def _viewed(card: Card, view: View) -> Card:
     size = card.view.seen(card.shape)[1] if len(card.shape) == 3 else None
     if size is None or view.size not in (None, size):
         sees = "takes no images" if size is None else f"sees images of {size} pixels a side"
-        raise UsageError(f"{card.name} {sees}, and the view is another. Leave out what sets it (view, size).")
+        raise UsageError(f"{card.name} {sees}, but the view differs. Leave out view and size.")
     side = view.side(size)
     return replace(card, shape=(card.shape[0], side, side), crop=view.crop, fit=view.fit, mirror=view.mirror)
 

@@ -172,7 +172,7 @@ def told(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
     ]
     if far:
         lines.append(
-            f"The encoder has no word near {len(far)} of {len(labels)} labels, and will hardly know them: {listing(far)}. Give images of these."
+            f"The encoder has no similar word for {len(far)} of {len(labels)} labels, so answers for them are guesses: {listing(far)}. Give images of these."
         )
     return lines
 

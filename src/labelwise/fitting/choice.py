@@ -210,7 +210,7 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     ]
     if wrong:
         said = listing(f"{key} is {known.get(key, 'the usual one')}, not {settings[key]}" for key in wrong)
-        raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave these settings out.')
+        raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave out these settings.')
     return {**known, **settings}
 
 
@@ -223,8 +223,8 @@ def _check_encoder(name: str, encoder: Encoder) -> None:
     wrong += ["encoder.frozen=false"] if not encoder.frozen else []
     if wrong:
         raise UsageError(
-            f"--encoder {name} takes that backbone with its own weights, as it is, and the settings say {listing(wrong)}. Leave "
-            "out one or the other; without --encoder, encoder.backbone, encoder.weights and encoder.frozen say all of it."
+            f"--encoder {name} uses that backbone with its own weights, but the settings say {listing(wrong)}. Leave "
+            "out one of them. Without --encoder, use encoder.backbone, encoder.weights and encoder.frozen."
         )
 
 

@@ -27,11 +27,9 @@ def train_on_all(data: Dataset, method: Method) -> Dataset:
 def hold_out(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the data with a share of each label in the test split, groups whole, and the rest in train."""
     if data.own_splits:
-        raise UsageError(
-            f'"{data.name}" names its splits ({listing(data.splits)}), so none is made of them. Leave out --hold-out.'
-        )
+        raise UsageError(f'"{data.name}" already has splits ({listing(data.splits)}). Leave out --hold-out.')
     if not 0 < share < 1:
-        raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
+        raise UsageError(f"The share to hold out must be between 0 and 1; given {share}.")
     whole = pool(data)
     train, test = split_off(whole.strata, share, seed, whole.groups)
     return replace(data, splits={"train": whole.select(train), "test": whole.select(test)}, own_splits=True)
@@ -68,7 +66,7 @@ def labels_to_train(data: Dataset) -> tuple[list[int], Labels, Labels | None]:
     if len(seen) < 2:
         raise DataError(
             f'Training needs images of at least two labels; the train split of "{data.name}" has {len(seen)}. '
-            "Add a folder of other pictures, for example one of things that are not your label."
+            "Add a folder of other images, for example of things that are not your label."
         )
     others = [name for i, name in enumerate(data.labels.names) if i not in set(seen)]
     if not others:

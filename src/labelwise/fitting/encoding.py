@@ -40,7 +40,7 @@ def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
 def with_features(dataset: Dataset, make: Callable[[Images], Features]) -> Dataset:
     """Return the data with features in place of images; those that cannot be read are left out."""
     if dataset.features:
-        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give images.')
+        raise DataError(f'"{dataset.name}" already has features ({dataset.features} per image). Give images.')
     splits, skipped = {}, dataset.skipped
     for name, split in dataset.splits.items():
         features = make(split.images)

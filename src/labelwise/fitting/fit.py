@@ -40,7 +40,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     if not data.features and encoder_of(method).by_onnx:
         return fit_on_features(data, method, run, fit)
     if any(split.weights for split in data.splits.values()):
-        raise UsageError(f"Weights of images count in method {CLOSED} on a frozen encoder alone; leave them out.")
+        raise UsageError(f"Only method {CLOSED} on a frozen encoder uses weights of images. Leave them out.")
     try:
         from labelwise.fitting.training import train_classifier
     except ModuleNotFoundError as error:

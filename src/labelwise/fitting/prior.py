@@ -115,5 +115,5 @@ def read_numbers(file: str | Path, labels: Labels, column: str) -> Array:
         raise DataError(f'"{file}" has no row for: {listing(missing)}. Give every label a {column}.')
     values = np.array([numbers[name] for name in labels.names])
     if not values.sum():
-        raise DataError(f'Every {column} in "{file}" is 0. Give at least one label more.')
+        raise DataError(f'Every {column} in "{file}" is 0. At least one must be larger.')
     return values

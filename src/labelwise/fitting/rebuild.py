@@ -26,9 +26,9 @@ def method_of(classifier: Classifier) -> Method:
     """Return the method that made a classifier."""
     record = classifier.origin.method
     if record is None:
-        raise UnsupportedError("This classifier does not know the method that made it.")
+        raise UnsupportedError("This classifier has no record of the method that made it.")
     if record.name not in METHODS:
-        raise StoreError(f'It was made by the method "{record.name}", which this version does not have.')
+        raise StoreError(f'It was made by the method "{record.name}", which this version lacks.')
     return from_plain(METHODS[record.name], record.settings)
 
 

@@ -48,7 +48,7 @@ class Suspect:
     def words(self) -> str:
         """Why it is a suspect."""
         if self.reason in ("ambiguous", "odd"):
-            return f"may be {self.suggested}, too" if self.reason == "ambiguous" else "looks like none of the labels"
+            return f"may also be {self.suggested}" if self.reason == "ambiguous" else "looks like none of the labels"
         kind = {"copy": "same content as", "lookalike": "looks the same as"}
         labelled = f", which is labelled {self.other_label}" if self.other_label != self.label else ""
         return f"{kind[self.reason]} {self.other}{labelled}" if self.other else f"looks like {self.suggested}"
@@ -62,9 +62,7 @@ def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
         likeness: how alike two images must look to be duplicates, at most 1.
     """
     if data.multilabel:
-        raise DataError(
-            f'Several labels may be true of an image of "{data.name}". Suspects are found where each has one label.'
-        )
+        raise DataError(f'Several labels may be true of an image of "{data.name}". Suspects need one label per image.')
     whole = pool(data)
     labelled = np.flatnonzero(whole.labelled)
     features, rows, encoder = _features(whole.select(labelled))
@@ -90,7 +88,7 @@ def _judged(
     present, targets = np.unique(whole.targets[rows], return_inverse=True)
     names = tuple(data.labels.names[place] for place in present)
     if len(names) < 2:
-        raise DataError(f'"{data.name}" has images of one label alone; suspects are found among two labels and more.')
+        raise DataError(f'"{data.name}" has images of only one label. Suspects need at least two labels.')
     labels = replace(data.labels.select(names), shares=None)
     fitted = fit_discriminant(features, targets, labels)
     embeddings = fitted.head.embed(features)

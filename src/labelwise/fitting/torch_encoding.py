@@ -18,7 +18,7 @@ def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> 
     The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
     """
     if dataset.features:
-        raise DataError(f'"{dataset.name}" holds features already ({dataset.features} of each image). Give images.')
+        raise DataError(f'"{dataset.name}" already has features ({dataset.features} per image). Give images.')
     if encoder.code_size is not None:
         raise UsageError(f"Features have the size that the backbone gives; leave out code_size {encoder.code_size}.")
     side = side_for(encoder)

@@ -55,7 +55,7 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
     sample, labels = _sample(data, images, seed)
     chosen = list(names) or [each.name for each in known_encoders() if each.at_hand]
     if not chosen:
-        raise UsageError("No encoder is at hand. See: labelwise encoders")
+        raise UsageError("No encoder is installed. See: labelwise encoders")
     trials = [_trial(open_encoder(name), name, sample, labels) for name in chosen]
     if not names and len(trials) > 1:
         first, second = sorted(trials, key=lambda each: -each.accuracy)[:2]

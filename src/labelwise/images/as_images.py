@@ -62,7 +62,7 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
         )
     items = list(images)
     if not items:
-        raise UsageError("No image was given; give at least one.")
+        raise UsageError("Give at least one image.")
     if all(isinstance(item, str | Path) for item in items):
         return _path_images(items)
     if all(isinstance(item, bytes | Image.Image) for item in items):

@@ -81,7 +81,7 @@ def load(  # noqa: PLR0913 - what a source may be told
             return shards(source, size=size, seed=seed, strict=strict, group=group)
         if is_url(str(source)):
             raise DataError(
-                f'"{source}" is an address on the web, and nothing is downloaded. Download it, unpack it where it is an archive, '
+                f'"{source}" is a web address, and nothing is downloaded. Download it, unpack it if it is an archive, '
                 "and give the folder or the table."
             )
         if not os.path.exists(path):

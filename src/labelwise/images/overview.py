@@ -113,7 +113,7 @@ def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -
         for piece in (piece for need in needed for piece in need.split(" or ")):
             if piece not in known:
                 raise UsageError(
-                    f'Method {method} needs "{piece}", which no data have.{suggest(piece, known)} '
+                    f'Method {method} needs the unknown piece "{piece}".{suggest(piece, known)} '
                     f"Pieces: {listing(known)}."
                 )
     return {
@@ -143,7 +143,7 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL, ENOUGH)}
-    for word, there in (("Found", True), ("Optional, and not there", False)):
+    for word, there in (("Found", True), ("Optional, missing", False)):
         words = [PIECES[piece] for piece, has in pieces.items() if has is there]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
     notes += [inspection.groups] if inspection.groups else []
@@ -222,7 +222,7 @@ def _problems(inspection: Inspection) -> list[str]:
         if learnt:
             tests = inspection.images["test"]
             notes.append(
-                f"{learnt} of {tests} test images have a lookalike in train, so a test flatters: divide the data again "
+                f"{learnt} of {tests} test images have a lookalike in train, so a test is too optimistic: split the data again "
                 "(labelwise data split), which keeps lookalikes together."
             )
     return notes or ["Nothing wrong was found."]

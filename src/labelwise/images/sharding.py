@@ -102,7 +102,7 @@ def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
         part.rename(whole)
     except OSError as error:
         raise DataError(
-            f'Cannot write "{target}": {error.strerror or error}. Make room, or choose another place.'
+            f'Cannot write "{target}": {error.strerror or error}. Free some space, or choose another place.'
         ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)

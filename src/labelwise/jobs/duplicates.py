@@ -79,7 +79,7 @@ class Pairs(Parts):
 
     def words(self, block: int) -> str:
         """Return what a block is about, for messages."""
-        return f"{self.sizes[block]} pictures that are compared (cell {block})"
+        return f"{self.sizes[block]} images to compare (cell {block})"
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for work to go on."""
@@ -185,8 +185,8 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
     row, place = np.concatenate(rows), np.concatenate(places)
     if not len(row):
         raise DataError(
-            f'None of the {len(looks.files)} pictures can be compared: they cannot be read (column reason of "{looks.out}" says why), or are of one '
-            "grey. Give others."
+            f'None of the {len(looks.files)} images can be compared: they are unreadable (see column reason of "{looks.out}") or '
+            "uniform. Give others."
         )
     cell = _halves(place)
     for file in folder.iterdir():

@@ -54,7 +54,7 @@ class Job(Parts):
 
     def words(self, block: int) -> str:
         """Return what a block is about, for messages."""
-        return f"the pictures from {self.blocks[block][0]} to {self.blocks[block][-1]}"
+        return f"the images from {self.blocks[block][0]} to {self.blocks[block][-1]}"
 
     def open(self, threads: int) -> "Classifier | None":
         """Return the classifier in a process of its own, which keeps no features: they are in the answers, or of no use."""
@@ -78,7 +78,7 @@ class Job(Parts):
     def begin(self) -> None:
         """Make the folder; a model that takes no pictures is refused before."""
         if self.model and len(shape_of(self.model)) != 3:
-            raise UsageError("This model takes precomputed features, not pictures.")
+            raise UsageError("This model takes precomputed features, not images.")
         super().begin()
 
     def content(self, block: int) -> bytes:

@@ -99,7 +99,7 @@ class Parts(ABC):
             different = sorted(key for key in {*about, *stored} if about.get(key) != stored.get(key))
             if different:
                 raise UsageError(
-                    f'"{out}" holds answers of another job (other {", ".join(different)}), so it cannot go on. Choose another --out, '
+                    f'"{out}" has answers of another job (different {", ".join(different)}) and cannot be continued. Choose another --out, '
                     "or delete that folder."
                 )
             for left in out.iterdir():
@@ -123,8 +123,8 @@ class Parts(ABC):
     def deadly(self, block: int) -> LabelwiseError:
         """Return the error of a block whose process died each time."""
         return LabelwiseError(
-            f"A process that read {self.words(block)} was ended {TRIES} times, perhaps for want of memory. The other "
-            "answers are kept: take fewer --workers, or leave these pictures out, and run the same command again."
+            f"A process that read {self.words(block)} was killed {TRIES} times, perhaps for lack of memory. The other "
+            "answers are saved: use fewer --workers, or remove these images, and run the same command again."
         )
 
 
@@ -138,9 +138,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         about = None
     if not isinstance(about, dict):
-        raise StoreError(
-            f'"{file}" is damaged, so it is not known what the files beside it answer. Delete that folder.'
-        )
+        raise StoreError(f'"{file}" is damaged, so the job of this folder is unknown. Delete the folder.')
     return about
 
 

@@ -25,7 +25,7 @@ class Person:
 
     def __post_init__(self) -> None:
         if not 0 <= self.mistakes < 1:
-            raise UsageError(f"The share of mistakes lies from 0 to below 1; given {self.mistakes}.")
+            raise UsageError(f"The share of mistakes must be at least 0 and below 1; given {self.mistakes}.")
         self._draws = Draws(self.seed)
         self._labels = sorted(set(self.truth) - {""})
 

@@ -37,8 +37,8 @@ class Progress:
     def words(self) -> str:
         """What a person is told."""
         if self.accuracy is None:
-            return "Nothing is known about the accuracy yet: no image was drawn at random."
-        shown = f"About {self.accuracy:.0%} of guesses are right (between {self.low:.0%} and {self.high:.0%}, from {self.checks} images drawn at random)."
+            return "The accuracy is not known yet: no random image has been checked."
+        shown = f"About {self.accuracy:.0%} of guesses are right (between {self.low:.0%} and {self.high:.0%}, from {self.checks} random images)."
         if not self.sure and self.missing:
             shown += f" After {self.missing} more random images without a mistake, guesses count as labels."
         if self.stop:

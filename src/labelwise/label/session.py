@@ -58,7 +58,7 @@ class Session:
             hidden: images that are never asked about, since nobody can see them.
         """
         if not 0 <= checks < 1:
-            raise UsageError(f"The share of checks lies from 0 to below 1; given {checks}.")
+            raise UsageError(f"The share of checks must be at least 0 and below 1; given {checks}.")
         self.space = features if isinstance(features, Space) else make_space(features)
         self.names_at_start, self.checks = tuple(names), checks
         self.actions, self.hidden = list(actions), frozenset(hidden)
@@ -202,7 +202,7 @@ class Session:
 
     def _undo(self, action: Action) -> Action:
         if not 0 <= action.of < len(self.actions):
-            raise UsageError(f"There is no action {action.of} to take back.")
+            raise UsageError(f"There is no action {action.of} to undo.")
         self.actions.append(action)
         self.ledger, self._chances = self._read(), None
         return action

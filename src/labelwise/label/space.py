@@ -45,7 +45,7 @@ class Space:
 def make_space(features: npt.NDArray[Any]) -> Space:
     """Return the space of images from their features ``[n, d]``."""
     if features.ndim != 2 or len(features) < 2:
-        raise DataError(f"Labelling needs the features of two images and more [n, d]; given {list(features.shape)}.")
+        raise DataError(f"Labelling needs features of at least two images [n, d]; given {list(features.shape)}.")
     if not np.isfinite(features).all():
         raise DataError("The features hold a value that is not a finite number (NaN or infinity).")
     rows = root_features(features) if features.min() >= 0 else unit_rows(features)

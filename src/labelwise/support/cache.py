@@ -239,7 +239,7 @@ class Cache:
         except (OSError, sqlite3.Error) as error:
             if self.file not in _CONNECTION.failed:
                 _CONNECTION.failed.add(self.file)
-                words = f"Features cannot be kept in {self.file} ({error}), so later commands encode again."
+                words = f"Features cannot be cached in {self.file} ({error}), so later commands encode again."
                 warn(f"{words} Set {VARIABLE} to another folder, or to off.", LabelwiseWarning, stacklevel=3)
         return None
 

@@ -95,7 +95,7 @@ def check_size(file: str | Path, size: float, error: type[LabelwiseError] = Data
     """Raise an error if what a file holds would take more bytes of memory than is allowed, see ``max_bytes``."""
     if size > (most := max_bytes()):
         raise error(
-            f'"{file}" would take {size / 1e9:.3g} GB of memory, and {most / 1e9:.3g} GB are allowed. Where you trust the file, '
+            f'"{file}" would take {size / 1e9:.3g} GB of memory, and {most / 1e9:.3g} GB are allowed. If you trust the file, '
             f"allow more: labelwise --max-gb {max(1, -int(-size // 1e9))}, max_gb= in Python, or the variable {VARIABLE}."
         )
 
@@ -204,7 +204,7 @@ def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[
         if not isinstance(about, dict):
             raise ValueError("what it says about itself is no table")
     except BROKEN as error:
-        raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or is no safetensors file.") from None
+        raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or not a safetensors file.") from None
     about.pop("checksum", None)
     return tensors, about
 
@@ -218,7 +218,7 @@ def file_digest(path: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise StoreError(
-            f"{path.name} cannot be read: {error.strerror}. Restore it from a copy, or fit again."
+            f"{path.name} cannot be read: {error.strerror}. Restore it from a backup, or fit again."
         ) from None
 
 

@@ -98,7 +98,7 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
             )
     for f in fields(kind):  # type: ignore[arg-type]
         if f.init and f.default is MISSING and f.default_factory is MISSING and f.name not in values:
-            raise UsageError(f'There is no "{where}{f.name}", which must be given.')
+            raise UsageError(f'"{where}{f.name}" is missing.')
     return kind(**{key: convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
 
 
@@ -117,7 +117,7 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise UsageError(f'Settings are given as key=value; given "{word}".')
+            raise UsageError(f'Write a setting as key=value; given "{word}".')
         if pairs.setdefault(key, value) != value:
             raise UsageError(f'Setting "{key}" is given twice, as "{pairs[key]}" and as "{value}". Keep one of them.')
     return pairs

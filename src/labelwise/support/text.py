@@ -105,30 +105,30 @@ FIGURES: Final[dict[str, str]] = {
     "leaked": "test images seen in training",
     # each label answered yes or no
     "asked": "labels asked about",
-    "mean_average_precision": "true labels ranked first (mean average precision)",
+    "mean_average_precision": "mean average precision",
     "average_precision": "its images ranked first (average precision)",
-    "micro_f1": "yes where it is true, and only there (micro F1)",
-    "macro_f1": "the same, averaged over labels (macro F1)",
+    "micro_f1": "F1 over all answers (micro F1)",
+    "macro_f1": "F1, mean over labels (macro F1)",
     "exact": "every answer right (exact match)",
     # cross-validation
     "groups": "groups of images that count once",
-    "by_fold": "right in each part (fold)",
+    "by_fold": "accuracy of each fold",
     # images of none of the labels
     "outlier_score": "outlier score",
-    "unknown_auroc": "unknown images told from known (AUROC)",
-    "unknown_fpr95": "unknown, taken for known (FPR at 95 % TPR)",
+    "unknown_auroc": "detection of unknown images (AUROC)",
+    "unknown_fpr95": "unknown images taken for known (FPR at 95 % TPR)",
     "unknown_flagged": 'unknown images called "unknown"',
     # labels without training images
     "unseen": "unseen (u)",
     "seen": "seen (s)",
     "harmonic": "both (harmonic mean, H)",
-    "area": "seen against unseen, at every gap (area, AUSUC)",
+    "area": "seen over unseen accuracy, all gaps (area, AUSUC)",
     # ordered labels
     "mean_absolute_error": "levels off, on average (MAE)",
     "kappa": "agreement with the truth (quadratic kappa)",
     "within_one": "at most one level off",
     "spearman": "images in the right order (Spearman's rho)",
-    "covered": "Ranges of levels that should hold the true one in {wanted} of the images hold it in {share} (coverage), with {width:.1f} levels each.",
+    "covered": "Intervals of levels meant for {wanted} of the images hold the true level in {share} (coverage), with {width:.1f} levels on average.",
     # two images
     "score": "how alike (score)",
     "same": "probability of the same",

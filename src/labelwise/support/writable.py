@@ -19,7 +19,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 def check_writable(target: Path) -> None:
     """Raise an error unless a file or folder of this name can be written: a folder is made beside it, renamed and removed."""
     if not target.name or target.name == "..":
-        raise UsageError(f'"{target}" is no name to write to. Give one, such as birds.lw.')
+        raise UsageError(f'"{target}" is not a file name. Give one, such as birds.lw.')
     try:
         str(target).encode()
     except UnicodeEncodeError:
@@ -66,7 +66,7 @@ def writing(target: Path) -> Iterator[None]:
             with suppress(OSError):
                 target.rmdir()
             reason = error.strerror or error
-            raise StoreError(f'Cannot write "{target}": {reason}. Make room, or choose another place.') from error
+            raise StoreError(f'Cannot write "{target}": {reason}. Free some space, or choose another place.') from error
 
 
 def write_file(target: str | Path, *content: bytes | memoryview) -> None:
@@ -85,7 +85,7 @@ def write_by(target: str | Path, save: Callable[[BinaryIO], object]) -> None:
 def _refusal(target: Path, error: OSError) -> UsageError:
     files = [f'"{place}" is a file' for place in target.parents if os.path.isfile(place)]
     return UsageError(
-        f'Cannot write "{target}": {files[0] if files else error.strerror}. Choose another place, or change the rights there.'
+        f'Cannot write "{target}": {files[0] if files else error.strerror}. Choose another place, or change its permissions.'
     )
 
 
@@ -95,7 +95,7 @@ def check_room(place: Path, size: int) -> None:
     free = shutil.disk_usage(here).free
     if free < size:
         raise StoreError(
-            f'Up to {size / 1e6:,.1f} MB are needed in "{place}", and its disk has {free / 1e6:,.1f} MB left. Make room, or '
+            f'Up to {size / 1e6:,.1f} MB are needed in "{place}", and its disk has {free / 1e6:,.1f} MB left. Free some space, or '
             "choose another place."
         )
 
@@ -114,8 +114,7 @@ def create_private_folder(folder: Path) -> None:
 
 def _busy(target: Path, owner: str) -> LabelwiseError:
     return UsageError(
-        f'Another process ({owner or "its number is not known"}) writes to "{target}" now. Wait until it ends, or choose '
-        "another name."
+        f'Another process ({owner or "unknown"}) is writing to "{target}". Wait until it ends, or choose another name.'
     )
 
 

@@ -285,10 +285,10 @@ class _Loop:
 
     def _diverged(self, what: str) -> LabelwiseError:
         """Return the error of a run that went wrong; what it kept before stays."""
-        remains = f" What was kept before lies in {self.folder.path}." if self.folder else ""
+        remains = f" The last checkpoint is in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
-            f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...), or check the data for extreme "
-            f"values, and start again.{remains}"
+            f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...) or check the data for extreme "
+            f"values, then start again.{remains}"
         )
 
 

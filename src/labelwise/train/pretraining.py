@@ -123,8 +123,8 @@ class ContrastModel(LabelModel):
         super().__init__(spec)
         if encoder.untrained:
             raise UsageError(
-                "Contrast trains an image encoder, and this one is not trained: it is frozen, or the data are features "
-                "already. Give images and leave out encoder.frozen."
+                "Contrast trains an image encoder, but this one is frozen or the data are already features. "
+                "Give images and leave out encoder.frozen."
             )
         d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
@@ -213,7 +213,7 @@ def fresh_encoder(settings: Encoder, shape: tuple[int, ...], view: View = WHOLE)
     """Return an encoder to train, normalised as it will be when its weights are loaded again."""
     if settings.frozen or settings.code_size is not None or len(shape) == 1:
         raise UsageError(
-            "Pretraining trains a backbone on images, as it is: leave out encoder.frozen and encoder.code_size, and give "
+            "Pretraining trains the whole backbone on images: leave out encoder.frozen and encoder.code_size, and give "
             f"images, not features (given images of shape {shape})."
         )
     return settings.build(shape, view, to_publish=True)

@@ -42,7 +42,7 @@ def refuse_unfinished(folder: Path) -> None:
     """Raise an error where a folder holds a run that can be continued."""
     if has_checkpoint(folder):
         raise UsageError(
-            f"An unfinished run lies in {folder}. Continue it with --resume, or delete that folder to start again."
+            f"An unfinished run is in {folder}. Continue it with --resume, or delete that folder to start again."
         )
 
 

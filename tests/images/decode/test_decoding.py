@@ -247,7 +247,7 @@ def test_missing_folder_and_forbidden_files(tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.open", forbidden)  # rights do not bind every user
-    with pytest.raises(DataError, match=r"permission to read it is denied. Change its rights"):
+    with pytest.raises(DataError, match=r"permission to read it is denied. Change its permissions"):
         read_picture(tmp_path / "shut.jpg", 8)
 
 

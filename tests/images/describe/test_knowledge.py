@@ -246,7 +246,7 @@ def test_require_says_what_to_add() -> None:
     labels = Labels(names=("owl", "wren"), order=(0, 1))
     require(labels, "order", "Method x")
     for piece, message in {
-        "texts": 'Method x reads sentences, and these labels have none. Add a column "text" to labels.csv next to the data.',
+        "texts": 'Method x reads sentences, but these labels have none. Add a column "text" to labels.csv next to the data.',
         "vectors": "Add attribute columns .* to labels.csv",
         "shares": 'Add a column "share" to labels.csv',
         "similarity": "first row and column, as similarity.csv next to",

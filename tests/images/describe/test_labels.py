@@ -89,8 +89,8 @@ def test_joined_labels_keep_only_what_both_have() -> None:
         ("a\x00b", "control character"),
         ("a\x1b[31m", "control character"),
         ("a\udcff", "not valid UTF-8"),
-        ("None", "is an answer that is no label"),
-        (" unsure ", "is an answer that is no label"),
+        ("None", "is reserved for answers"),
+        (" unsure ", "is reserved for answers"),
         ("a" * 201, "longer than 200"),
     ],
 )

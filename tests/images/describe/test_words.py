@@ -107,7 +107,7 @@ def test_of_a_word_given_twice_the_first_counts(tmp_path: Path) -> None:
         ("a.txt.gz", gzip.compress(as_text(WORDS, VALUES), mtime=0)[:-12], "damaged"),
         ("a.txt.gz", b"owl 1 2\n", "damaged"),
         ("a.npz", b"PK\x03\x04 no archive", "damaged"),
-        ("a.npy", b"", "one a line"),
+        ("a.npy", b"", "one per line"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -38,7 +38,7 @@ def test_listing_is_sorted_and_leaves_out_what_is_hidden(tmp_path: Path) -> None
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
-    with pytest.warns(LabelwiseWarning, match="loop.* is a link to a folder that is read already"):
+    with pytest.warns(LabelwiseWarning, match="loop.* is a link to a folder that is already read"):
         found = [path.relative_to(tmp_path).as_posix() for path in list_images(tmp_path)]
     assert found == ["a.png", "b/10.jpeg", "b/2.JPG", "b/äöü 鳥.webp"]
     with pytest.raises(DataError, match=r'Cannot list the folder ".*gone": No such file'):

@@ -201,7 +201,7 @@ def test_addresses_that_name_nothing(tmp_path: Path) -> None:
         load("memory://nowhere/x.tar")
     with pytest.raises(DataError, match="names no shard"):
         load("memory://nowhere")
-    with pytest.raises(DataError, match="no address that can be read"):
+    with pytest.raises(DataError, match="not a readable address"):
         load("nosuch://x/y.tar")
     (tmp_path / "x.tar.gz").write_bytes(b"")
     with pytest.raises(DataError, match="compressed tar file"):

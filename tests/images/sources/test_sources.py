@@ -141,9 +141,9 @@ def test_class_folders_become_labels(tmp_path: Path) -> None:
     check_values(data, ["Barn_Owl", "owl", "été 鳥", "Owl"])
     assert data.split("train").files[0].endswith("png")
     assert [(Path(each.file).name, each.reason) for each in data.skipped] == [
-        ("sheet.png", "it lies outside the class folders")
+        ("sheet.png", "it is outside the label folders")
     ]
-    with pytest.raises(DataError, match=r"lie outside the class folders: .*sheet.png"):
+    with pytest.raises(DataError, match=r"are outside the label folders: .*sheet.png"):
         folder(root, strict=True)
 
 
@@ -206,10 +206,10 @@ def test_folders_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     refused('void" is empty. Make one folder in it for each label', tmp_path / "void")
     write(tmp_path, {"flat": 3})
     refused(
-        r'flat" holds 3 images but no class folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
+        r'flat" holds 3 images but no label folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
     )
     refused(r"one label only \(owl\). At least two are needed", write(tmp_path / "one", {"owl": 3}))
-    refused("has no image in its class folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
+    refused("has no image in its label folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
     write(tmp_path / "more" / "train", {"a": 2, "b": 2})
     write(tmp_path / "more" / "test", {"a": 2, "okapi": 2})
     refused("labels in test that train does not have: okapi. Add training images", tmp_path / "more")

@@ -181,7 +181,7 @@ def test_groups_are_never_divided(tmp_path: Path) -> None:
     data = table(features_csv(tmp_path / "birds.csv", x, labels, given))
     assert not set(data.split("train").groups) & set(data.split("val").groups)
     given["split"][1] = "test"
-    with pytest.raises(DataError, match=r'"birds": group "g0" lies in train and in test'):
+    with pytest.raises(DataError, match=r'"birds": group "g0" is in train and in test'):
         table(features_csv(tmp_path / "birds.csv", x, labels, given))
 
 
@@ -203,11 +203,11 @@ def test_paths_stay_in_the_folder_of_the_table(tmp_path: Path) -> None:
     for start in ("../pictures/", f"{tmp_path}/pictures/"):
         file = tmp_path / "lists" / "birds.csv"
         file.write_text("path,label\n" + "\n".join(start + line for line in lines), encoding="utf-8")
-        with pytest.raises(DataError, match=r'Row 2 of .*, column "path": .* lies outside the folder of the table'):
+        with pytest.raises(DataError, match=r'Row 2 of .*, column "path": .* is outside the folder of the table'):
             table(file, size=4)
         check_values(table(file, size=4, outside=True), ["a", "b"])
         check_values(table(file, size=4, root=tmp_path), ["a", "b"])
-        with pytest.raises(DataError, match=r"lies outside .*, the root that was named. Name a folder above it"):
+        with pytest.raises(DataError, match=r"is outside the given root .*Give a folder above it"):
             table(file, size=4, root=tmp_path / "lists")
     file.write_text("path,label\n" + "\n".join(lines), encoding="utf-8")
     check_values(lw.data.load(file, size=4, root=tmp_path / "pictures"), ["a", "b"])
@@ -312,7 +312,7 @@ def test_parquet_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     content = write_parquet(tmp_path / "birds.parquet", {"path": ["a"], "label": ["x"]}).read_bytes()
     for damaged in (b"", b"text", content[:-9], content[:40] + bytes(40) + content[80:]):
         (tmp_path / "bad.parquet").write_bytes(damaged)
-        with pytest.raises(DataError, match=r"no Parquet file, or it is damaged|cannot be read"):
+        with pytest.raises(DataError, match=r"not a Parquet file, or it is damaged|cannot be read"):
             table(tmp_path / "bad.parquet")
 
 

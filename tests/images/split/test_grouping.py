@@ -129,7 +129,7 @@ def test_exif_groups_and_their_column(tmp_path: Path) -> None:
 
 def test_folders_below_that_of_the_label_are_groups(tmp_path: Path) -> None:
     root = burst_folder(tmp_path / "photos", alike=2)
-    with pytest.raises(DataError, match="folders tell no groups"):
+    with pytest.raises(DataError, match="no groups by folder"):
         lw.data.load(root, size=32, group="folder")
     for file in sorted(root.rglob("*.png")):
         home = file.parent / f"day {file.name[0]}"
@@ -170,7 +170,7 @@ def test_packs_and_features_are_grouped_where_asked(tmp_path: Path) -> None:
     assert group_words(lw.data.pool(data).groups) == "60 images look alike in 30 groups; each group stays together."
     assert not lw.data.near_duplicates(data)
     assert lw.data.near_duplicates(plain)
-    with pytest.raises(DataError, match="grouped by exif where they are files"):
+    with pytest.raises(DataError, match="Grouping by exif needs image files"):
         lw.data.load(tmp_path / "f.npz", group="exif")
     birds = lw.data.finches(per_species=20)
     own = lw.data.group_by(birds, "lookalike")

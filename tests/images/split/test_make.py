@@ -94,7 +94,7 @@ def test_shares_that_are_not_shares_are_refused(given_shares: tuple[float, float
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
 def test_share_to_hold_out_must_lie_between_zero_and_one(share: float) -> None:
-    with pytest.raises(UsageError, match="must lie between 0 and 1; given"):
+    with pytest.raises(UsageError, match="must be between 0 and 1; given"):
         split_off(np.array([0, 1]), share, 0)
 
 

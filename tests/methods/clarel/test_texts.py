@@ -85,9 +85,9 @@ def test_vectors_of_another_size_are_refused() -> None:
 
 def test_words_need_sentences() -> None:
     model, _, _ = built(WORDS, by_text())
-    with pytest.raises(DataError, match=r"reads sentences, and these labels have none.*labels\.csv.*text"):
+    with pytest.raises(DataError, match=r"reads sentences, but these labels have none.*labels\.csv.*text"):
         model.encode_labels(Labels(names=("new",), vectors=torch.ones(1, 5)))
-    with pytest.raises(DataError, match=r"reads sentences, and these labels have none"):
+    with pytest.raises(DataError, match=r"reads sentences, but these labels have none"):
         fit_zero_shot(by_vector(), WORDS, RUN)
     with pytest.raises(DataError, match="Nothing describes these labels"):
         fit_zero_shot(replace(by_vector(), labels=Labels(names=by_vector().labels.names)), SMALL, RUN)

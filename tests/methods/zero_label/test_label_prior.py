@@ -106,7 +106,7 @@ def test_published_ranks_come_back() -> None:
     order = rank_labels(label_similarity(CIFAR, "paper"))
     for i, name in enumerate(CIFAR.names):
         assert [CIFAR.names[j] for j in order[i]] == [name, *PAPER_RANKS[name].split()]
-    with pytest.raises(UsageError, match=r"CIFAR-10 alone.*given okapi"):
+    with pytest.raises(UsageError, match=r"labels of CIFAR-10.*given okapi"):
         label_similarity(Labels(names=("okapi", "cat")), "paper")
 
 

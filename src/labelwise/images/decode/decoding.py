@@ -192,7 +192,7 @@ def reason(error: Exception, frame: Frame) -> str:
         case UnreadableError():
             return str(error)
         case FileNotFoundError() if is_url(str(error.filename)):
-            return "it is an address on the web, and nothing is downloaded. Download it and give the file."
+            return "it is a web address, and nothing is downloaded. Download it and give the file."
         case NotAFileError():
             what = (
                 "it is a folder. Give the images in it"
@@ -203,7 +203,7 @@ def reason(error: Exception, frame: Frame) -> str:
         case FileNotFoundError():
             return "there is no such file. Check the path."
         case PermissionError():
-            return "permission to read it is denied. Change its rights."
+            return "permission to read it is denied. Change its permissions."
         case UnidentifiedImageError():
             return "it is not an image of a known format, or its beginning is damaged. Replace it or remove it."
         case Image.DecompressionBombError():  # "Image size (n pixels) exceeds ..."

@@ -46,8 +46,8 @@ WALL = 1200.0  # seconds on the clock, however busy the cores are
 PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
 SPARE = 2**28  # bytes of memory for Python and the decoders themselves
 TOGETHER = 0.01  # seconds for which images wait for others to go back with them
-TOO_LONG = "decoding it takes far longer than its size lets expect. Save it again."
-BROKEN = "its decoder broke down on it. Save it again."
+TOO_LONG = "decoding it takes far too long for its size. Save it again."
+BROKEN = "its decoder crashed. Save it again."
 BOOT = "import sys; from labelwise.images.decode.workers import work; work(*map(int, sys.argv[1:]))"
 
 

@@ -145,7 +145,7 @@ def require(labels: Labels, piece: str, where: str) -> None:
     if getattr(labels, piece) is None:
         what, add, file = _PIECES[piece]
         joint = "" if add.endswith(" as") else " to"
-        raise DataError(f"{where} reads {what}, and these labels have none. Add {add}{joint} {file} next to the data.")
+        raise DataError(f"{where} reads {what}, but these labels have none. Add {add}{joint} {file} next to the data.")
 
 
 def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:

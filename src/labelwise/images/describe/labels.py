@@ -41,7 +41,7 @@ def unfit_name(name: str) -> str | None:
     if any(unicodedata.category(one) == "Cc" for one in plain):
         return f"the name {name!a} has a control character"
     if plain.lower() in RESERVED:
-        return f'"{plain}" is an answer that is no label'
+        return f'"{plain}" is reserved for answers'
     return f"the name {name[:20]!a}... is longer than {LONGEST_NAME} characters" if len(plain) > LONGEST_NAME else None
 
 

@@ -39,7 +39,7 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
     unknown = [f'"{text}"' for text, words in zip(texts, known, strict=True) if not words]
     if unknown:
         raise DataError(
-            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover them; "
+            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} known words do not cover them; "
             'the encoders "glove" and "minilm" know more.'
         )
     return mean_vectors(known, vectors)

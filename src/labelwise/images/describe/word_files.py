@@ -98,7 +98,7 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
         return words, arrays["vectors"]
     beside = file.with_suffix(".txt")
     if not beside.exists():
-        raise DataError(f'"{file}" needs its words in "{beside}", one a line. Write that file beside it.')
+        raise DataError(f'"{file}" needs its words in "{beside}", one per line. Write that file next to it.')
     vectors: Array = np.load(regular_path(file), mmap_mode="r", allow_pickle=False)
     check_size(beside, beside.stat().st_size)
     return read_text(beside, encoding="utf-8-sig").splitlines(), vectors
@@ -159,5 +159,5 @@ def _number(field: str, where: str) -> float:
         return float(field)
     except ValueError:
         raise UsageError(
-            f'{where}: "{field}" is no number. A vector is given as numbers between commas, or as a .csv or .txt file.'
+            f'{where}: "{field}" is not a number. Give a vector as numbers separated by commas, or as a .csv or .txt file.'
         ) from None

@@ -87,7 +87,7 @@ def from_files(  # noqa: PLR0913 - what a source may be told
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem
     if not len(rows):
-        raise DataError(f'"{name}" has no image in its class folders: {listing(homes)}. Put some in at least two.')
+        raise DataError(f'"{name}" has no image in its label folders: {listing(homes)}. Put images into at least two.')
     check_two_labels(name, rows)
     knowledge = find_knowledge(folder)
     rows = read_files(rows, size, strict=strict, next_frame=next_frame).without_absent()
@@ -216,8 +216,8 @@ def _check_groups(name: str, rows: Rows) -> None:
         first = home.setdefault(group, split)
         if group and first != split:
             raise DataError(
-                f'"{name}": group "{group}" lies in {first} and in {split}. What belongs together must be in the same '
-                "split, or test results are too good. Move it to one of them."
+                f'"{name}": group "{group}" is in {first} and in {split}. A group must be in one '
+                "split, otherwise test results are too optimistic. Move it to one of them."
             )
 
 

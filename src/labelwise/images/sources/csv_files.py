@@ -88,7 +88,7 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     if not {"label", "labels"} & set(names) and other:
         raise DataError(
             f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
-            f"Rename the one that holds the labels; where there are none, remove the others: {listing(other)}."
+            f"Rename the column of labels; if there is none, remove the other columns: {listing(other)}."
         )
     return Header(names=names, cells={name: positions[name] for name in sorted(known, key=_rank)}, features=features)
 

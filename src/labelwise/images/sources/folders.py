@@ -65,11 +65,11 @@ def folder(
     rows, homes = labelled_files(tops, partial(_list_images, nameless=nameless))
     loose = [str(file) for top in tops.values() for file in top.files if is_image(file.name) and file.is_file()]
     if strict and loose:
-        raise DataError(f"Images lie outside the class folders: {listing(loose)}. Move or remove them.")
+        raise DataError(f"Images are outside the label folders: {listing(loose)}. Move or remove them.")
     rows = replace(rows, by=group)
     data = from_files(root, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
     reasons = {
-        "it lies outside the class folders": loose,
+        "it is outside the label folders": loose,
         NO_SUFFIX: map(str, nameless),
         ANSWER: (str(each) for top in tops.values() for each in top.folders if _is_answer(each) and holds_images(each)),
     }
@@ -141,7 +141,7 @@ def list_tops(root: Path) -> dict[str, Level]:
     if len(splits) > 1:  # a single one may be a class: a railway train
         raise DataError(
             f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in other)}). '
-            "Keep either splits or classes in it."
+            "Keep either splits or labels in it."
         )
     return {"": top}
 
@@ -165,7 +165,7 @@ def class_folders(top: Level) -> dict[str, Path]:
     files = list_images(home)
     if files:
         raise DataError(
-            f'"{home}" holds {len(files)} images but no class folders. Put the images of each label into a '
+            f'"{home}" holds {len(files)} images but no label folders. Put the images of each label into a '
             f'folder of that name ("{home.name}/owl/{files[0].name}"), or list them in a CSV file with the columns path and label. '
             f"To sort them into folders of images that look alike, which you then rename: {shlex.join(['labelwise', 'group', str(home), '--out', 'groups'])}"
         )
@@ -178,7 +178,7 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
     A file beside them may say more about the labels, see ``data.knowledge``.
     """
     if not folder.is_dir():
-        raise UsageError(f'--names is for a folder of images without labels; "{folder}" is no folder.')
+        raise UsageError(f'--names needs a folder of images; "{folder}" is not a folder.')
     rows = _unlabelled_rows(folder, size, strict=strict)
     knowledge = find_knowledge(folder, names)
     labels = knowledge.labels.select(names) if knowledge else Labels(names=names)

@@ -35,7 +35,9 @@ def read_parquet(file: Path) -> Columns:
         raise DataError(f'Cannot read the table "{file}": no such file. Check the path.') from None
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         first = str(error).partition("\n")[0]
-        raise DataError(f'The table "{file}" is no Parquet file, or it is damaged ({first}). Write it again.') from None
+        raise DataError(
+            f'The table "{file}" is not a Parquet file, or it is damaged ({first}). Write it again.'
+        ) from None
 
 
 def libraries(file: str | Path) -> tuple[Any, Any]:
@@ -167,7 +169,9 @@ def _open(address: str) -> Iterator[Any]:
             yield table
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         first = str(error).partition("\n")[0]
-        raise DataError(f'"{address}" is no Parquet file, or it is damaged ({first:.200}). Write it again.') from None
+        raise DataError(
+            f'"{address}" is not a Parquet file, or it is damaged ({first:.200}). Write it again.'
+        ) from None
 
 
 def _image_column(schema: Any) -> tuple[str, str] | None:

@@ -66,7 +66,7 @@ def _walk(folder: str | Path, wanted: Callable[[str], bool]) -> Iterator[str]:
         if identity is None or identity in seen:
             folders.clear()
             if identity:
-                words = f'"{here}" is a link to a folder that is read already, or that it lies in. It is not followed.'
+                words = f'"{here}" is a link to a folder that is already read or contains it. It is not followed.'
                 warnings.warn(words, LabelwiseWarning, stacklevel=2)
             continue
         seen.add(identity)
@@ -193,7 +193,7 @@ def open_shard(word: str) -> BinaryIO:
         try:
             return open_regular(word, most=None)
         except NotAFileError as error:
-            raise DataError(f'"{word}" is no shard: {error.strerror}.') from None
+            raise DataError(f'"{word}" is not a shard: {error.strerror}.') from None
         except OSError as error:
             raise DataError(f'Cannot open "{word}": {error.strerror}. Check the path.') from None
     with plain_errors(word):
@@ -232,7 +232,7 @@ def plain_errors(word: str) -> Iterator[None]:
         raise DataError(f'There is nothing at "{word}". Check the address.') from None
     except ValueError as error:
         known = listing(sorted(import_module("fsspec").available_protocols()), 8)
-        raise DataError(f'"{word}" is no address that can be read ({error}). Addresses begin with: {known}.') from None
+        raise DataError(f'"{word}" is not a readable address ({error}). Addresses start with: {known}.') from None
     except Exception as error:  # stores have errors of their own
         if isinstance(error, DataError):
             raise

@@ -144,10 +144,10 @@ def _locate(cell: str, here: Path, root: str | Path | None, where: str, *, outsi
         return inside[0] if root is None else next(filter(os.path.exists, inside), inside[0])
     if root is None:
         raise DataError(
-            f'{where}"{cell:.200}" lies outside the folder of the table. Where you trust the table, name the folder that all its '
-            "images lie in: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
+            f'{where}"{cell:.200}" is outside the folder of the table. If you trust the table, name the folder of all its '
+            "images: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
         )
-    raise DataError(f'{where}"{cell:.200}" lies outside "{root}", the root that was named. Name a folder above it.')
+    raise DataError(f'{where}"{cell:.200}" is outside the given root "{root}". Give a folder above it.')
 
 
 def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:

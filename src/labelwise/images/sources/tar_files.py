@@ -141,7 +141,7 @@ def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
                 else:
                     yield member
     except (tarfile.TarError, OSError, ValueError, OverflowError, EOFError, RecursionError) as error:
-        raise DataError(f'"{address}" is no tar file, or it is damaged ({error}). Write it again.') from None
+        raise DataError(f'"{address}" is not a tar file, or it is damaged ({error}). Write it again.') from None
 
 
 def _key(name: str) -> str:
@@ -178,7 +178,7 @@ def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
     try:
         return os.pread(file.fileno(), member.size, member.offset_data).decode().strip().replace("\0", "")
     except UnicodeDecodeError:
-        raise DataError(f'"{member.name}" is no UTF-8 text.') from None
+        raise DataError(f'"{member.name}" is not UTF-8 text.') from None
 
 
 def _cells(text: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _cells(text: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         raise DataError("its JSON cannot be read.") from None
     if not isinstance(about, dict):
-        raise DataError("its JSON is no object.")
+        raise DataError("its JSON is not an object.")
     cells: dict[str, str] = {}
     for name in MARKS:
         value: Any = about.get(name)

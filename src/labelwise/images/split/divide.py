@@ -37,7 +37,7 @@ def group_columns(
         groups = lookalike_groups(images)
         return {"groups": groups if any(groups) else ()}
     if by in ("exif", "folder") and not all(os.path.isfile(file) for file in files or [""]):
-        raise DataError(f"Images are grouped by {by} where they are files, and these are none. Group by lookalike.")
+        raise DataError(f"Grouping by {by} needs image files. Group by lookalike.")
     if by == "folder":
         return {"groups": _folders(files, labels)}
     taken = moments(files) if by == "exif" else ()
@@ -91,8 +91,8 @@ def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
     groups = tuple("" if home.name == label else home.as_posix() for home, label in zip(homes, labels, strict=True))
     if not any(groups):
         raise DataError(
-            "All images lie in the folders of their labels themselves, so folders tell no groups. Put those that belong "
-            "together into one folder below (owl/day1/1.jpg), or group by lookalike."
+            "All images are directly in the folders of their labels, so there are no groups by folder. Put each group "
+            "into a subfolder (owl/day1/1.jpg), or group by lookalike."
         )
     return groups
 

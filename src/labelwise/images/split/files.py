@@ -64,7 +64,7 @@ def apply_split(dataset: Dataset, path: str | Path) -> Dataset:
         if row.get(column, known) != known:
             raise DataError(
                 f'{where}"{name}" is labelled "{row[column]}" but in "{dataset.name}" it is "{known}". '
-                "This file only divides the data; correct labels in the data themselves."
+                "A split file cannot change labels. Correct labels in the data."
             )
         parts[split_name(row["split"], where)].append(position[name])
     missing = [name for name in names if name not in first]

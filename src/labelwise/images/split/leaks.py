@@ -84,8 +84,8 @@ def refuse_leaks(dataset: Dataset) -> None:
         first = report.offenders()[:10]
         more = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
         raise DataError(
-            f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test would flatter: '
-            f"{'; '.join(first)}{more}. Keep each in one split, or divide the data by groups."
+            f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test is too optimistic: '
+            f"{'; '.join(first)}{more}. Keep each in one split, or split the data by groups."
         )
 
 
@@ -97,7 +97,7 @@ def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lo
     Features are compared by their cosine; images of a single grey have no looks to compare and are never returned.
     """
     if not 0 < likeness <= 1:
-        raise UsageError(f"Likeness must lie in (0, 1]; given {likeness}.")
+        raise UsageError(f"Likeness must be above 0 and at most 1; given {likeness}.")
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     if dataset.features:
         prints = fingerprints(join([part.images for part in parts]))[0]

@@ -83,7 +83,7 @@ def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[
     least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``divide_groups`` says.
     """
     if not 0 < share < 1:
-        raise UsageError(f"The share to hold out must lie between 0 and 1; given {share}.")
+        raise UsageError(f"The share to hold out must be between 0 and 1; given {share}.")
     if any(groups):
         parts = divide_groups(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
         return parts["train"], parts["val"]

@@ -65,8 +65,8 @@ class SentenceReader:
         """Return label embeddings ``[k, e]``, some sentences at a time."""
         if labels.texts is None:
             raise DataError(
-                'This model reads sentences, and these labels have none. Put a file labels.csv with a column "text" '
-                "beside the data."
+                'This model reads sentences, but these labels have none. Put a file labels.csv with a column "text" '
+                "next to the data."
             )
         flat, groups = flattened(labels.texts)
         parts = [self.read(flat[start : start + CHUNK]) for start in range(0, len(flat), CHUNK)]

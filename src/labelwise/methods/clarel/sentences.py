@@ -178,7 +178,7 @@ def _texts_of(labels: Labels) -> tuple[tuple[str, ...], ...]:
     """Return the sentences of labels, which must have some."""
     if labels.texts is None:
         raise DataError(
-            'This model reads sentences, and these labels have none. Put a file labels.csv with a column "text" beside '
+            'This model reads sentences, but these labels have none. Put a file labels.csv with a column "text" next to '
             "the data."
         )
     return labels.texts

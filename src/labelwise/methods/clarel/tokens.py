@@ -53,7 +53,7 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
         instances.append([np.array(own, np.int64) for own in rows])
     if unknown:
         raise DataError(
-            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} words at hand do not cover "
+            f"No word vector for any word of: {listing(unknown, 3)}. The {len(vectors)} known words do not cover "
             f'{"it" if len(unknown) == 1 else "them"}. Write it in other words, or install the extra "words" for 400,000 words.'
         )
     return instances

@@ -49,7 +49,7 @@ class Discriminant(Method):
     def __post_init__(self) -> None:
         if self.encoder.code_size is not None:
             raise UsageError(
-                "Method discriminant takes features as they are, from the data or a frozen encoder: leave out encoder.code_size. "
+                "Method discriminant does not change features of the data or a frozen encoder: leave out encoder.code_size. "
                 "To train an encoder choose another method, such as indicator."
             )
 

@@ -33,7 +33,7 @@ class DiscriminantModel(EncoderModel):
         self.source = source
         if not self.encoder.untrained:
             raise UsageError(
-                "Method discriminant takes features as they are, from the data or a frozen encoder: set encoder.frozen=true with "
+                "Method discriminant does not change features of the data or a frozen encoder: set encoder.frozen=true with "
                 "weights. To train an encoder choose another method, such as indicator."
             )
 

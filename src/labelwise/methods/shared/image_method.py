@@ -56,7 +56,7 @@ class ImageMethod(Method):
         """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
         if self.augment not in (None, Augment()):
             raise UsageError(
-                "A frozen encoder sees each image once, as it is, so there is nothing to augment; leave augment out."
+                "A frozen encoder sees each image once and unchanged, so augmentation has no effect. Leave out augment."
             )
         features = model.encoder.features(data.train.images)
         if not (isinstance(model, StartedModel) and model.started):

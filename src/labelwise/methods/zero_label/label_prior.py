@@ -153,7 +153,7 @@ def _paper_similarity(names: Sequence[str]) -> Array:
     unknown = [name for name in names if name not in PAPER_RANKS]
     if unknown:
         raise UsageError(
-            f'The prior "paper" knows the labels of CIFAR-10 alone: {listing(PAPER_RANKS)}; given {listing(unknown)}. '
+            f'The prior "paper" only knows the labels of CIFAR-10: {listing(PAPER_RANKS)}; given {listing(unknown)}. '
             'Use the prior "words".'
         )
     ranks = [[[name, *PAPER_RANKS[name].split()].index(other) - 1.0 for other in names] for name in names]

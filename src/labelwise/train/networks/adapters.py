@@ -58,7 +58,7 @@ class Adapter(Backbone):
             self.network.load_state_dict(self.source(True).state_dict())
         except Exception as error:  # each library has its own
             raise StoreError(
-                f"The public weights cannot be had ({error}). Give weights, the path of a file."
+                f"The public weights are not available ({error}). Give weights, the path of a file."
             ) from error
 
     def maps(self, x: Tensor) -> Tensor:
@@ -159,6 +159,6 @@ def _library(name: str) -> Any:
     except (ImportError, RuntimeError) as error:
         package = "open-clip-torch" if name == "open_clip" else name.partition(".")[0]
         raise UsageError(
-            f'"{package}" cannot be imported ({error}). Install it with torch held fast, or pip may replace torch by '
+            f'"{package}" cannot be imported ({error}). Install it with a pinned torch, or pip may replace torch by '
             f"another build of several gigabytes: pip install {package} torch=={torch.__version__}."
         ) from error

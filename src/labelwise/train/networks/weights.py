@@ -43,7 +43,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file by name; pickled files are refused, never opened."""
     if path.suffix.lower() in PICKLED:
         raise StoreError(
-            f'"{path}" is a pickled file, which can run code when it is opened. Convert it once, where you trust it: '
+            f'"{path}" is a pickled file, which can run code when it is opened. If you trust it, convert it once: '
             f"safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})."
         )
     if not path.is_file():
