@@ -151,13 +151,16 @@ def test_not_a_label_is_not_guessed_again() -> None:
     assert session.names[int(session.chances[row].argmax())] != guess
 
 
-def test_two_images_that_are_the_same_share_their_label() -> None:
+def test_after_a_no_the_question_is_what_it_is() -> None:
+    truth = ["free"] * 9 + ["crack"]
+    session = Session(np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32), checks=0)
+    for _ in simulate(session, Person(truth), sheets=False, actions=25):
+        pass
+    assert sorted(session.names) == ["crack", "free"]
+    assert session.progress().answered == 10
     session = Session(SPACE)
-    session.add(Action(kind="same", rows=(4, 7)))
-    session.name([7], "owl")
-    assert session.ledger.targets[[4, 7]].tolist() == [0, 0]
-    session.add(Action(kind="different", rows=(7, 8)))
-    assert session.ledger.excluded == {8: {0}}
+    session.add(Action(kind="not", rows=(3,), label="owl", form="yes"))
+    assert session.ledger.hits == [False]
 
 
 def test_merge_moves_labels_behind_it() -> None:
@@ -198,7 +201,7 @@ def test_it_ends_when_every_image_has_an_answer() -> None:
         ({"kind": "name", "rows": [1], "label": ""}, "name"),
         ({"kind": "name", "rows": [1], "label": "x", "colour": 1}, "colour"),
         ({"kind": "name", "rows": [1], "label": "x", "seconds": -1}, "seconds"),
-        ({"kind": "same", "rows": [1]}, "does not take 1"),
+        ({"kind": "add", "rows": [1], "label": "x"}, "does not take 1"),
     ],
 )
 def test_wrong_actions_say_what_is_wrong(document: dict[str, object], words: str) -> None:

@@ -7,12 +7,12 @@ from typing import Any, Literal, get_args
 from labelwise.images.describe.labels import label_name
 from labelwise.support.errors import UsageError
 
-Kind = Literal["name", "not", "unknown", "skip", "same", "different", "add", "merge", "split", "undo"]
-Form = Literal["what", "yes", "sheet", "pair", "check", "import", "hand"]
+Kind = Literal["name", "not", "unknown", "skip", "add", "merge", "split", "undo"]
+Form = Literal["what", "yes", "sheet", "check", "import", "hand"]
 NAMED = ("name", "not", "add", "merge")  # kinds that need a label
 ROWS: Mapping[str, tuple[int, float]] = {  # how many images each takes
     "name": (1, float("inf")), "not": (1, float("inf")), "unknown": (1, float("inf")), "skip": (1, float("inf")),
-    "same": (2, 2), "different": (2, 2), "add": (0, 0), "merge": (0, 0), "split": (1, float("inf")), "undo": (0, 0),
+    "add": (0, 0), "merge": (0, 0), "split": (1, float("inf")), "undo": (0, 0),
 }  # fmt: skip
 
 
@@ -20,8 +20,8 @@ ROWS: Mapping[str, tuple[int, float]] = {  # how many images each takes
 class Action:
     """What a person did.
 
-    name: the images show the label. not: they do not show it. unknown: they show none of the labels. skip: no answer. same, different:
-    two images. add: a new label. merge: the label becomes another one, ``into``. split: the images are no group. undo: takes back the
+    name: the images show the label. not: they do not show it. unknown: they show none of the labels. skip: no answer.
+    add: a new label. merge: the label becomes another one, ``into``. split: the images are no group. undo: takes back the
     action ``of``.
     """
 

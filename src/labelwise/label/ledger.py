@@ -26,13 +26,11 @@ class Ledger:
     checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and what was said of each
     skipped: set[int] = field(default_factory=set)
     excluded: dict[int, set[int]] = field(default_factory=dict)  # labels that an image does not show
-    different: set[tuple[int, int]] = field(default_factory=set)
     split: list[frozenset[int]] = field(default_factory=list)  # images that are no group
     hits: list[bool] = field(default_factory=list)  # whether the guess was right, of each question that was asked
     sheets: list[tuple[int, int]] = field(
         default_factory=list
     )  # of each sheet, how many images fitted, and how many it had
-    _same: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.targets = np.full(self.size, NO_LABEL, np.int64)
@@ -85,10 +83,10 @@ class Ledger:
             self.skipped |= set(rows)
         elif action.kind == "split":
             self.split.append(frozenset(rows))
-        elif action.kind in ("same", "different"):
-            self._pair(action.kind == "same", rows[0], rows[1])
         if action.guess and action.kind in ("name", "unknown") and action.form in ("what", "yes", "check", "sheet"):
             self.hits.append(action.guess.casefold() == action.label.casefold())
+        if action.form == "yes" and action.kind == "not":
+            self.hits.append(False)
         if action.form == "sheet" and action.kind in ("name", "not", "split"):
             self.sheets.append((len(rows) if action.kind == "name" else 0, len(rows)))
 
@@ -116,39 +114,13 @@ class Ledger:
         return sum(recent) / (len(recent) + 2)
 
     def _name(self, rows: list[int], label: int, action: Action) -> None:
-        joined = {other for row in rows for other in self._class(row)}
-        self.batches[list(joined)] = self.batches.max() + 1
-        for row in joined:
-            self.targets[row] = label
-            self.skipped.discard(row)
+        self.batches[rows] = self.batches.max() + 1
+        self.targets[rows] = label
+        self.skipped -= set(rows)
         if action.form == "check":
             self.checks |= dict.fromkeys(rows, label)
-        for row in joined & set(self.checks):
+        for row in set(rows) & set(self.checks):
             self.checks[row] = label
-
-    def _pair(self, same: bool, one: int, other: int) -> None:
-        if not same:
-            self.different.add((min(one, other), max(one, other)))
-            for row, twin in ((one, other), (other, one)):
-                if self.targets[twin] >= 0:
-                    self.excluded.setdefault(row, set()).add(int(self.targets[twin]))
-            return
-        self._same[self._root(one)] = self._root(other)
-        known = next((int(self.targets[row]) for row in (one, other) if self.targets[row] != NO_LABEL), NO_LABEL)
-        for row in self._class(one) if known != NO_LABEL else ():
-            self.targets[row] = known
-
-    def _root(self, row: int) -> int:
-        while row in self._same and self._same[row] != row:
-            row = self._same[row]
-        return row
-
-    def _class(self, row: int) -> set[int]:
-        """Return the images that are the same as one, itself among them."""
-        if not self._same:
-            return {row}
-        root = self._root(row)
-        return {other for other in {*self._same, *self._same.values(), row} if self._root(other) == root}
 
     def _merge(self, old: int, new: int) -> None:
         """Let a label become another one; labels behind it move up."""

@@ -105,7 +105,8 @@ def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], 
 def single(ledger: Ledger, chances: Floats, row: int, space: Space) -> Question:
     """Return the question about one image: "is it a y?" where that says more per second than "what is it?"."""
     listed = suggestions(ledger, chances[row])
-    if len(listed) and len(ledger.answered().rows) and ledger.trust() > 0:
+    denied = row in ledger.excluded  # "no" was said of it: a second "is it?" could go on for ever
+    if len(listed) and len(ledger.answered().rows) and ledger.trust() > 0 and not denied:
         best = ledger.trust() * listed[0][1]
         every = -float((chances[row] * np.log(np.maximum(chances[row], 1e-12))).sum())
         yes = -(best * np.log(max(best, 1e-12)) + (1 - best) * np.log(max(1 - best, 1e-12)))
