@@ -223,7 +223,7 @@ def test_what_was_trained_is_kept_when_it_cannot_be_saved(
     words = ["fit", pictures, *FIT, "--out"]
     assert run(*words, tmp_path / "whole.lw")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr("labelwise.core.store._put_in_place", no_space)
+        patch.setattr("labelwise.support.writable._put_in_place", no_space)
         code, _, err = run(*words, tmp_path / "m.lw")
     assert code == 1
     assert "No space left on device" in one_line(err)

@@ -25,7 +25,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import file_digest
 from labelwise.support.settings import to_plain
-from labelwise.support.writable import check_writable, sync_folder, write_atomically, writing
+from labelwise.support.writable import check_writable, write_atomically, writing_folder
 
 
 def description_bytes(about: Mapping[str, Any]) -> bytes:
@@ -44,17 +44,10 @@ def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, l
     """
     target = Path(path)
     check_free(target, overwrite)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    with writing(target):
-        try:
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            _write(classifier, part)
-            if log and Path(log).exists():
-                shutil.copyfile(log, part / LOG)
-            _put_in_place(part, target)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    with writing_folder(target) as part:
+        _write(classifier, part)
+        if log and Path(log).exists():
+            shutil.copyfile(log, part / LOG)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -143,21 +136,3 @@ def _as_text(about: dict[str, Any]) -> bytes:
         raise StoreError(
             f"A classifier is saved as UTF-8, but this text is not valid UTF-8: {near}. Rename its label, file or folder."
         ) from None
-
-
-def _put_in_place(part: Path, target: Path) -> None:
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    try:
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        raise
-    sync_folder(target.parent)
-    if old.is_symlink():  # a link was replaced, not what it leads to
-        old.unlink()
-    else:
-        shutil.rmtree(old, ignore_errors=True)

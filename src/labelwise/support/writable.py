@@ -69,6 +69,37 @@ def writing(target: Path) -> Iterator[None]:
             raise StoreError(f'Cannot write "{target}": {reason}. Free some space, or choose another place.') from error
 
 
+@contextmanager
+def writing_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder that replaces the target in the end; a crash leaves the old one or none, never a part of the new one."""
+    part, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    with writing(target):
+        try:
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            yield part
+            _put_in_place(part, old, target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _put_in_place(part: Path, old: Path, target: Path) -> None:
+    shutil.rmtree(old, ignore_errors=True)
+    try:
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise
+    sync_folder(target.parent)
+    if old.is_symlink():  # a link was replaced, not what it leads to
+        old.unlink()
+    else:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def write_file(target: str | Path, *content: bytes | memoryview) -> None:
     """Write a file whole or not at all, in folders that are made for it."""
     with writing(Path(target)):

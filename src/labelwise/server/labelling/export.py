@@ -5,7 +5,6 @@ import io
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.file_names import folder_names, numbered
 from labelwise.support.files import MAX_BYTES, read_regular, read_text, regular_path
 from labelwise.support.text import from_cell, json_text, to_cell
-from labelwise.support.writable import writing
+from labelwise.support.writable import writing_folder
 
 Row = tuple[Path, Labelled]
 TASKS = "labelstudio.json"
@@ -46,18 +45,10 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
     if folder.is_symlink():
         raise UsageError(f'"{folder}" is a link, and labels are written to real folders. Remove it first.')
     target = folder / form
-    with writing(target):
-        folder.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
-        try:
-            FORMS[form](part, rows)
-            part.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            part.rename(target)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
+    for left in folder.glob(".*.part"):  # of a process that was killed: nobody else has the project open
+        shutil.rmtree(left, ignore_errors=True)
+    with writing_folder(target) as part:
+        FORMS[form](part, rows)
     return target
 
 
