@@ -14,6 +14,7 @@ import uvicorn
 from labelwise.server.labelling.app import build
 from labelwise.server.labelling.project import Project, open_project
 from labelwise.server.settings import Service
+from tests import once
 from tests.browser import REQUIRED, browser
 from tests.server.labelling.photos import draw_photos, truth
 
@@ -26,8 +27,9 @@ Site = tuple[str, Project, Path]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """The address of a page, its project and its folder."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The address of a page, its project and its folder; the same photos are encoded once."""
+    monkeypatch.setenv("LABELWISE_CACHE", str(once.folder() / "features of photos"))
     folder = tmp_path / "project"
     with (
         open_project(folder, draw_photos(tmp_path / "some photos")) as project,
@@ -121,24 +123,23 @@ def test_a_service_that_is_gone_is_told_and_nothing_is_shown_as_saved(browser: B
     assert page.locator("#counts").inner_text() == before
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/actions", {"actions": []}, 400),
-        ("/actions", {"actions": [{"kind": "name", "rows": [99], "label": "x"}]}, 400),
-        ("/actions", {"actions": [{"kind": "name", "rows": [1], "label": "x", "colour": 1}]}, 400),
-        ("/actions", [1], 400),
-        ("/export", {"format": "xml"}, 400),
-        ("/export", {"format": "csv", "precision": 2}, 400),
-        ("/undo", {"person": 3}, 400),
-        ("/nowhere", {}, 404),
-    ],
-)
-def test_wrong_requests_are_refused_in_words(site: Site, path: str, body: Any, status: int) -> None:
-    answer = httpx.post(site[0] + path, json=body)
-    assert answer.status_code == status
-    assert answer.json()["error"]
-    assert site[1].session.actions == []
+WRONG: list[tuple[str, Any, int]] = [
+    ("/actions", {"actions": []}, 400),
+    ("/actions", {"actions": [{"kind": "name", "rows": [99], "label": "x"}]}, 400),
+    ("/actions", {"actions": [{"kind": "name", "rows": [1], "label": "x", "colour": 1}]}, 400),
+    ("/actions", [1], 400),
+    ("/export", {"format": "xml"}, 400),
+    ("/export", {"format": "csv", "precision": 2}, 400),
+    ("/undo", {"person": 3}, 400),
+    ("/nowhere", {}, 404),
+]
+
+
+def test_wrong_requests_are_refused_in_words(site: Site) -> None:
+    for path, body, status in WRONG:
+        answer = httpx.post(site[0] + path, json=body)
+        assert (answer.status_code, bool(answer.json()["error"])) == (status, True), (path, body)
+        assert site[1].session.actions == []
 
 
 def test_other_web_pages_are_refused(site: Site) -> None:

@@ -1,10 +1,7 @@
 """A project: nothing that was answered is lost, whatever becomes of the process; two browsers; photos that come later."""
 
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,25 +11,27 @@ from labelwise.label.actions import Action
 from labelwise.server.labelling.project import add_labels, open_project
 from labelwise.server.store import FILE
 from labelwise.support.errors import DataError, StoreError, UsageError
+from tests.forks import FORKS
 from tests.server.labelling.photos import draw_photos, truth
 
-# Answers one image after another and says so; the parent kills it in the midst.
-ANSWERS = """
-import sys
-from contextlib import closing
-from pathlib import Path
-from labelwise.label.actions import Action
-from labelwise.server.labelling.project import open_project
-with open_project(Path(sys.argv[1]), None) as project:
-    for number in range(10_000):
-        project.add([Action(kind="name", rows=(number % 36,), label=f"label {number}")])
-        print(number, flush=True)
-"""
+
+def answer(folder: Path, told: int) -> None:
+    """Answer one image after another and say so; the parent kills this process in the midst."""
+    with open_project(folder, None) as project:
+        for number in range(10_000):
+            project.add([Action(kind="name", rows=(number % 36,), label=f"label {number}")])
+            os.write(told, f"{number}\n".encode())
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draw_photos(tmp_path_factory.mktemp("some photos") / "all of them")
+
+
+@pytest.fixture(autouse=True)
+def _cache(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Photos of all tests are encoded once."""
+    monkeypatch.setenv("LABELWISE_CACHE", str(photos.parent / "cache"))
 
 
 def test_answers_are_there_after_it_was_closed(photos: Path, tmp_path: Path) -> None:
@@ -52,14 +51,17 @@ def test_answers_are_there_after_it_was_closed(photos: Path, tmp_path: Path) -> 
 def test_a_kill_loses_no_answer(photos: Path, tmp_path: Path, moment: int) -> None:
     with open_project(tmp_path / "p", photos):
         pass
-    command = [sys.executable, "-c", ANSWERS, str(tmp_path / "p")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    read, write = os.pipe()
+    process = FORKS.Process(target=answer, args=(tmp_path / "p", write))
+    process.start()
+    os.close(write)
+    with open(read) as lines:
         told = -1
         while told < 3 + 4 * moment:
-            told = int(process.stdout.readline())
-        os.kill(process.pid, signal.SIGKILL)
-        told = max([told, *map(int, process.stdout.read().split())])
+            told = int(lines.readline())
+        process.kill()
+        told = max([told, *map(int, lines.read().split())])
+    process.join()
     with open_project(tmp_path / "p", None) as project:
         labels = [action.label for action in project.session.actions]
     assert labels[: told + 1] == [f"label {number}" for number in range(told + 1)]
