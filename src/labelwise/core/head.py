@@ -160,6 +160,14 @@ class NamesClusters(Protocol):
         """Return the answers ``[m, n]`` (label positions) of m models that were made without labels, too."""
 
 
+@runtime_checkable
+class KnowsSlopes(Protocol):
+    """A head with a formula for the slope of its scores, where differences would take long."""
+
+    def slopes(self, embeddings: Array, label_embeddings: Array, weights: Array) -> Array:
+        """Return the gradient ``[n, d]``, with respect to its embedding, of the sum of an image's scores times weights ``[n, k]``."""
+
+
 CAPABILITIES: Mapping[str, type] = {
     LEARN: LearnsFromExamples,
     GENERATE: Generates,
@@ -182,16 +190,17 @@ def cannot(head: Head, what: str) -> UnsupportedError:
 def feature_slopes(head: Head, features: Array, label_embeddings: Array, weights: Array) -> Array:
     """Return the gradient ``[n, d]``, with respect to its features, of the sum of an image's scores ``[k]`` times weights ``[n, k]``.
 
-    By central differences in double precision, so that a head needs no gradient of its own.
+    By central differences in double precision, so that a head needs no gradient of its own. One that has it is followed to the embedding.
     """
     slopes = np.empty(features.shape)
     for row, x, weight in zip(slopes, features.astype(np.float64), weights, strict=True):
         asked = np.flatnonzero(weight)  # a score depends on no other label
+        labels, own = label_embeddings[asked], weight[asked]
+        inner = head.slopes(head.embed(x[None]), labels, own[None])[0] if isinstance(head, KnowsSlopes) else None
         step = STEP * max(float(np.sqrt(np.mean(x**2))), 1e-12)
         for start in range(0, len(x), MOVES):
             moves = step * np.eye(min(MOVES, len(x) - start), len(x), start)
-            sums = [
-                head.score(head.embed(x + move), label_embeddings[asked]) @ weight[asked] for move in (moves, -moves)
-            ]
+            ends = [head.embed(x + move) for move in (moves, -moves)]
+            sums = [head.score(end, labels) @ own if inner is None else end @ inner for end in ends]
             row[start : start + MOVES] = (sums[0] - sums[1]) / (2 * step)
     return slopes

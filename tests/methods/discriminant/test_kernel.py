@@ -102,6 +102,19 @@ def test_what_leaving_out_says_is_about_true() -> None:
     assert about["low"] - 0.02 < right(classifier_of()) < about["high"] + 0.03
 
 
+def test_slopes_of_scores_are_those_of_small_differences() -> None:
+    classifier = classifier_of()
+    assert isinstance(classifier.head, DiscriminantHead)
+    rows = classifier.head.embed(modes(4, seed=2)[0].astype(np.float64))
+    weights = np.array([[1.0, -1.0, 0.0]] * len(rows))
+    slopes = classifier.head.slopes(rows, classifier.label_embeddings, weights)
+    for column in range(rows.shape[1]):
+        move = 1e-2 * np.eye(rows.shape[1])[column]  # large, since scores of the kernel are rounded to single precision
+        ends = (classifier.head.score(rows + sign * move, classifier.label_embeddings) for sign in (1, -1))
+        above, below = ((end * weights).sum(1) for end in ends)
+        np.testing.assert_allclose(slopes[:, column], (above - below) / 2e-2, rtol=1e-2, atol=1e-2)
+
+
 def test_it_is_saved_and_a_taught_label_changes_no_other_score(tmp_path: Path) -> None:
     classifier = classifier_of()
     save(classifier, tmp_path / "modes.lw")

@@ -112,6 +112,14 @@ class DiscriminantHead:
             scores += opinion.astype(np.float32)
         return scores
 
+    def slopes(self, embeddings: Array, label_embeddings: Array, weights: Array) -> Array:
+        """Return the gradient ``[n, d]`` of the sum of an image's scores times weights ``[n, k]``."""
+        slopes: Array = weights @ label_embeddings[:, : self.width]
+        if self.kernel is not None:
+            says = weights @ label_embeddings[:, self.width + 1 :]
+            slopes += self.kernel(embeddings) * says / self.kernel.width @ self.kernel.centres
+        return slopes
+
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
         return self._distances(embeddings, self._likelihoods(embeddings, label_embeddings))
