@@ -98,6 +98,24 @@ def test_from_photos_to_an_export(browser: Browser, site: Site) -> None:
     assert {one.parent.name for one in (folder / "export" / "folders").glob("*/*.png")} <= {"red", "green", "blue"}
 
 
+def test_the_export_asks_for_random_images_until_guesses_count(browser: Browser, site: Site) -> None:
+    address, project, _ = site
+    page = open_page(browser, address)
+    answer(page)
+    page.click("nav a[href='#export']")
+    expect(page.locator("#missing")).to_contain_text("more random images")
+    page.get_by_role("button", name="Answer random images").click()
+    for _ in range(3):
+        expect(page.locator("#hint")).to_contain_text("before guesses count")
+        answer(page)
+    assert len(project.session.ledger.checks) == 3
+    page.click("nav a[href='#labels']")
+    page.click("nav a[href='#ask']")
+    answer(page)  # the one that was shown already
+    answer(page)
+    assert len(project.session.ledger.checks) == 4
+
+
 def test_two_browsers_see_what_the_other_answered(browser: Browser, site: Site) -> None:
     address, project, _ = site
     first, second = (open_page(browser, address) for _ in range(2))

@@ -113,7 +113,8 @@ class Routes:
 
     def question(self, document: dict[str, Any]) -> dict[str, Any]:
         """Return the next question for a browser."""
-        question = self.project.question(_text(document, "browser"), sheets=bool(document.get("sheets", True)))
+        sheets, check = bool(document.get("sheets", True)), bool(document.get("check", False))
+        question = self.project.question(_text(document, "browser"), sheets=sheets, check=check)
         return {"question": self._shown(question), "state": self.state({})}
 
     def actions(self, document: dict[str, Any]) -> dict[str, Any]:

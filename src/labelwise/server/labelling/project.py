@@ -42,11 +42,13 @@ class Project:
         self.lock, self._reads = RLock(), 0  # guards the session; how many read it now, one in another
         self._asked: dict[str, tuple[int, ...]] = {}  # images in the open question of each browser
 
-    def question(self, browser: str, *, sheets: bool = True) -> Question | None:
-        """Return the next question for a browser; other browsers get other images if there are any."""
+    def question(self, browser: str, *, sheets: bool = True, check: bool = False) -> Question | None:
+        """Return the next question for a browser, or the next of the random stream; other browsers get other images if there are any."""
         with self.reading():
             busy = {row for name, rows in self._asked.items() if name != browser for row in rows}
-            question = self.session.question(sheets=sheets, busy=busy) or self.session.question(sheets=sheets)
+            question = self.session.question(sheets=sheets, busy=busy, check=check) or self.session.question(
+                sheets=sheets
+            )
             self._asked.pop(browser, None)
             if question is not None:
                 self._asked[browser] = question.rows

@@ -2,25 +2,14 @@
 
 import { connect } from "./api.js";
 import { $, count, make, percent, say, showFault } from "./dom.js";
+import { askToken } from "./token.js";
 
 const browser = (sessionStorage.labelwiseBrowser ??= crypto.getRandomValues(new Uint32Array(2)).join("-"));
 const person = (localStorage.labelwisePerson ??= browser);
 const service = connect(askToken, online);
-const now = { question: null, state: null, odd: new Set(), began: 0, busy: false, focus: 0, open: null, wrong: new Set() };
+const now = { question: null, state: null, odd: new Set(), began: 0, busy: false, checking: false, focus: 0, open: null, wrong: new Set() };
 
 // --- talking to the service --------------------------------------------------------------------------------------
-
-function askToken(message) {
-  const dialog = $("token-dialog");
-  $("token-fault").textContent = message;
-  $("token").value = "";
-  dialog.showModal();
-  return new Promise((give) => {
-    $("token-form").onsubmit = () => give($("token").value);
-    $("token-close").onclick = () => dialog.close();
-    dialog.onclose = () => give(dialog.returnValue === "" && !$("token").value ? null : $("token").value);
-  });
-}
 
 function online(answers) {
   $("offline").hidden = answers;
@@ -44,12 +33,12 @@ async function send(path, body) {
   }
 }
 
-const next = () => send("/question", {});
+const next = () => send("/question", { check: now.checking });
 
 function act(actions) {
   const seconds = Math.min(600, (performance.now() - now.began) / 1000);
   const { form } = now.question;
-  return send("/actions", { actions: actions.map((one, i) => ({ ...one, form, seconds: i ? 0 : seconds })) });
+  return send("/actions", { check: now.checking, actions: actions.map((one, i) => ({ ...one, form, seconds: i ? 0 : seconds })) });
 }
 
 async function undo() {
@@ -133,6 +122,7 @@ function draw() {
   now.odd.clear();
   now.began = performance.now();
   now.focus = 0;
+  if (state.progress.sure || !state.progress.missing) now.checking = false;
   drawProgress(state);
   drawSheet();
   $("name").value = "";
@@ -148,7 +138,7 @@ function draw() {
     return;
   }
   $("question").textContent = question.words;
-  const hints = { sheet: "Tap images that do not belong, then name the rest.", check: "A random image, to measure the guesses.",
+  const hints = { sheet: "Tap images that do not belong, then name the rest.", check: `A random image, to measure the guesses.${now.checking ? ` ${count(state.progress.missing, "more image")} before guesses count.` : ""}`,
     yes: "The image on the right already has an answer.", what: "" };
   $("hint").textContent = hints[question.form] ?? "";
   if (question.form === "yes") {
@@ -234,8 +224,19 @@ const WORDS = { folders: "Folders of links", copies: "Folders of copies", csv: "
   coco: "COCO", yolo: "YOLO classification", labelstudio: "Label Studio" };
 
 function drawForms() {
+  const { sure, missing } = now.state.progress;
+  $("export-lead").textContent = sure ? `Your answers, and ${sure.toLocaleString("en")} guesses that random images show to be right 95 times of 100. Photos stay where they are.`
+    : "Your answers. Photos stay where they are.";
+  $("missing").hidden = Boolean(sure) || !missing;
+  $("missing-text").textContent = missing ? `Guesses are not exported yet: it takes at least ${count(missing, "more random image")} to know that they are right.` : "";
   $("forms").replaceChildren(...now.state.exports.map((form) => make("button", { type: "button", class: "button", text: WORDS[form] ?? form, onclick: () => write(form) })));
 }
+
+$("check").addEventListener("click", async () => {
+  now.checking = true; // until enough of them are answered, or another view is shown
+  await next();
+  location.hash = "#ask";
+});
 
 async function write(format) {
   showFault($("export-fault"), null);
@@ -306,6 +307,7 @@ function view() {
   for (const name of ["ask", "labels", "export"]) $(`view-${name}`).hidden = name !== wanted;
   for (const link of document.querySelectorAll("nav a")) link.toggleAttribute("aria-current", link.hash === `#${wanted}`);
   if (!now.state) return;
+  if (wanted !== "ask") now.checking = false;
   if (wanted === "labels") drawLabels();
   if (wanted === "export") drawForms();
 }

@@ -7,6 +7,7 @@ import { compareView } from "./compare.js";
 import { $, count, showFault } from "./dom.js";
 import { filesOf, offerCamera } from "./image.js";
 import { teachView } from "./teach.js";
+import { askToken } from "./token.js";
 
 const VIEWS = ["ask", "compare", "teach", "model"];
 const shared = { card: null, labels: [], change: 0, undo: null };
@@ -65,25 +66,6 @@ function online(answers) {
   $("offline").textContent = answers ? "" : "The service does not answer. This page tries again every few seconds.";
   if (answers && !shared.card) start();
 }
-
-// --- the token -------------------------------------------------------------------------------------------------------
-
-function askToken(message) {
-  const dialog = $("token-dialog");
-  $("token").value = "";
-  $("token-fault").textContent = message;
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((done) => {
-    dialog.addEventListener("close", () => done(dialog.returnValue === "given" ? $("token").value : null), { once: true });
-  });
-}
-$("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  if ($("token").value) $("token-dialog").close("given");
-  else $("token-fault").textContent = "Type the token first.";
-});
-$("token-close").addEventListener("click", () => $("token-dialog").close());
 
 // --- views -----------------------------------------------------------------------------------------------------------
 
