@@ -17,6 +17,8 @@ SMALL: dict[str, Any] = {
     "restarts": 2,
     "search": 3,
     "smooth": 3,
+    "shrink": 3.0,
+    "own": 0.5,
     "head_epochs": 1,
     "encoder_epochs": 1,
     "generated": 3,
