@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelwise.core.arrays import linear_scores, softmax
-from labelwise.methods.words.sharpening import ROUNDS, STRENGTH, estimate_shares, sharpen
+from labelwise.methods.words.sharpening import ROUNDS, STRENGTH, estimate_shares, information, sharpen
 
 LABELS, WIDTH = 12, 24
 
@@ -69,7 +69,7 @@ def test_no_image_speaks_for_itself() -> None:
     x, (n, k) = (images - middle) / size, said.shape
     shares, belief = estimate_shares(said)
     prior = belief * (np.log(shares + 1 / (n + k)) - np.log(shares + 1 / (n + k)).max())
-    scores, strength = said, STRENGTH * np.exp(-(shares * np.log(shares + 1e-12)).sum()) / k
+    scores, strength = said, STRENGTH * np.exp(-(shares * np.log(shares + 1e-12)).sum()) / k * information(said)
     for _ in range(ROUNDS):
         likely = softmax(scores + prior)
         counts = likely.sum(0)
@@ -91,3 +91,14 @@ def test_one_image_or_one_label_changes_nothing() -> None:
     images, _, said = drawn(2, each=1)
     assert not sharpen(images[:1], said[:1]).rows.any()
     assert not sharpen(images, said[:, :1]).rows.any()
+
+
+def test_words_that_know_nothing_learn_nothing() -> None:
+    images, targets, said = drawn(LABELS)
+    rng = np.random.default_rng(0)
+    ignorant = 0.05 * rng.normal(size=said.shape)
+    assert information(ignorant) < 0.01
+    assert information(10 * said) > 0.5
+    more = linear_scores(images, sharpen(images, ignorant).rows)
+    assert abs(more - more.mean(1, keepdims=True)).mean() < 0.1
+    assert accuracy(ignorant + more, targets) < 0.3

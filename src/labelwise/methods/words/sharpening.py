@@ -5,8 +5,9 @@ drawn towards what words say by the weight n / (n + 1), with n their expected nu
 
     m = sum z x / (n + 1),    score = L + c / v (x . m - |m|^2 / 2)
 
-with x less the mean of all images, v the variance inside labels, and c a constant times the share of labels that occur: the fewer occur,
-the less is left to tell them apart by. No image adds to its own evidence. Published methods that assume that every label occurs lose half
+with x less the mean of all images, v the variance inside labels, and c a constant times two shares: that of labels that occur (the fewer
+occur, the less is left to tell them apart by), and what words tell of images, from 0 (words that do not know the labels would
+only learn their own mistakes) to 1. No image adds to its own evidence. Published methods that assume that every label occurs lose half
 of their answers where four do. So shares of labels are estimated, and believed only as far as the images bear them out (BIC).
 """
 
@@ -48,7 +49,7 @@ def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
     words = log_odds.astype(np.float64)
     shares, belief = estimate_shares(words)
     prior = belief * (np.log(shares + 1 / (n + k)) - np.log(shares + 1 / (n + k)).max())
-    strength = STRENGTH * np.exp(-(shares * np.log(shares + LEAST)).sum()) / k
+    strength = STRENGTH * np.exp(_entropy(shares)) / k * information(words)
     middle = embeddings.mean(0, dtype=np.float64)
     size = max(float(np.sqrt(np.square(embeddings).sum(1).mean())), LEAST)
     x = (embeddings - middle) / size
@@ -66,6 +67,17 @@ def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
     bias = prior - weights @ middle - slope * np.square(means).sum(1) / 2
     counts = softmax(scores + prior).sum(0)
     return Sharpened(rows=np.concatenate([weights, bias[:, None]], 1), counts=counts, belief=belief)
+
+
+def information(log_odds: Array) -> float:
+    """Return how much words tell images apart: the share of the entropy of labels ``[n, k]`` that is gone once an image is seen, 0 to 1."""
+    likely = softmax(log_odds)
+    before, after = _entropy(likely.mean(0)), float(np.mean([_entropy(row) for row in likely]))
+    return max(0.0, 1 - after / max(before, LEAST))
+
+
+def _entropy(shares: Array) -> float:
+    return float(-(shares * np.log(shares + LEAST)).sum())
 
 
 def estimate_shares(log_odds: Array) -> tuple[Array, float]:
