@@ -22,10 +22,10 @@ import torch
 from onnx import helper, numpy_helper
 from scipy.optimize import minimize
 
-from labelwise.core.arrays import unit_rows
 from labelwise.encoders.registry import open_from_library
 from labelwise.images.describe.minilm import MINILM, MiniLM, minilm
 from labelwise.methods.words.vocabulary import sentence
+from labelwise.support.rows import unit_rows
 
 # Chosen on labels left out of TinyImageNet, CUB, Flowers and CIFAR-100, two splits. Machine-written sentences on species, 16 a label, changed accuracy by
 # less than 2 points there, up or down, so names are all that is read.
