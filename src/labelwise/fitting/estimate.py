@@ -120,6 +120,7 @@ SHARES = (
     1.0,
 )  # of the distance in the sum of both signs of a stranger
 FEW = 5  # images of a label that is left out, from about which on it counts fully
+FEW_LABELS = 5  # from about which on they say how well strangers are told
 SLACK = 0.001  # of an area, by which weights that are more even may be worse
 LEAST_LEFT_OUT = 3  # labels that are left out in turn to weigh the signs of a stranger
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
@@ -203,7 +204,8 @@ def _with_sign_weights(
 def weigh_signs(known: Array, strange: Array, labels: Array, left_out: Array) -> tuple[float, float]:
     """Return the weights of two signs under whose sum strangers stand out most: by the area under the ROC curve of each label left out.
 
-    A label of n strangers counts n / (n + 5). Of weights that do nearly as well the most even ones are taken.
+    A label of n strangers counts n / (n + 5). Of weights that do nearly as well the most even ones are taken; and these are drawn towards
+    even ones, since few labels say little of others: by w / (w + 5), where w is how many labels count.
 
     Args:
         known: both signs of known images ``[n, 2]``.
@@ -216,6 +218,8 @@ def weigh_signs(known: Array, strange: Array, labels: Array, left_out: Array) ->
     areas = {share: float(counted @ _below(known, labels, strange, left_out, share)) for share in SHARES}
     best = max(areas.values()) - SLACK * float(counted.sum())
     share = min((share for share in SHARES if areas[share] >= best), key=lambda share: abs(share - 0.5))
+    labels_counted = float(counted.sum())
+    share = 0.5 + (share - 0.5) * labels_counted / (labels_counted + FEW_LABELS)
     return 2 * (1 - share), 2 * share
 
 

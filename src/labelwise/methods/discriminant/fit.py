@@ -29,14 +29,24 @@ from labelwise.methods.discriminant.leave_one_out import (
     leave_out_cosines,
     leave_out_distances,
     leave_out_products,
+    square_norms,
 )
-from labelwise.methods.discriminant.whitening import Whitening, draw_groups, fit_whitening, leave_out_scores
+from labelwise.methods.discriminant.whitening import (
+    Whitening,
+    draw_groups,
+    fit_whitening,
+    label_shares,
+    leave_out_scores,
+)
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import draw_rows, unit_rows
 
 Array = npt.NDArray[Any]
-MOST_STRANGERS = 1_500  # images whose whole label is left out: the time grows with the cube of those of one label
+MOST_STRANGERS, LARGEST_LABEL = (
+    3_000,
+    1_000,
+)  # images whose whole label is left out, in all and of one label: time grows with its cube
 ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
 
 
@@ -62,16 +72,17 @@ class DiscriminantFit:
         """
         groups = {"groups": self.groups, "copies": self.sample.groups, "labels": self.sample.targets}[also]
         whole = replace(self.plain, sample=self.sample.regroup(groups))
-        most = MOST_STRANGERS if also == "labels" else most_rows(len(self.head.labels))
-        rows = draw_groups(whole.sample.groups, most)
+        if also == "labels":
+            rows = np.flatnonzero(np.bincount(groups)[groups] <= LARGEST_LABEL)
+            rows = rows[draw_groups(groups[rows], MOST_STRANGERS)]
+        else:
+            rows = draw_groups(whole.sample.groups, most_rows(len(self.head.labels)))
         beliefs = whole if len(rows) == len(whole.sample.rows) else whole.select(rows)
         sample = beliefs.sample
         points = np.concatenate([beliefs.means, np.zeros_like(beliefs.means[:1])])  # and the mean of all labels
         here = np.arange(len(rows)), sample.targets
-        if also == "labels":  # the distance to the mean of the other labels takes the place of that to the own mean
-            others = -sample.means[sample.targets] / max(1, int((sample.counts > 0).sum()) - 1)
-            table = leave_out_distances(sample, points, others)
-            table[:, -1] = table[here]
+        if also == "labels":
+            table = self._distances_of_strangers(beliefs, points)
         else:
             table = leave_out_distances(sample, points, beliefs.other_means)
         likelihoods = leave_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.other_excess)
@@ -96,6 +107,24 @@ class DiscriminantFit:
             own_scores=own_scores,
             margin_ratio=margin_ratio(sample, beliefs).astype(np.float32),
         )
+
+    def _distances_of_strangers(self, beliefs: Beliefs, points: Array) -> Array:
+        """Return distances ``[n, k + 1]`` of images left out with their label to the points of labels, and to the mean of all.
+
+        That mean, which is 0, is another one without the label; and so is a mean of few images, which is drawn towards it.
+        """
+        sample, k = beliefs.sample, len(points) - 1
+        raw = Sample.of(self.embeddings, self.sample.targets, k, self.sample.groups, self.sample.row_weights)
+        shares = label_shares(raw).astype(points.dtype)
+        own = np.einsum("kd,kd->k", points[:-1], sample.means) / np.maximum(square_norms(sample.means), 1e-12)
+        drawn = np.append(1 - own, 1).astype(points.dtype)[:, None]
+        table = np.empty((len(sample.rows), k + 1), points.dtype)
+        for label in np.unique(sample.targets):
+            rows = np.flatnonzero(sample.targets == label)
+            centre = -shares[label] / max(1 - shares[label], 1e-6) * sample.means[label]
+            some = sample.select(rows)
+            table[rows] = leave_out_distances(some, points + drawn * centre, some.other_means)
+        return table
 
     def kernel_left_out(self, rows: Ints, groups: Ints) -> Array:
         """Return what the kernel adds to the scores ``[m, k]`` of these training images, each left out with its group ``[m]``."""

@@ -115,14 +115,19 @@ def closed_form_rows(rows: Floats, targets: Ints, k: int, groups: Ints | None = 
 
 
 def label_centre(sample: Sample) -> Floats:
-    """Return the mean ``[d]`` of the means of labels, in which a label counts the less, the less its mean is known."""
+    """Return the mean ``[d]`` of the means of labels, each counted as ``label_shares`` says."""
+    return np.asarray(label_shares(sample) @ sample.means)
+
+
+def label_shares(sample: Sample) -> Floats:
+    """Return how much each label counts in the mean of all ``[k]``, 1 in all: the less, the less its own mean is known."""
     present = sample.counts > 0
     middle = sample.means[present].mean(0)
     noise = float(square_norms(sample.residuals) @ sample.row_weights) / sample.degrees
     products = np.einsum("nd,nd->n", sample.rows - middle, sample.other_means - middle)
     size = between_label_variance(products, sample, noise)
     counts = present / (size + noise / np.maximum(sample.counts, 1))
-    return np.asarray((counts / counts.sum()) @ sample.means)
+    return np.asarray(counts / counts.sum())
 
 
 def mean_noise(sample: Sample) -> float:
