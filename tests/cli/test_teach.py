@@ -48,7 +48,7 @@ def test_more_examples_of_a_known_label(run: Any, photos: Path, tmp_path: Path) 
     code, out, _ = run("teach", first, "OWL", *files[3:6], "--out", more)
     assert code == 0
     assert '"owl", a known label, learned from 3 images more' in " ".join(out.split())
-    assert 'of 3 examples were answered "owl" before' in " ".join(out.split())
+    assert 'of 3 examples were classified as "owl" before' in " ".join(out.split())
     assert run("teach", base, "owl", *files[:6], "--out", once)[0] == 0
     grown, whole = lw.load(more), lw.load(once)
     assert grown.labels.names == whole.labels.names
@@ -78,10 +78,10 @@ def test_a_trained_label_whose_examples_are_not_kept_says_what_to_do(
     examples = sorted((pictures / "val" / "blob 0").iterdir())
     code, _, err = run("teach", model, "Blob 0", *examples, "--out", tmp_path / "m.lw")
     assert code == 1
-    assert 'does not keep the examples of "blob 0"' in " ".join(err.split())
+    assert 'did not store the examples of "blob 0"' in " ".join(err.split())
     code, _, err = run("teach", model, "blob 0", "--text", "round", "--out", tmp_path / "m.lw")
     assert code == 2
-    assert 'There is already a label "blob 0". Give examples alone' in " ".join(err.split())
+    assert 'The label "blob 0" already exists. Give examples only' in " ".join(err.split())
 
 
 def test_names_are_matched_without_regard_to_case(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
