@@ -60,7 +60,7 @@ def test_teach_and_forget(method: str) -> None:
     # three texts say little about where a text of images lies; the second opinion of discriminant has no say for a taught label
     assert right > {"clarel": 0.6, "discriminant": 0.8}.get(method, 0.85)
     assert lw.forget(taught, "blob 3").labels.names == classifier.labels.names
-    with pytest.raises(UsageError, match='already a label "blob 3"'):
+    with pytest.raises(UsageError, match='"blob 3" already exists'):
         lw.teach(taught, "blob 3", texts="a blob")
     first = lw.teach(classifier, "blob 3", examples=new[:2])
     more = lw.teach(first, "Blob 3", examples=new[2:])

@@ -172,7 +172,7 @@ def test_mel_xvector_learns() -> None:
     ("name", "shape", "message"),
     [
         ("lenet", (9,), 'Use "identity", "xvector_8k", "xvector_16k", "xvector_mel_8k", "xvector_mel_16k"'),
-        ("xvector_8k", (3, 32, 32), 'does not take these. Use "convnet".*"lenet", "wrn28_10", "resnet12", "xvector"'),
+        ("xvector_8k", (3, 32, 32), 'does not take these. Use "convnet".*"lenet".*"wrn28_10", "resnet12", "xvector"'),
     ],
 )
 def test_wrong_requests(name: str, shape: tuple[int, ...], message: str) -> None:

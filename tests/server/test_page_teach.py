@@ -118,7 +118,7 @@ def test_the_image_asked_about_can_be_taught(site: Sites, visit: Visit, images: 
     choose(page, *images.of(5))
     page.click("#teach-this")
     expect(page.locator("#teach-images img")).to_have_count(1)
-    page.get_by_role("button", name="Take blob 5 0.png away").click()
+    page.get_by_role("button", name="Remove blob 5 0.png").click()
     expect(page.locator("#teach-images img")).to_have_count(0)
     page.fill("#teach-name", "purple blob")
     page.click("#teach-go")
@@ -193,7 +193,7 @@ def test_forget_and_undo(site: Sites, visit: Visit, images: Images) -> None:
     assert "blob 2" in names(here)
     teach_images(page, images)
     page.get_by_role("button", name="Undo: teach purple blob").click()
-    expect(page.locator("#say")).to_have_text("“purple blob” is gone again.")
+    expect(page.locator("#say")).to_have_text("“purple blob” is removed.")
     assert "purple blob" not in names(here)
     assert sorted(listed(page)) == sorted(names(here))
 

@@ -142,7 +142,7 @@ def test_a_server_that_is_away_is_told_and_waited_for(
             assert (classified.status_code, classified.json()["change"]) == (200, 1)
             assert "labelwise-stale" in classified.headers
             assert time.monotonic() - began < 1
-            with pytest.raises(StoreError, match=r"postgresql://127.0.0.1:\d+/postgres cannot be used now"):
+            with pytest.raises(StoreError, match=r"postgresql://127.0.0.1:\d+/postgres is not available"):
                 LiveClassifier(load(model), model, state=address)
         finally:
             server.start()
@@ -208,7 +208,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from labelwise.server.live import LiveClassifier
-from labelwise.core.store import load
+from labelwise.core.load import load
 from tests.server.test_live import teach
 live = LiveClassifier(load(sys.argv[1]), Path(sys.argv[1]), state=sys.argv[2])
 teach(live, "whole")

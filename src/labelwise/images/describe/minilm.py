@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
-from scipy.special import erf, softmax
 
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.files import read_text, regular_path
@@ -64,6 +63,8 @@ class MiniLM:
 
     def _forward(self, tokens: Array, real: Array) -> Array:
         """Return sentence vectors ``[n, a]`` of tokens ``[n, t]``; ``real [n, t]`` is False where there is padding."""
+        from scipy.special import erf  # here: importing it takes longer than a plain fit, which needs none of it
+
         table = self.weights
         x = table["embeddings.word_embeddings.weight"][tokens]
         x = x + table["embeddings.position_embeddings.weight"][: tokens.shape[1]]
@@ -80,6 +81,8 @@ class MiniLM:
 
     def _attend(self, x: Array, hidden: Array, at: str) -> Array:
         """Return what each token gathers from the others ``[n, t, a]``."""
+        from scipy.special import softmax
+
         query, key, value = (
             self._dense(x, f"{at}.self.{part}").reshape(*x.shape[:2], self.heads, -1).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
