@@ -99,7 +99,7 @@ def leave_one_domain_out(domains: Sequence[str], domain: str) -> dict[str, Array
     if len(known) < 2:
         raise DataError(f'All images are of the domain "{domain}", so nothing is left to train on.')
     inside = np.array([each == domain for each in domains])
-    return {"train": _rows(~inside), "test": _rows(inside)}
+    return {"train": np.flatnonzero(~inside), "test": np.flatnonzero(inside)}
 
 
 def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], domain: str, seed: int) -> dict[str, Array]:
@@ -137,7 +137,7 @@ def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares,
     home, large = np.full(len(counts), -1), counts.sum(1) > 1
     home[large] = _place_groups(counts[large], wanted, seed)
     room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
-    alone = _rows(~large[member])
+    alone = np.flatnonzero(~large[member])
     for rows in _shuffle_classes(np.asarray(targets)[alone], seed):
         own = member[alone[rows]]
         column = counts[own[0]].argmax()
@@ -146,7 +146,7 @@ def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares,
         sizes = _counts(len(own), (free / free.sum() if partly else share).tolist())
         home[own] = np.repeat(np.arange(len(names)), sizes)
     _fill(home, counts, len(names))
-    parts = {name: _rows(home[member] == i) for i, name in enumerate(names)}
+    parts = {name: np.flatnonzero(home[member] == i) for i, name in enumerate(names)}
     return {name: parts[name] for name in SPLITS if name in parts}
 
 
@@ -225,7 +225,7 @@ def zero_shot(
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
     classes = [[i for i, name in enumerate(names) if name in part] for part in (first, middle, last)]
-    seen, val_unseen, test_unseen = (_rows(np.isin(targets, labels)) for labels in classes)
+    seen, val_unseen, test_unseen = (np.flatnonzero(np.isin(targets, labels)) for labels in classes)
     parts = _divide(np.asarray(targets)[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
     train, test_seen, val_seen = (seen[part] for part in parts)
     return {
@@ -270,11 +270,6 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
         counts[counts.index(max(counts))] -= 1
         counts[counts.index(0)] += 1
     return counts
-
-
-def _rows(mask: Array) -> Array:
-    """Return where a mask ``[n]`` is true."""
-    return np.flatnonzero(mask)
 
 
 def _group_counts(member: np.ndarray, targets: npt.ArrayLike) -> np.ndarray:
