@@ -195,11 +195,12 @@ class _Loop:
     def _consider_compiling(self, seconds: float) -> None:
         """Compile the image encoder where the time that the stage has left is worth it, after an epoch of so many seconds."""
         left = (self.stage.epochs - self.now.epoch - 1) * seconds
-        if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and self.step.recorded and left > LONG:
+        if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and left > LONG:
             self.step.compile(self.model)
 
     def _train_epoch(self, bar: Bar) -> None:
         now, stage, steps, begun = self.now, self.stage, len(self.stage.batches), (self.now.step, time.monotonic())
+        replayed = isinstance(self.step, RecordedStep) and self.step.recorded  # recording itself takes seconds
         sums = {name: torch.tensor(value, device=self.device) for name, value in now.sums.items()}
         seed = mix(self.run.seed, now.stage, now.epoch)
         self.model.train()
@@ -223,7 +224,7 @@ class _Loop:
                     raise self._stopped(self.folder)
                 self._save()
         now.sums = {name: value.item() for name, value in sums.items()}
-        if now.step > begun[0]:
+        if replayed and now.step > begun[0]:
             self._consider_compiling((time.monotonic() - begun[1]) * steps / (now.step - begun[0]))
 
     def _end_epoch(self) -> None:
