@@ -118,7 +118,7 @@ def test_a_stand_in_has_the_figures_of_what_it_stands_for(tmp_path: Path) -> Non
     ("old", "new", "words"),
     [
         ("seeds = 2", "sedes = 2", 'No setting "sedes". Did you mean "seeds"'),
-        ("seeds = 2", "", 'There is no "seeds", which must be given'),
+        ("seeds = 2", "", '"seeds" is missing'),
         ("seeds = 2", 'seeds = "two"', '"seeds" must be a whole number'),
         ("seeds = 2", "seeds = 0", "at least one row"),
         ('source = "digits"', 'sourc = "digits"', 'No setting "data.digits.sourc". Did you mean "source"'),

@@ -4,6 +4,7 @@ A process holds a lock on a cell's folder while it runs it, and writes the resul
 process, however that ends. So several processes, started together or by several people, share the cells of one folder.
 """
 
+import gc
 import math
 import multiprocessing
 import os
@@ -82,9 +83,18 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
                     why = str(error) if isinstance(error, LabelwiseError) else traceback.format_exc()
                     failures.append(f"{cell.title}: {error}")
                     tell(f"{cell.title} failed: {why}")
+                    _give_back()
                     continue
             shutil.rmtree(folder, ignore_errors=True)
+            _give_back()
     return failures
+
+
+def _give_back() -> None:
+    """Let go of memory of the GPU that a cell no longer uses: other workers may share it."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def is_done(cell: Cell, out: Path) -> bool:
