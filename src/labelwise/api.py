@@ -46,7 +46,7 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
 def classify(
     classifier: Classifier, images: ImagesLike, *, top: int = 5, coverage: float | None = None
 ) -> list[classify_task.Prediction]:
-    """Return what each image is: its label or "unknown", with probabilities of the ``top`` labels; see ``tasks.classify``."""
+    """Classify images: return label or "unknown", with the ``top`` labels and their probabilities; see ``tasks.classify``."""
     return classify_task.classify(classifier.scores(images), top=top, coverage=coverage)
 
 
@@ -61,14 +61,14 @@ def restrict(classifier: Classifier, occurring: str | Path | Mapping[str, float]
 
 
 def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> list[list[str]]:
-    """Return the images of each group of images that look alike, the largest group first, its most typical image first.
+    """Group images that look alike: the largest group first, and the most typical image of a group first.
 
-    Needs no label. Images that cannot be read are left out with a warning.
+    Needs no label. Unreadable images are skipped with a warning.
 
     Args:
-        images: at least two, as paths, a folder, PIL images, arrays or the content of files.
-        count: how many groups; None chooses.
-        seed: random seed.
+        images: at least two images: paths, a folder, PIL images, arrays or the content of files.
+        count: the number of groups; None chooses it.
+        seed: the random seed.
     """
     features = encode(open_encoder(), as_images(images))
     for line in skipped_lines(features.skipped):
@@ -82,7 +82,7 @@ def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> lis
 def ask(
     classifier: Classifier, images: ImagesLike, label: str | None = None, *, text: str | None = None
 ) -> list[ask_task.Answer]:
-    """Return one answer per image to "is it a ``label``?", or whether a sentence is true of it where the model reads them."""
+    """Answer for each image whether it shows ``label``, or what a sentence says if the model reads sentences."""
     if (label is None) == (text is None):
         raise UsageError("Ask about either a label or a sentence (text=).")
     asked = classifier if text is None else ask_task.check_text(classifier, text)
@@ -91,21 +91,21 @@ def ask(
 
 
 def outliers(classifier: Classifier, images: ImagesLike) -> list[outliers_task.Outlier]:
-    """Return how little each image fits any label."""
+    """Return the outlier score of each image, and whether it is unknown."""
     return outliers_task.outliers(classifier.scores(images))
 
 
 def explain(
     classifier: Classifier, image: ImagesLike, label: str | None = None, *, against: str | None = None
 ) -> explain_task.Explanation:
-    """Return the heat map of one image for a label (None: the label that fits best), or for it and not ``against`` another."""
+    """Return the heat map of an image for a label (None: the best label), optionally in contrast to ``against``."""
     return explain_task.explain(classifier.scores(image), label, against)
 
 
 def rank(
     classifier: Classifier, images: ImagesLike, *, order: Sequence[str] | None = None, coverage: float = 0.8
 ) -> list[rank_task.Ranked]:
-    """Return where each image stands among ordered labels, from the lowest to the highest; see ``tasks.rank``."""
+    """Rank images on ordered labels, from lowest to highest; see ``tasks.rank``."""
     rank_task.level_columns(classifier, order)
     return rank_task.rank(classifier.scores(images), order=order, coverage=coverage)
 
@@ -113,7 +113,7 @@ def rank(
 def verify(
     classifier: Classifier, first: ImagesLike, second: ImagesLike, *, by: By | None = None
 ) -> list[verify_task.Verification]:
-    """Return for each pair whether both images show the same label, known or not; see ``tasks.verify``."""
+    """Return whether the images of each pair show the same label, known or not; see ``tasks.verify``."""
     verify_task.check_verifier(classifier, by)
     return verify_task.verify(classifier.scores(first), classifier.scores(second), by=by)
 
@@ -136,7 +136,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     approximate: bool | None = None,
     where: str | None = None,
 ) -> list[list[retrieve_task.Match]]:
-    """Return for each query the k images most like it, best first, of a gallery or of images; see ``tasks.retrieve``."""
+    """Return the k images of a gallery most similar to each query, best first; see ``tasks.retrieve``."""
     gallery = _as_gallery(classifier, gallery)
     return retrieve_task.retrieve(
         classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
@@ -151,7 +151,7 @@ def retrieve_by_text(
     *,
     where: str | None = None,
 ) -> list[retrieve_task.Match]:
-    """Return the k images that a sentence fits best, of a gallery or of images; see ``tasks.retrieve``."""
+    """Return the k images of a gallery that a sentence fits best; see ``tasks.retrieve``."""
     return retrieve_task.retrieve_by_text(classifier, text, _as_gallery(classifier, gallery), k, where=where)
 
 
@@ -170,7 +170,7 @@ def teach(
     texts: teach_task.Texts | None = None,
     vector: teach_task.Vector | None = None,
 ) -> Classifier:
-    """Return the classifier with one more label, or with more examples of one that it knows; see ``tasks.teach``."""
+    """Return the classifier with one more label, or with more examples of a known one; see ``tasks.teach``."""
     if not isinstance(name, str):
         raise UsageError(f'The name of a label is text; given {type(name).__name__}. Try teach("owl", images).')
     if os.sep in name and Path(name).exists():
@@ -186,5 +186,5 @@ def forget(classifier: Classifier, name: str) -> Classifier:
 
 
 def calibrate(classifier: Classifier, images: ImagesLike, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
-    """Return the classifier with probabilities and the outlier rule fitted on held-out images; see ``tasks.calibrate``."""
+    """Return the classifier with probabilities and outlier rule fitted on held-out images; see ``tasks.calibrate``."""
     return calibrate_task.calibrate(classifier.scores(images), targets, keep=keep)

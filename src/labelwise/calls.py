@@ -60,7 +60,7 @@ class Classifier(core.Classifier):
         return np.array(self.labels.names)[self.scores(images).best]
 
     def predict_proba(self, images: ImagesLike) -> Array:
-        """Return how probable each label is ``[n, k]``, in the order of ``labels.names``."""
+        """Return the probability of each label ``[n, k]``, in the order of ``labels.names``."""
         return self.scores(images).reported
 
     def classify(self, images: ImagesLike, *, top: int = 5, coverage: float | None = None) -> list[Prediction]:
@@ -72,29 +72,29 @@ class Classifier(core.Classifier):
         return type(self).of(api.restrict(self, occurring))
 
     def ask(self, images: ImagesLike, label: str | None = None, *, text: str | None = None) -> list[Answer]:
-        """Return for each image whether it is a ``label``, or whether a sentence is true of it."""
+        """Answer for each image whether it shows ``label``, or what a sentence says."""
         return api.ask(self, images, label, text=text)
 
     def explain(self, image: ImagesLike, label: str | None = None, *, against: str | None = None) -> Explanation:
-        """Return the heat map of an image for a label, by default the most probable one, perhaps against another."""
+        """Return the heat map of an image for a label (by default the best one), optionally in contrast to another."""
         return api.explain(self, image, label, against=against)
 
     def outliers(self, images: ImagesLike) -> list[Outlier]:
-        """Return how little each image fits any label."""
+        """Return the outlier score of each image, and whether it is unknown."""
         return api.outliers(self, images)
 
     def verify(self, first: ImagesLike, second: ImagesLike, *, by: By | None = None) -> list[Verification]:
-        """Return for each pair whether both images show the same label."""
+        """Return whether the images of each pair show the same label."""
         return api.verify(self, first, second, by=by)
 
     def retrieve(
         self, query: ImagesLike, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5, *, by: By | None = None
     ) -> list[list[Match]]:
-        """Return for each query the k images that are most like it, best first, of a gallery or of images."""
+        """Return the k images of a gallery most similar to each query, best first."""
         return api.retrieve(self, query, gallery, k, by=by)
 
     def retrieve_by_text(self, text: str, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5) -> list[Match]:
-        """Return the k images that a sentence fits best, best first, of a gallery or of images."""
+        """Return the k images of a gallery that a sentence fits best, best first."""
         return api.retrieve_by_text(self, text, gallery, k)
 
     def teach(
@@ -108,12 +108,12 @@ class Classifier(core.Classifier):
         return self.remove(name)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the classifier as a folder."""
+        """Save the classifier as a folder."""
         store.save(self, path, overwrite=overwrite)
 
 
 def load(path: str | Path) -> Classifier:
-    """Return the classifier saved in a folder; needs no torch."""
+    """Load a saved classifier; needs no torch."""
     return Classifier.of(saved.load(path))
 
 
@@ -127,17 +127,17 @@ def fit(
     hold_out: float | None = None,
     **settings: Any,
 ) -> Classifier:
-    """Return a classifier trained and calibrated on data; test images are never read.
+    """Train and calibrate a classifier on data; test images are never read.
 
     Args:
-        data: a path (a folder with one folder for each label, a table, a pack), a ``Dataset``, or images and their labels:
+        data: a path (a folder with one subfolder per label, a table, a pack), a ``Dataset``, or images and their labels:
             ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``, ``(paths, [["owl", "wren"], [], ...])`` where several may be true.
-        method: the name of a method, a method with its settings, or "auto": chosen from the data.
-        run: device, folder for checkpoints; the default keeps nothing on disk.
-        names: of labels, where images have none: each is read as words that the encoder knows; see docs/words.md.
-        seed: random seed.
-        hold_out: share of the images to test on later, which ``evaluate`` finds; None: a closed form trains on all.
-        settings: of the method by name, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
+        method: the name of a method, a method with its settings, or "auto" to choose one from the data.
+        run: device and checkpoint folder; by default nothing is written to disk.
+        names: label names for unlabelled images, read as words that the encoder knows; see docs/words.md.
+        seed: the random seed.
+        hold_out: the share of images to keep for a test, which ``evaluate`` then uses; None trains a closed form on all.
+        settings: settings of the method, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
             METHOD`` lists them.
     """
     run = run or Run()
@@ -176,14 +176,14 @@ def _fit_words(
 
 
 def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
-    """Return images whose label looks wrong, and images that are there twice; see ``fitting.suspects``.
+    """Return images whose label looks wrong, and duplicates; see ``fitting.suspects``.
 
     >>> [one.file for one in lw.suspects(data) if one.doubtful]
     []
 
     Args:
-        data: as for ``fit``, all splits of it.
-        likeness: how alike two images must look to be duplicates, at most 1; None is 0.97.
+        data: the same as for ``fit``; all splits are checked.
+        likeness: the least similarity of duplicates, at most 1; None is 0.97.
     """
     from labelwise.fitting.suspects import suspects as find
 
@@ -192,7 +192,7 @@ def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
 
 
 def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dataset:
-    """Return data to fit: of a path or a name, of images and their labels, or as they are."""
+    """Return a data set from a path, a name, images and labels, or a data set."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):

@@ -44,7 +44,7 @@ class LabelwiseEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
     Features are cached, so an image is encoded once, whichever pipeline asks.
 
     Args:
-        encoder: the name of an encoder, or the path of an .onnx file with a card beside it.
+        encoder: the name of an encoder, or the path of an .onnx file with a card next to it.
 
     >>> LabelwiseEncoder().fit_transform(photos).shape
     (12, 1280)
@@ -102,7 +102,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Fit to all examples so far and these; labels may be new ones.
 
-        Paths are kept, and their features cached, so nothing is encoded again; other images are kept as they are.
+        Paths are kept, and their features cached, so nothing is encoded again; other images are kept unchanged.
 
         Args:
             X: images or features.

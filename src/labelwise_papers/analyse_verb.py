@@ -75,7 +75,7 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 
     saliency: how much of an image speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
 
-    probe: a logistic regression on image codes, trained on train, beside the classifier itself, on test.
+    probe: a logistic regression on image codes, trained on train, next to the classifier itself, on test.
 
     neighbours: for each label the labels that are most alike to the model.
 

@@ -38,7 +38,7 @@ class Source:
     protocol: Protocol = "same"
     stands_for: str = ""  # the data set that it replaces where that is missing; its figures are not comparable
     note: str = ""  # how it differs from the paper's data, and how to get what is missing
-    measures: tuple[str, ...] = ()  # beside those of the recipe and the row
+    measures: tuple[str, ...] = ()  # in addition to those of the recipe and the row
     settings: dict[str, Any] = field(default_factory=dict)  # of the method, on this data set
 
 
@@ -61,7 +61,7 @@ class Row:
     method: str = ""  # a name of ``METHODS``; blank where a measure trains something else
     settings: dict[str, Any] = field(default_factory=dict)  # over those of the recipe and the data set
     adjust: dict[str, dict[str, Any]] = field(default_factory=dict)  # further settings by data set
-    measures: tuple[str, ...] = ()  # beside those of the recipe
+    measures: tuple[str, ...] = ()  # in addition to those of the recipe
     options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of measures, over those of the recipe
     data: tuple[str, ...] = ()  # only these data sets; empty is all
     expect: dict[str, dict[str, float | str]] = field(default_factory=dict)  # the paper's figures by data set

@@ -186,7 +186,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 
 
 def draw_toy(results: Sequence[ToyResult]) -> "Figure":
-    """Return a figure: real vectors of the four labels, then what each result generates, beside the right centres."""
+    """Return a figure: real vectors of the four labels, then what each result generates, next to the right centres."""
     from matplotlib.figure import Figure
 
     rng = torch.Generator().manual_seed(0)

@@ -306,7 +306,7 @@ def test_several_labels() -> None:
     found = evaluate_multilabel(Evaluation.of(classifier, data.split("test"), data.labels))
     for key in ("mean_average_precision", "micro_f1", "macro_f1", "exact", "answer_ece", "kept"):
         assert made.figures["several"][key] == pytest.approx(getattr(found, key), abs=1e-6), key
-    assert f"(mean average precision) {shown(found.mean_average_precision)}" in page.words
+    assert f"mean average precision {shown(found.mean_average_precision)}" in page.words
     assert "confusion" not in page.ids
     rows = page.table("label")
     truths = data.split("test").targets

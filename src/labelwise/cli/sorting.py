@@ -19,7 +19,7 @@ from labelwise.support.file_names import ANSWERS, RECORD, numbered, read_record
 from labelwise.support.files import MAX_BYTES, regular_path
 from labelwise.support.writable import write_atomically
 
-UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers that are no label; each has a folder of its own
+UNKNOWN, UNSURE, NONE = "unknown", "unsure", "none"  # answers other than labels; each has its folder
 
 
 def check_sorted(root: Path, source: str = ANSWERS) -> None:

@@ -163,7 +163,7 @@ def threshold_row(thresholds: Mapping[str, float], labels: Labels, default: floa
 
 
 def choose(probabilities: Array, thresholds: Array) -> Array:
-    """Return the position of the answer ``[n]`` from probabilities ``[n, k]`` and thresholds ``[k]``, NaN where there is none.
+    """Return the position of the answer ``[n]`` from probabilities ``[n, k]`` and thresholds ``[k]``, NaN if there is none.
 
     >>> choose(np.array([[0.7, 0.3], [0.9, 0.1]]), np.array([np.nan, 0.25]))
     array([1, 0])

@@ -31,7 +31,7 @@ class Head(Protocol):
     kind: ClassVar[str]  # its name in saved folders, see ``head_files.HEADS``
     reads: ClassVar[tuple[str, ...]]  # which pieces of ``Labels`` beyond the names ``embed_labels`` needs
     fitted_together: ClassVar[bool]  # embeddings depend on all labels at once, so none is added on its own
-    allows_new_labels: ClassVar[bool]  # one is all the same, fitted against the trained ones, which stay as they are
+    allows_new_labels: ClassVar[bool]  # one is all the same, fitted against the trained ones, which do not change
     penalty: ClassVar[Penalty]  # how seen labels are held back against those known from a description alone
 
     @property
@@ -57,7 +57,7 @@ class Head(Protocol):
 
 
 class HeadDefaults:
-    """What most heads have in common: they read label names alone, score each label by itself, and take features as they are."""
+    """What most heads have in common: they read label names alone, score each label by itself, and take features unchanged."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     fitted_together: ClassVar[bool] = False

@@ -106,7 +106,7 @@ def shape_of(path: str | Path) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class FittedScale:
-    """What a description says of the calibration, beside its arrays."""
+    """What a description says of the calibration, next to its arrays."""
 
     seen_penalty: float = 0.0
     temperature: float = 1.0
@@ -121,7 +121,7 @@ class FittedScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a description says of a classifier, beside its encoder, head and labels."""
+    """What a description says of a classifier, next to its encoder, head and labels."""
 
     calibration: FittedScale
     outlier_rule: OutlierRule | None

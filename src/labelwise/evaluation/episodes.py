@@ -107,7 +107,7 @@ def estimate(values: ArrayLike) -> Estimate:
 def episodes(targets: ArrayLike, ways: int, shots: int, queries: int, count: int, seed: int) -> Iterator[Episode]:
     """Yield ``count`` episodes of ``ways`` labels, each with other labels and images.
 
-    ``targets [n]`` are the label of each row, -1 where there is none; labels with too few images for ``shots`` and ``queries``
+    ``targets [n]`` are the label of each row, -1 if there is none; labels with too few images for ``shots`` and ``queries``
     are never drawn. The same seed gives the same episodes, and fewer are the first of more.
     """
     for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1), ("count", count, 0)):

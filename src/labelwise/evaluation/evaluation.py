@@ -77,7 +77,7 @@ class Evaluation:
         return self.scores if len(rows) == len(self) else self.scores[rows], self.targets[rows]
 
     def own_labelled(self) -> Self:
-        """Return the same of the images with a label, be it one that the classifier does not know."""
+        """Return the evaluation of the labelled images, also those whose label the classifier does not know."""
         if self.multilabel:
             raise DataError("Several labels may be true of these images, so pairs are neither same nor different.")
         rows = np.flatnonzero(np.asarray(self.split.labelled))

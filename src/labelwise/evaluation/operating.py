@@ -115,7 +115,7 @@ def best_threshold(probabilities: Array, true: Array) -> float:
 
 
 def threshold_for(probabilities: Array, true: Array, *, precision: float) -> float | None:
-    """Return the smallest threshold from which on at least this share of answers is right ``[n]``; None where there is none.
+    """Return the smallest threshold from which on at least this share of answers is right ``[n]``; None if there is none.
 
     Of equal recalls the larger threshold, midway between the probabilities of two images.
     """

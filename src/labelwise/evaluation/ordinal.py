@@ -33,7 +33,7 @@ class OrdinalResult:
     # rank correlation of the expected rank with the true level; None where either is always the same
     spearman: float | None
     coverage: float  # the probability that an interval of levels should hold
-    # the share of images whose true level lies in its interval; at least coverage if probabilities are right
+    # the share of images whose true level is in its interval; at least coverage if probabilities are right
     covered: float
     width: float  # how many levels an interval has on average
     leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it

@@ -34,7 +34,7 @@ class FitOptions:
     """What a user asks of a fit; what is left open follows from the data and from what is installed."""
 
     method: str = "auto"  # the name of a method, or "auto"
-    # a pretrained backbone to use as it is; "none", the encoder that the settings say, else one trained from scratch;
+    # a pretrained backbone to use unchanged; "none", the encoder that the settings say, else one trained from scratch;
     # or "auto", for photos (``are_photos``) the pretrained one that is installed, unless the settings say which
     encoder: str = "auto"
     settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as texts under dotted keys

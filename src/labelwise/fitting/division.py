@@ -14,7 +14,7 @@ from labelwise.train.method import Method
 def train_on_all(data: Dataset, method: Method) -> Dataset:
     """Return the data with all images in train that nobody set aside, where a method leaves each image out instead.
 
-    Splits that the data or their user name stay as they are.
+    Splits that the data or their user name do not change.
     """
     ours = () if data.own_splits and data.own_val else ("train", "val") if data.own_splits else SPLITS
     joined = {name: data.splits[name] for name in ours if name in data.splits}
@@ -43,7 +43,7 @@ def validation(data: Dataset) -> Split:
 def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Split, Split]:
     """Return the images that stay and a share of each stratum ``[n]`` that is held out.
 
-    Groups stay whole, unless each stratum lies in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
+    Groups stay whole, unless each stratum is in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
     """
     pairs = set(zip(strata.tolist(), split.groups, strict=True)) if any(split.groups) else set()
     divide = any(not group for _, group in pairs) or len(pairs) > len({stratum for stratum, _ in pairs})
@@ -61,7 +61,7 @@ def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
 
 
 def labels_to_train(data: Dataset) -> tuple[list[int], Labels, Labels | None]:
-    """Return the positions of the labels that training images have, these labels, and the others; None where there are none."""
+    """Return the positions of the labels that training images have, these labels, and the others; None if there are none."""
     seen = data.split("train").present
     if len(seen) < 2:
         raise DataError(

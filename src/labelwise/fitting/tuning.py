@@ -28,7 +28,7 @@ def before_tuning(frozen: Classifier, tune: Tune) -> Iterator[str]:
 
 
 def about_trials(trials: tuple[Trial, ...]) -> dict[str, Any]:
-    """Return what is told of trials, plain JSON values: the learning rate of the best (None: the encoder as it came), and all of them."""
+    """Return a record of the trials as JSON values: the best learning rate (None: the encoder was not trained further), and all trials."""
     best = max(trials, key=lambda trial: trial.likelihood)
     return {"rate": best.rate, "trials": [vars(trial) for trial in trials]}
 

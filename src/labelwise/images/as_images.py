@@ -76,7 +76,7 @@ def as_batch(images: ImagesLike, shape: tuple[int, ...], fit: Fit = "crop") -> A
 
 
 def as_bytes(array: Array) -> Array:
-    """Return an array of pixels as bytes: floats must lie in [0, 1], whole numbers in 0..255."""
+    """Return an array of pixels as bytes: floats must be in [0, 1], whole numbers in 0..255."""
     kind = array.dtype.kind
     if kind not in "buif":
         raise UsageError(f"Pixels must be numbers; given an array of {array.dtype}.")
@@ -124,7 +124,7 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
 
 
 def _path_images(paths: Sequence[str | Path]) -> Images:
-    """Return the images that paths name: files as they are, those in folders and below, and images in shards."""
+    """Return the images that paths name: files unchanged, those in folders and below, and images in shards."""
     parts: list[Images] = []
     files: list[str | Path] = []
     for path in paths:

@@ -128,7 +128,7 @@ def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Datas
 
 
 def _read_file(path: Path, size: int | None, seed: int) -> Dataset:
-    """Return the data of a file that is no table."""
+    """Return the data of a file that is not a table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)

@@ -77,6 +77,6 @@ def correct(data: Dataset, corrections: Mapping[str, str]) -> tuple[Dataset, int
 
 
 def _short(file: str) -> str:
-    """Return the path of a file, from the working folder on where it lies in it."""
+    """Return the path of a file, from the working folder on where it is in it."""
     here = os.path.join(os.path.realpath(os.curdir), "")
     return file.removeprefix(here)

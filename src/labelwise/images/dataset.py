@@ -56,7 +56,7 @@ def strata(targets: Any) -> Array:
 
 
 def label_words(names: Sequence[str], targets: Any) -> list[str]:
-    """Return the name of each image's label, several joined by semicolons, blank where there is none."""
+    """Return the name of each image's label, several joined by semicolons, blank if there is none."""
     if not several_true(targets):
         return [names[target] if target >= 0 else "" for target in targets.tolist()]
     return [";".join(name for name, true in zip(names, row, strict=True) if true) for row in targets.tolist()]
@@ -144,7 +144,7 @@ class Split:
         return truth_table(self.targets, labels)
 
     def words(self, names: tuple[str, ...]) -> list[str]:
-        """Return the name of each image's label, several joined by semicolons, blank where there is none."""
+        """Return the name of each image's label, several joined by semicolons, blank if there is none."""
         return label_words(names, self.targets)
 
     def select(self, rows: Rows) -> "Split":
@@ -250,7 +250,7 @@ class Dataset:
 
     @property
     def home(self) -> str:
-        """The folder that all image files of a person lie in, as these name it; empty where images are no such files."""
+        """The folder that all image files of a person are in, as these name it; empty where images are no such files."""
         files = [file for split in self.splits.values() for file in split.files] if self.own_images else []
         folders = {os.path.dirname(file) or os.curdir for file in files}
         mixed = len({os.path.isabs(folder) for folder in folders}) > 1

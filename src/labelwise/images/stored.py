@@ -117,7 +117,7 @@ class StoredImages(Selection):
         return [fresh[row] if row in fresh or known is None else known.values[row] for row in at]
 
     def fingerprints(self) -> tuple[Array, dict[int, str]]:
-        """Return the fingerprints ``[n, a]``, zeros where there is none, and why rows cannot be read.
+        """Return the fingerprints ``[n, a]``, zeros if there is none, and why rows cannot be read.
 
         Those that are remembered, or that the cache knows, are not decoded. The others are decoded once, also for what was asked
         to be remembered.

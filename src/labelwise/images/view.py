@@ -11,7 +11,7 @@ Fit = Literal["crop", "stretch", "crop bicubic", "stretch bicubic"]  # bilinear 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """How an image is brought to a model.
+    """How images are resized and cropped for a network.
 
     An image is read at the shape of the model as ``fit`` says; of that the network sees the centre that ``crop`` keeps, brought to
     ``size``. What is not of the model's shape is taken whole: the random crops of training, to which a crop is the matching test.

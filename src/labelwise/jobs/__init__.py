@@ -1,1 +1,1 @@
-"""One question about very many pictures: blocks of files in, a Parquet file a block out, in processes here or on a cluster."""
+"""One question about very many images: blocks of files in, a Parquet file a block out, in processes here or on a cluster."""

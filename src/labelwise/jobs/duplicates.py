@@ -1,7 +1,7 @@
-"""Which of very many pictures look alike: all pairs, in memory that does not grow with them but for their names and where they lie.
+"""Which of very many images look alike: all pairs, in memory that does not grow with them but for their names and where they lie.
 
-First the looks of all are written, by a job like any other (``looks``). Then pictures are divided into cells of near ones, by halves along the
-direction in which they vary most, and a block is a cell, compared with itself and with those cells after it that its pictures may reach. Of pictures
+First the looks of all are written, by a job like any other (``looks``). Then images are divided into cells of near ones, by halves along the
+direction in which they vary most, and a block is a cell, compared with itself and with those cells after it that its images may reach. Of images
 whose looks are equal to the last bit, the first stands for all.
 """
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from labelwise.images.split.lookalikes import Places, Rows
 
 LOOKS, CELLS, BOXES = "_looks", "_cells", "boxes.json"
-MOST = 20_000  # pictures of a cell, about
+MOST = 20_000  # images of a cell, about
 WRITTEN = 500_000  # pairs that are written at a time
-DIRECTIONS = 16  # in which it is known where a picture lies
+DIRECTIONS = 16  # in which it is known where an image lies
 Looks = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Parts):
-    """The pairs of pictures that look alike."""
+    """The pairs of images that look alike."""
 
     looks: Job  # what says how each looks, in a folder of this one
     likeness: float  # of two that look alike, at least
@@ -49,19 +49,19 @@ class Pairs(Parts):
 
     @cached_property
     def boxes(self) -> list[dict[str, Any]]:
-        """How many pictures each cell has, and between which places they lie."""
+        """How many images each cell has, and between which places they lie."""
         return list(self._division()["boxes"])
 
     @cached_property
     def made_of(self) -> str:
-        """What is the same as long as all pictures are."""
+        """What is the same as long as all images are."""
         digest = hashlib.blake2b(digest_size=16)
         for block in range(len(self.looks.sizes)):
             digest.update(self.looks.content(block))
         return digest.hexdigest()
 
     def _division(self) -> dict[str, Any]:
-        """Return the description of the cells, or an empty one where there is none."""
+        """Return the description of the cells, or an empty one if there is none."""
         try:
             division = json.loads(read_regular(self.cells / BOXES))
         except (OSError, ValueError):
@@ -69,12 +69,12 @@ class Pairs(Parts):
         return division if isinstance(division, dict) else {}
 
     def content(self, block: int) -> bytes:
-        """Return what is the same as long as all pictures are: any of them may look like those of the block."""
+        """Return what is the same as long as all images are: any of them may look like those of the block."""
         return f"{self.made_of} {block}".encode()
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many pictures each cell has."""
+        """How many images each cell has."""
         return [int(box["pictures"]) for box in self.boxes]
 
     def words(self, block: int) -> str:
@@ -86,7 +86,7 @@ class Pairs(Parts):
         return self.looks.identity() | {"question": "duplicates", "likeness": self.likeness}
 
     def divide(self) -> None:
-        """Write the looks of all pictures in cells of near ones, unless an earlier run did."""
+        """Write the looks of all images in cells of near ones, unless an earlier run did."""
         division = self._division()
         whole = all(box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ())))
         if division.get("made_of") != self.made_of or not whole:
@@ -123,7 +123,7 @@ class Pairs(Parts):
 
 
 def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
-    """Yield pairs of a cell with itself and with those after it, by their rows among all pictures, and how much they look alike."""
+    """Yield pairs of a cell with itself and with those after it, by their rows among all images, and how much they look alike."""
     from labelwise.images.split.lookalikes import pairs_between, radius_of
 
     row, place, look = _cell(job, block)
@@ -176,7 +176,7 @@ def _digest(folder: Path, cell: int) -> str:
 
 
 def _divide(looks: Job, folder: Path, made_of: str) -> None:
-    """Write for each cell the rows of its pictures among all, where they lie, and their looks; pictures of one grey lie in none."""
+    """Write for each cell the rows of its images among all, where they lie, and their looks; images of one grey are in none."""
     mean, directions = _directions(looks)
     rows, places = [np.empty(0, np.int64)], [np.empty((0, directions.shape[1]))]
     for row, look in _read(looks):
@@ -212,7 +212,7 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
 
 
 def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
-    """Yield the looks of pictures that can be compared, and their rows among all, block after block."""
+    """Yield the looks of images that can be compared, and their rows among all, block after block."""
     parquet, start = import_module("pyarrow.parquet"), 0
     for block, size in enumerate(looks.sizes):
         column = parquet.read_table(regular_path(looks.place(block)), columns=["look"])["look"].to_pylist()

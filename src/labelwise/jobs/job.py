@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.images.images import Images, Skipped
 
-BLOCK = 500  # pictures of a Parquet file: what a stopped job loses at most, in each process
+BLOCK = 500  # images of a Parquet file: what a stopped job loses at most, in each process
 Question = Literal["classify", "outliers", "encode", "retrieve", "looks"]
 
 
@@ -35,7 +35,7 @@ class Job(Parts):
     top: int = 3  # labels that ``classify`` lists, pictures that ``retrieve`` does
     gallery: str = ""  # on disk, of ``retrieve``
     by: str | None = None  # how ``retrieve`` compares; None is by the best score there is
-    size: int = BLOCK  # pictures of a block
+    size: int = BLOCK  # images of a block
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Job(Parts):
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many pictures each block has."""
+        """How many images each block has."""
         return [len(block) for block in self.blocks]
 
     def words(self, block: int) -> str:
@@ -65,7 +65,7 @@ class Job(Parts):
         return load(self.model) if self.model else None
 
     def answer(self, opened: "Classifier | None", block: int) -> None:
-        """Write the answers about the pictures of a block: a row for each, with a reason where it could not be read."""
+        """Write the answers about the images of a block: a row for each, with a reason where it could not be read."""
         pyarrow, content = arrow(), self.content(block)
         rows = _looks(self._block(block)) if opened is None else _rows(self, opened, self._block(block))
         schema = _schema(self, pyarrow)
@@ -76,7 +76,7 @@ class Job(Parts):
         return self.images.select(range(block * self.size, block * self.size + self.sizes[block]))
 
     def begin(self) -> None:
-        """Make the folder; a model that takes no pictures is refused before."""
+        """Make the folder; a model that takes no images is refused before."""
         if self.model and len(shape_of(self.model)) != 3:
             raise UsageError("This model takes precomputed features, not images.")
         super().begin()
@@ -107,7 +107,7 @@ class Job(Parts):
 
 
 def _stamp(file: str) -> bytes:
-    """Return size and time of an image's file, or of the shard that it lies in; nothing of one that lies elsewhere."""
+    """Return size and time of an image's file, or of the shard that it is in; nothing of one that lies elsewhere."""
     for place in (file, in_shard(file)[0]):
         with suppress(OSError, ValueError):
             about = os.stat(place)
@@ -139,7 +139,7 @@ def _looks(images: "Images") -> list[dict[str, Any]]:
 
 
 def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str, Any]]:
-    """Return a row for each picture."""
+    """Return a row for each image."""
     from labelwise.encoders.encode import ImagesWithFeatures
     from labelwise.tasks.classify import classify
     from labelwise.tasks.gallery_store import open_gallery

@@ -11,7 +11,7 @@ from labelwise.support.processes import cancel_on_error, leave_to_parent
 
 
 def run_here(job: Parts, workers: int, done: Done) -> None:
-    """Answer the blocks that are missing; ``done`` is told how many pictures each had."""
+    """Answer the blocks that are missing; ``done`` is told how many images each had."""
     missing, tries = job.missing, dict.fromkeys(job.missing, 0)
     while missing:
         lost = _run(job, workers, missing, done)

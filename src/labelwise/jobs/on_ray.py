@@ -1,6 +1,6 @@
 """Work in blocks by actors of Ray: on the cores of this machine, or on a cluster whose machines see the same files.
 
-Numbers of blocks are all that travels: an actor reads pictures and writes answers itself. So Ray's actors are enough, and the pipelines of Ray Data,
+Numbers of blocks are all that travels: an actor reads images and writes answers itself. So Ray's actors are enough, and the pipelines of Ray Data,
 which start three processes of their own and import pandas, would only cost.
 """
 

@@ -27,7 +27,7 @@ MOST_RECORD = 2**12  # bytes of what is known of a block
 PART = re.compile(r"\.(_job\.json|_?part-\d{6,}\.(parquet|made))\.\d+\.part")  # what a process that was killed leaves
 TRIES = 3  # of a block whose process dies
 AHEAD = 2  # blocks that wait for each process
-Done = Callable[[int], None]  # is told how many pictures a finished block had
+Done = Callable[[int], None]  # is told how many images a finished block had
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Parts(ABC):
     @property
     @abstractmethod
     def sizes(self) -> Sequence[int]:
-        """How many pictures each block has."""
+        """How many images each block has."""
 
     @abstractmethod
     def open(self, threads: int) -> Any:

@@ -13,7 +13,7 @@ from labelwise.label.spread import Spread
 from labelwise.support.rows import unit_rows
 
 RIDGE = 1.0  # of the covariance inside labels, relative to its mean variance
-PRIOR = 100.0  # answers that the covariance of neighbours counts for beside them
+PRIOR = 100.0  # answers that the covariance of neighbours counts for next to them
 GROWTH = 1.3  # the covariance is computed again where there are so many times more answers
 SHARPNESS = 20.0  # of cosines: of the first guess, and of the last where too few answers say how sure it is
 FAR = -10.0  # cosine of a label without images

@@ -57,7 +57,7 @@ def interval(hits: int, n: int) -> tuple[float, float]:
 
 
 def sure_share(tops: Floats, right: np.ndarray, every: Floats, precision: float) -> tuple[float, int | None]:
-    """Return the probability from which on guesses are right as often as wanted, and how many checks are missing where there is none.
+    """Return the probability from which on guesses are right as often as wanted, and how many checks are missing if there is none.
 
     The lower limit of the share that is right is exact, of checks alone (one-sided, ``RISK``). Without a threshold the first number is
     above 1, and the second says how many more checks it takes if all are right.

@@ -24,7 +24,7 @@ PRECISION = 0.95  # that guesses above the threshold are to have
 class Labelled:
     """The label of one image."""
 
-    label: str  # "" where there is none
+    label: str  # "" if there is none
     probability: float
     source: str  # person, guess, or none
 
@@ -88,12 +88,12 @@ class Session:
         return self._chances
 
     def question(self, *, sheets: bool = True, busy: Iterable[int] = (), check: bool = False) -> Question | None:
-        """Return what to ask next; None where every image has an answer.
+        """Return the next question, or None if every image has an answer.
 
         Args:
-            sheets: whether to ask about several images at a time.
-            busy: images that others are asked about.
-            check: ask about the next image of the random stream.
+            sheets: whether to ask about several images at once.
+            busy: images in open questions of other people.
+            check: whether to ask about the next random image.
         """
         others = self.hidden | frozenset(busy)
         if (row := self._due(others, now=check)) is not None:
@@ -101,7 +101,7 @@ class Session:
         return choose(self.space, self.ledger, self.chances, others, sheets=sheets)
 
     def add(self, action: Action) -> Action:
-        """Take in an action, and return it as it is to be stored; one that makes no sense is an error and changes nothing."""
+        """Apply an action and return it for storage; an invalid action raises an error and changes nothing."""
         if action.kind == "undo":
             return self._undo(action)
         self.ledger.check(action)
@@ -113,11 +113,11 @@ class Session:
         return action
 
     def name(self, rows: Iterable[int], label: str) -> Action:
-        """Say that images show a label."""
+        """Answer that images show a label."""
         return self.add(Action(kind="name", rows=tuple(map(int, rows)), label=label))
 
     def undo(self, person: str = "") -> Action | None:
-        """Take back the last action, of a person where one is named; return it, or None where there is none."""
+        """Undo the last action, optionally of one person; return it, or None if there is none."""
         back = taken_back(self.actions)
         for place in reversed(range(len(self.actions))):
             action = self.actions[place]
@@ -127,12 +127,12 @@ class Session:
         return None
 
     def restore(self, actions: Sequence[Action]) -> None:
-        """Go on as if there had been these actions only."""
+        """Restore the session from these actions."""
         self.actions = list(actions)
         self.ledger, self._chances = self._read(), None
 
     def labels(self, precision: float = PRECISION) -> list[Labelled]:
-        """Return the label of each image: a person's, or a guess where guesses above its probability are right as often as wanted."""
+        """Return the label of each image: an answer, or a guess if guesses above its probability are accurate enough."""
         chances, targets = self.chances, self.ledger.targets
         limit, best = self.threshold(precision), chances.argmax(1) if chances.shape[1] else None
         listed = []
@@ -152,7 +152,7 @@ class Session:
         return self._sure(precision)[0]
 
     def _sure(self, precision: float) -> tuple[float, int | None]:
-        """Return the threshold, and how many checks are missing where there is none."""
+        """Return the threshold, and how many checks are missing if there is none."""
         free = self.ledger.targets == NO_LABEL
         if not self.chances.shape[1] or not free.any() or not 0 < precision < 1:
             return 1.1, None
@@ -160,7 +160,7 @@ class Session:
         return sure_share(self.chances[rows].max(1), self._right(), self.chances[free].max(1), precision)
 
     def progress(self) -> Progress:
-        """Return how far the session is, and how good its guesses are."""
+        """Return the progress of the session, and the accuracy of its guesses."""
         right = self._right()
         hits, n = int(right.sum()), len(right)
         low, high = interval(hits, n)

@@ -105,7 +105,7 @@ def _components(rows: Floats) -> Floats:
 
 
 def _neighbour_covariance(points: Floats) -> Floats:
-    """Return the covariance ``[d, d]`` of differences of mutual neighbours; of all points where there are none."""
+    """Return the covariance ``[d, d]`` of differences of mutual neighbours; of all points if there are none."""
     sample = points[draw_rows(len(points), SAMPLE)]
     units = unit_rows(sample)
     rows, _ = nearest(units, units, min(NEAREST, len(sample) - 1), others=True)

@@ -87,7 +87,7 @@ def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float])
 
 
 def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator[str]:
-    """Yield the names beside and above the cells, of many labels some numbers."""
+    """Yield the names next to and above the cells, of many labels some numbers."""
     left, top, side = corner
     k, most = len(names), int((left - 10) / LETTER)
     if k > NAMED:
@@ -129,7 +129,7 @@ Box = tuple[float, float, float, float]
 
 
 def _free_spot(point: tuple[float, float], name: str, boxes: Sequence[Box], size: tuple[int, int]) -> Box | None:
-    """Return a box beside a point where a name fits and covers nothing; None where there is none."""
+    """Return a box next to a point where a name fits and covers nothing; None if there is none."""
     x, y = point
     wide = LETTER * len(name)
     above, below, middle = y - 5 - LINE, y + 4, x - wide / 2

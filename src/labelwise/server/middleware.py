@@ -228,7 +228,7 @@ class Guard:
 
 
 def response_to(error: BaseException) -> Response:
-    """Return what a client is told of an error."""
+    """Return the answer for an error."""
     if isinstance(error, HTTPError):
         return error_response(error)
     if isinstance(error, DataError | UsageError | UnsupportedError):  # the request is wrong

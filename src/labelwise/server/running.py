@@ -37,7 +37,7 @@ GRACE = 20  # seconds that requests get to end when the service stops
 ORPHANED = 3.0  # seconds that requests get to end when the first process is gone
 BACKLOG = 1024  # connections that wait to be accepted
 LARGEST_HEAD = 2**16  # bytes of a request before its body
-SPARE = 128  # files that a worker may open beside its connections
+SPARE = 128  # files that a worker may open in addition to its connections
 PAUSES = (
     0.0,
     1.0,

@@ -206,7 +206,7 @@ class Cache:
             self._do(ask)
 
     def clear(self) -> None:
-        """Remove everything, and the graphs of encoders that lie beside it."""
+        """Remove everything, and the graphs of encoders that lie next to it."""
         self._remove()
         for each in self._graphs():
             each.unlink(missing_ok=True)

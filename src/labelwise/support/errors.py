@@ -58,7 +58,7 @@ class LabelwiseWarning(UserWarning):
 
 
 def needs_torch(what: str, error: ModuleNotFoundError) -> UsageError:
-    """Return the error for what needs torch, which is not installed; a module that is missing otherwise is raised as it is."""
+    """Return the error for what needs torch, which is not installed; a module that is missing otherwise is raised unchanged."""
     if error.name != "torch":
         raise error
     return UsageError(f'{what} needs torch, which is not installed: pip install "labelwise[train]".')

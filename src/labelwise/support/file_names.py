@@ -16,7 +16,7 @@ LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room fo
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield a file name, and then the same with a number, as long as another has it."""
+    """Yield a file name, then the same name with numbers."""
     yield name
     stem, ending = os.path.splitext(name)
     number = 2
@@ -38,7 +38,7 @@ def folder_names(words: Iterable[str]) -> dict[str, str]:
 
 
 def safe_name(word: str) -> str:
-    """Return a word as the name of a folder: without slashes, control characters and what other systems refuse."""
+    """Return a valid folder name: no slashes, control characters or names that other systems reserve."""
     name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
     name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
     reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
@@ -46,7 +46,7 @@ def safe_name(word: str) -> str:
 
 
 def cut(name: str, most: int = LONGEST) -> str:
-    """Return a name of at most ``most`` bytes, whole characters all."""
+    """Cut a name to at most ``most`` bytes, between characters."""
     return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
 
 

@@ -41,13 +41,13 @@ _KINDS = {
 
 
 class NotAFileError(OSError):
-    """A path leads to something that is no file."""
+    """A path leads to something other than a file."""
 
 
 def open_regular(path: str | Path, most: int | None = MAX_BYTES) -> BufferedReader:
-    """Return the content of a file as a stream, or raise an ``OSError`` where it is no file or has more bytes than ``most``.
+    """Return the content of a file as a stream, or raise an ``OSError`` if it is not a file or has more bytes than ``most``.
 
-    Links are followed. What is no file is not opened: to open a device may do something, and to open a pipe waits.
+    Links are followed. Devices and pipes are not opened: opening a device may have effects, and opening a pipe waits.
     """
     _check(path, os.stat(path), most)
     stream = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")  # noqa: SIM115
@@ -113,7 +113,7 @@ def max_bytes() -> float:
 
 @contextmanager
 def at_most(max_gb: float | None) -> Iterator[None]:
-    """While open, files may take so many gigabytes of memory; None leaves the limit as it is."""
+    """While open, files may take so many gigabytes of memory; None leaves the limit unchanged."""
     if max_gb is not None and not max_gb > 0:
         raise UsageError(f"max_gb must be a number of gigabytes above 0; given {max_gb}.")
     token = _MAX_GB.set(_MAX_GB.get() if max_gb is None else max_gb)
@@ -202,7 +202,7 @@ def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
         if not isinstance(about, dict):
-            raise ValueError("what it says about itself is no table")
+            raise ValueError("its description is not a table")
     except BROKEN as error:
         raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or not a safetensors file.") from None
     about.pop("checksum", None)

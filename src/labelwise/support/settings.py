@@ -265,7 +265,7 @@ RANGES: dict[str, Callable[[float], bool]] = {
 
 
 def check_range(settings: Any, words: str, *names: str) -> None:
-    """Raise an error unless the settings of these names lie in a range, one of ``RANGES``; None is left open."""
+    """Raise an error unless the settings of these names are in a range, one of ``RANGES``; None is left open."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not RANGES[words](value):

@@ -17,7 +17,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 
 
 def check_writable(target: Path) -> None:
-    """Raise an error unless a file or folder of this name can be written: a folder is made beside it, renamed and removed."""
+    """Raise an error unless a file or folder of this name can be written: a folder is made next to it, renamed and removed."""
     if not target.name or target.name == "..":
         raise UsageError(f'"{target}" is not a file name. Give one, such as birds.lw.')
     try:
@@ -132,7 +132,7 @@ def check_room(place: Path, size: int) -> None:
 
 
 def create_private_folder(folder: Path) -> None:
-    """Create a folder for its owner alone (0700) where there is none, and bring the names of all that is new to disk."""
+    """Create a folder for its owner alone (0700) if there is none, and bring the names of all that is new to disk."""
     missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def sole_writer(
 ) -> Iterator[None]:
     """While open, no other process can open it for the same target: it gets the error that ``busy`` makes, at once.
 
-    ``lock`` is a file, ``.NAME.lock`` beside the target where left out; it is freed when its process ends, in whatever way.
+    ``lock`` is a file, ``.NAME.lock`` next to the target where left out; it is freed when its process ends, in whatever way.
     """
     path = lock or target.with_name(f".{target.name}.lock")
     with _parents(path):

@@ -23,7 +23,7 @@ MARGINS = 999  # that a classifier keeps
 def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
     """Return the classifier with calibration and outlier rule fitted on images not seen in training.
 
-    ``targets`` are their labels ``[n]``, -1 where there is none, or, where several may be true, which are ``[n, k]`` (bool). The
+    ``targets`` are their labels ``[n]``, -1 if there is none, or, where several may be true, which are ``[n, k]`` (bool). The
     outlier rule lets the share ``keep`` of these images pass as known; ``nearest`` is its kind, None that of the former rule. Of very many
     images some are drawn, see ``most_rows``.
     """

@@ -224,7 +224,7 @@ def open_gallery(path: str | Path) -> StoredGallery:
 
 
 def create_gallery(path: str | Path, classifier: Classifier, by: By | None = None) -> StoredGallery:
-    """Return the gallery of this name, a new one where there is none; one of another model is an error."""
+    """Return the gallery of this name, a new one if there is none; one of another model is an error."""
     path, lancedb = Path(path), need_lancedb()
     if not is_stored(path):
         raise UsageError(f'The name of a gallery on disk must end in {SUFFIX}; given "{path}".')

@@ -1,7 +1,7 @@
 """Group images that look alike: k-means on directions of features, with a chosen or given number of groups.
 
 Features become unit vectors of their leading principal components, seen from the mean of some first groups. The mean of all images would
-lie in the middle of a group that has most of them, where directions are noise.
+are in the middle of a group that has most of them, where directions are noise.
 """
 
 from dataclasses import dataclass

@@ -54,8 +54,8 @@ def imagine(
 ) -> Imagined:
     """Return ``count`` generated features of each label, and the real images of a gallery nearest to them.
 
-    The classifier's model must be able to generate features, as that of the method izf is. ``targets [n]`` say where the label of
-    each real image stands among the classifier's, -1 where it is not known.
+    The model must be able to generate features, such as that of method izf. ``targets [n]`` are the label positions of the
+    real images in the classifier, or -1.
     """
     if not names or count < 1:
         raise UsageError(f"Give at least one label and a count of at least 1; given {len(names)} labels and {count}.")

@@ -60,7 +60,7 @@ def read_occurring(file: str | Path, classifier: Classifier) -> Occurring:
 def restrict(classifier: Classifier, occurring: Occurring) -> Classifier:
     """Return the classifier that answers with these labels only, weighed by their shares where these are stated.
 
-    Raw scores, and the probability of a yes to a label that is asked about on its own, stay as they are where no share is stated.
+    Raw scores, and the probability of a yes to a label that is asked about on its own, do not change where no share is stated.
     """
     if not occurring.shares:
         raise UsageError("At least one label must be able to occur.")

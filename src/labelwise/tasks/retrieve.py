@@ -143,7 +143,7 @@ def search(  # noqa: PLR0913 - each may be chosen
 ) -> tuple[Embeddings, Rows]:
     """Return the scores and the rows ``[n, k]`` of the most similar embeddings of a gallery, best first.
 
-    From embeddings ``[n, d]`` and ``[m, d]``. Candidates come from ``lists``, or from the whole gallery where there are none; a
+    From embeddings ``[n, d]`` and ``[m, d]``. Candidates come from ``lists``, or from the whole gallery if there are none; a
     query that finds fewer than k is searched exactly. The rest is as in ``retrieve``.
     """
     check_score(head, by)

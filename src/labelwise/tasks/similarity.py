@@ -39,7 +39,7 @@ def check_score(head: Head, by: By) -> None:
 
 
 def comparable(head: Head, embeddings: Array, by: By) -> tuple[Array, By]:
-    """Return embeddings ``[n, d]`` and the score to compare them by: whitened ones by their cosine, others as they are."""
+    """Return embeddings ``[n, d]`` and the score to compare them by: whitened ones by their cosine, others unchanged."""
     check_score(head, by)
     if by == "whitened" and isinstance(head, Whitens):
         return head.whitened(embeddings), "cosine"

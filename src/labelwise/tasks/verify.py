@@ -71,7 +71,7 @@ def fit_verifier(
 ) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on images not seen in training.
 
-    Their labels ``[n]``, -1 where there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
+    Their labels ``[n]``, -1 if there is none, may be ones that the classifier does not know. The rule is ``eer``, where both
     kinds of error are equally frequent, or the share of different pairs to accept at most; ``by`` is the score, as in ``retrieve``.
     """
     if np.ndim(targets) == 2:

@@ -50,7 +50,7 @@ class Adversarial:
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
     def around(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
-        """Return the loss of attacked batches of a model; a stage on what an encoder made of images is left as it is."""
+        """Return the loss of attacked batches of a model; a stage on what an encoder made of images is left unchanged."""
         if len(data.train.shape) == 1:
             if any(isinstance(module, ImageEncoder) for module in model.modules()):
                 raise UsageError(
@@ -70,7 +70,7 @@ class Adversarial:
     def attacked(self, loss: Loss, batch: Batch) -> Tensor:
         """Return the perturbed images of a batch, of the same shape; nothing waits for the device.
 
-        Random numbers come from the seed of the batch's own, which stay as they are; each step draws the same ones.
+        Random numbers come from the seed of the batch's own, which do not change; each step draws the same ones.
         """
         images, seed = batch.images, batch.rng.generator.initial_seed()
         epsilon = self.epsilon * (min(1.0, batch.done / self.warmup) if self.warmup else 1.0)

@@ -97,7 +97,7 @@ class Augment:
         return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
 
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Return which pixels lie in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
+        """Return which pixels are in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
         inside = []
         for centre, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
             first = (centre * side).floor()[:, None] - self.erase // 2

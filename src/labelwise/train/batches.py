@@ -35,7 +35,7 @@ def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Yield pinned tensors on a GPU, copied beside what it computes meanwhile."""
+    """Yield pinned tensors on a GPU, copied while it computes."""
     aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for item in items:
         with torch.cuda.stream(aside):
@@ -170,7 +170,7 @@ class ShuffledBatches:
 class GroupedBatches(ShuffledBatches):
     """Every image once an epoch, in groups of one label; groups are in random order, an incomplete last batch is left out.
 
-    The images of a label are divided anew in each epoch, into as few groups as the largest size allows, as equal as can be:
+    The images of a label are divided again in each epoch, into as few groups as the largest size allows, as equal as can be:
     with groups of five, 12 images make three of four, and a label with three images gives one of three.
     A batch has at most ``size`` rows over all processes, and at least two groups.
     """

@@ -295,7 +295,7 @@ class _Loop:
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let torch compute with so many threads on a CPU meanwhile; None leaves them as they are."""
+    """Let torch compute with so many threads on a CPU meanwhile; None leaves them unchanged."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

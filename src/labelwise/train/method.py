@@ -65,7 +65,7 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how to train; nothing here changes what is learnt, except the seed and ``accumulate``."""
+    """Where and how to train; only the seed and ``accumulate`` change the result."""
 
     seed: int = 0  # of weights, order, augmentation and sampling
     device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``

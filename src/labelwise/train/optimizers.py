@@ -22,7 +22,7 @@ class Optimizer:
     name: Literal["sgd", "adam", "adamw", "muon"] = setting(
         "sgd", "sgd, adam, adamw (transformers) or muon (convolutions trained from scratch in few epochs)."
     )
-    lr: float = setting(0.1, "Largest learning rate; a third where the loss jumps, three times where it hardly falls.")
+    lr: float = setting(0.1, "Largest learning rate; use a third if the loss jumps, three times if it hardly falls.")
     momentum: float = setting(0.9, "Momentum of sgd and muon; rarely worth a change.")
     nesterov: bool = setting(True, "Nesterov momentum for sgd and muon; rarely worth a change.")
     weight_decay: float = setting(5e-4, "How fast weights shrink; more where training is much better than validation.")

@@ -89,7 +89,7 @@ class Pretrain(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the contrast, after the normalisation of the encoder is fitted.
 
-        Targets are out of its reach: it reads training images, and nothing else. Its log has, beside the loss, the alignment and
+        Targets are out of its reach: it reads training images, and nothing else. Its log has, next to the loss, the alignment and
         uniformity of the embeddings that are contrasted; they need no label.
         """
         assert isinstance(model, ContrastModel)

@@ -18,7 +18,7 @@ OWN: ContextVar[frozenset[Path]] = ContextVar("own", default=frozenset())  # the
 def sole_run(folder: Path | None) -> Iterator[None]:
     """While open, this run alone writes to its folder, if it has one: another is refused at once. Its own steps open it again.
 
-    The lock lies inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
+    The lock is inside, since the folder may be all that can be written to. Of several processes, as torchrun starts them, the
     main one has it.
     """
     own = OWN.get()

@@ -30,7 +30,7 @@ class Stage:
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
     begins_well: bool = False  # the weights before the first epoch are validated, too, and kept unless some are better
-    threads: int | None = None  # of a CPU while it trains; None leaves them as they are
+    threads: int | None = None  # of a CPU while it trains; None leaves them unchanged
     # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
     # their place, and it is what is validated and kept in snapshots. None does not average.
     average: float | None = None

@@ -168,7 +168,7 @@ class RecordedStep:
         return captured.replay(draw)
 
     def compile(self, model: nn.Module) -> None:
-        """Compile what encodes images, in the steps to come, and record them anew. Other passes through the model stay as they are."""
+        """Compile what encodes images, in the steps to come, and record them again. Other passes through the model do not change."""
         encoders = [module for module in model.modules() if isinstance(module, ImageEncoder)]
         self._networks = [(each, torch.compile(each.backbone.forward, dynamic=False)) for each in encoders]
         self.compiled = bool(self._networks)

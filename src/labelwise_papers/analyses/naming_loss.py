@@ -81,7 +81,7 @@ def lowest_namings(loss: NamingLoss, searches: int, draws: Draws) -> tuple[Tenso
 
 
 def compare_namings(loss: NamingLoss, truth: Tensor, searches: int, draws: Draws) -> dict[str, Any]:
-    """Return the loss of the true naming ``[k]`` beside the lowest that was found, and how many names of that one are right.
+    """Return the loss of the true naming ``[k]`` next to the lowest that was found, and how many names of that one are right.
 
     Also the mean loss of random namings, how many different namings that no exchange lowers have a lower loss than the true one, and
     by which share of it the loss of every search is ``apart``, from the lowest.

@@ -1,4 +1,4 @@
-"""What image embeddings hold without the labels: a logistic regression on them, beside the classifier itself."""
+"""What image embeddings hold without the labels: a logistic regression on them, next to the classifier itself."""
 
 import warnings
 from typing import Any

@@ -21,7 +21,7 @@ FIRST_CHECK, CLOSER, CLOSEST = 0.22, 0.03, 0.06
 def ratio_loss(scores: Tensor, targets: Tensor) -> Tensor:
     """Return the difference of logits ratio (DLR) ``[n]``: the margin over the distance of the first and the third score.
 
-    Neither a shift nor a scale of the scores changes it. Two labels have no third score: the margin is returned as it is.
+    Neither a shift nor a scale of the scores changes it. Two labels have no third score: the margin is returned unchanged.
     """
     if scores.shape[1] < 3:
         return margin(scores, targets)

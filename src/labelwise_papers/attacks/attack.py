@@ -27,7 +27,7 @@ STANDARD: tuple[Attack, ...] = (*GRADIENTS, Square())
 class AttackSettings:
     """How to attack."""
 
-    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels are in [0, 1]; before any normalisation
     attacks: tuple[Attack, ...] = QUICK  # one after another, each on the images that those before left standing
     bisections: int = 0  # how often to halve the interval of the smallest radius that fools; 0 does not look for it
     seed: int = 0  # of random starts and random search
@@ -48,7 +48,7 @@ class Attacked:
     """What an attack found."""
 
     clean: Tensor  # the images as the model takes them, floats in [0, 1] [n, c, h, w]
-    images: Tensor  # perturbed ones, the worst found; an image that is answered wrongly as it is stays as it is
+    images: Tensor  # perturbed ones, the worst found; an image that is answered wrongly as it is does not change
     wrong: Tensor  # whether the answer to the clean image is wrong already [n]
     fooled: Tensor  # whether the answer to the perturbed image is wrong [n]; true where wrong is
     answers: tuple[str, ...]  # what is said of the perturbed images
@@ -125,7 +125,7 @@ def check_radius(epsilon: float) -> None:
 
 
 def worst_of(problem: Problem, settings: AttackSettings) -> Points:
-    """Return the best point found for each image within its epsilon; those already answered wrongly stay as they are."""
+    """Return the best point found for each image within its epsilon; those already answered wrongly do not change."""
     parts = []
     for number, part in enumerate(batches(problem, settings.batch)):
         best = part.glance(part.images)
@@ -165,7 +165,7 @@ def _smallest(problem: Problem, settings: AttackSettings, best: Points) -> tuple
 
 @torch.no_grad()
 def answers_of(scores: Scores, images: Tensor, batch: int) -> Tensor:
-    """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken as they are."""
+    """Return the position of the answered label ``[n]`` for images in [0, 1], which are taken unchanged."""
     return torch.cat([scores(part).argmax(1) for part in torch.split(images, batch)])
 
 

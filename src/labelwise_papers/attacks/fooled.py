@@ -1,4 +1,4 @@
-"""Images that an attack fooled, beside their clean ones and what was added: files to look at."""
+"""Images that an attack fooled, next to their clean ones and what was added: files to look at."""
 
 from pathlib import Path
 from typing import Any

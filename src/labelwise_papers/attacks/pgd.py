@@ -1,7 +1,7 @@
 """Attacks on a function from images to scores: small changes of pixels that make a wrong label win.
 
-Images lie in [0, 1] and stay there; no pixel moves further than epsilon (an L-infinity ball). Every attack returns the best
-point it has seen: the one where the best wrong label leads the true one by most. The losses are computed from scores as they are,
+Images are in [0, 1] and stay there; no pixel moves further than epsilon (an L-infinity ball). Every attack returns the best
+point it has seen: the one where the best wrong label leads the true one by most. The losses are computed from scores unchanged,
 never from probabilities: a saturated softmax has no gradient, and hides a weak model from its attacker. By hand, because the
 libraries need torchvision.
 """

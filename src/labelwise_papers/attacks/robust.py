@@ -36,7 +36,7 @@ LEFT = 0.05  # accuracy at the huge radius, and share of images without a gradie
 class RobustSettings:
     """How robustness is measured."""
 
-    epsilon: float = 8 / 255  # how far a pixel may move, where pixels lie in [0, 1]; before any normalisation
+    epsilon: float = 8 / 255  # how far a pixel may move, where pixels are in [0, 1]; before any normalisation
     # each is run on all images that are answered rightly, so that they can be compared
     attacks: tuple[Attack, ...] = STANDARD
     longer: int | None = None  # PGD of this many steps checks whether more steps help the defender; None leaves it out
@@ -66,7 +66,7 @@ class RobustResult:
 
     images: int  # how many were evaluation
     epsilon: float  # how far a pixel could move
-    clean: float  # accuracy on the images as they are
+    clean: float  # accuracy on the unchanged images
     attacks: dict[str, float]  # accuracy under each attack alone, by its name
     worst: float  # share of images that are answered rightly as they are and under every attack: the figure to quote
     error: float  # 1.96 standard errors of worst

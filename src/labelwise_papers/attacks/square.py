@@ -54,7 +54,7 @@ class Square:
         return best
 
     def _squares(self, images: Tensor, query: int, generator: torch.Generator) -> Tensor:
-        """Return which pixels lie in the square of each image ``[n, 1, h, w]``."""
+        """Return which pixels are in the square of each image ``[n, 1, h, w]``."""
         height, width = images.shape[2:]
         area = self.share * 0.5 ** sum(query > share * self.queries for share in HALVINGS)
         side = min(max(1, round((area * height * width) ** 0.5)), height, width)

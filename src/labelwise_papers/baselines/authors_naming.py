@@ -37,7 +37,7 @@ def early_sinkhorn(
 ) -> Transport:
     """Return the plan ``[..., n, m]`` after the iterations that the authors' rule allows, with the gradient through them.
 
-    The shares of rows are equal; ``last`` says whose marginal the plan meets. A problem that has settled stays as it is. What columns
+    The shares of rows are equal; ``last`` says whose marginal the plan meets. A problem that has settled does not change. What columns
     stand for repeated samples moves as often as these are, so that the rule counts every sample.
     """
     n, m = cost.shape[-2:]

@@ -125,7 +125,7 @@ class Cgan(GeneratingMethod):
         model.fit_statistics(data.train)
 
     def _merit(self, model: CganModel, data: TrainData) -> Callable[[], float] | None:
-        """Return what measures an epoch on held-out labels, by a softmax layer fitted anew; None without images of them."""
+        """Return what measures an epoch on held-out labels, by a softmax layer fitted again; None without images of them."""
         if not has_unseen(data):
             return None
         features = array(model.encode_features(data.val.images))

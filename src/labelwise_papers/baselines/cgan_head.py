@@ -41,5 +41,5 @@ class IzfFeaturesHead(IzfSoftmaxHead):
     kind: ClassVar[str] = "izf_features"
 
     def latents(self, features: Array) -> Array:
-        """Return features as they are."""
+        """Return features unchanged."""
         return features

@@ -43,7 +43,7 @@ class Supcon(ImageMethod):
     """Supervised contrastive pretraining, then cross-entropy; the baseline called SCL in the indicator paper.
 
     ``epochs``, ``batch``, ``optimizer`` and ``augment`` are those of the contrast, which sees two views of each image. The
-    linear layer is then trained on the embeddings of the images as they are, computed once, with the same schedule.
+    linear layer is then trained on the embeddings of the images unchanged, computed once, with the same schedule.
 
     The paper's settings: temperature 0.1, weight decay 1e-4, a cosine schedule, 500 epochs; learning rate and batch
     0.05 and 256 for CIFAR-10, 0.5 and 256 for STL-10, 0.1 and 128 for BMW-10, 0.5 and 128 for CUB-20, 0.1 and 128 for Pets.

@@ -32,7 +32,7 @@ COLUMNS = ("name", "title", "what", "classes", "train", "test", "licence")  # of
 def load_benchmark(
     name: str, *, root: str | Path | None = None, size: int | None = None, protocol: str | None = None, seed: int = 0
 ) -> Dataset:
-    """Return a benchmark with its official splits; where there are none it is divided 70/10/20, as the seed says.
+    """Return a benchmark with its official splits; if there are none it is divided 70/10/20, as the seed says.
 
     The official layout is looked for in the folder of the benchmark in the root, then a packed file in the root
     itself. ``size`` is the side in pixels that images are brought to, or samples per second of sound; None is the

@@ -1,6 +1,6 @@
 """Zero-shot features whose labels are known by sentences alone: captions of images, or sentences about classes.
 
-Captions lie in one file of JSON, from the image (``class folder/file name``) to its sentences; sentences about classes in
+Captions are in one file of JSON, from the image (``class folder/file name``) to its sentences; sentences about classes in
 another, from the class to its sentences. Vectors of the labels are left out, so that a method reads the sentences.
 """
 
@@ -85,7 +85,7 @@ def read_sentences(file: Path) -> Sentences:
 
 
 def with_concepts(data: Dataset, sentences: Sentences) -> Dataset:
-    """Return the data with the sentences about its classes in place of vectors; splits stay as they are.
+    """Return the data with the sentences about its classes in place of vectors; splits do not change.
 
     Names are compared by letters and digits alone, in lower case. Sentences without any word that the packaged word
     vectors know, such as a misspelt name alone, are left out.
@@ -155,7 +155,7 @@ def _cub_files(root: Path) -> Sequence[str]:
 
 
 def _select(features: ZeroShotData, rows: Sequence[int]) -> ZeroShotData:
-    """Return these images and their labels only, both counted anew."""
+    """Return these images and their labels only, both counted again."""
     if not rows:
         raise DataError(f'No image of "{features.name}" has a caption. Look whether the captions are of other images.')
     at = np.array(rows)

@@ -54,7 +54,7 @@ class Records:
         return replace(self, **parts)
 
     def keep(self, labels: Sequence[int]) -> "Records":
-        """Return the images of these labels only; the labels are counted anew."""
+        """Return the images of these labels only; the labels are counted again."""
         position = {label: i for i, label in enumerate(labels)}
         subset = self.select([row for row, target in enumerate(self.targets) if int(target) in position])
         targets = [position[int(target)] for target in subset.targets]

@@ -83,7 +83,7 @@ def find_marker(folder: Path, marker: str) -> Path | None:
 
 
 def find_layout(entry: Entry, root: Path) -> tuple[Reader, Path] | None:
-    """Return the reader of the official layout of a benchmark of images that lies in the root, and its folder."""
+    """Return the reader of the official layout of a benchmark of images that is in the root, and its folder."""
     for marker, reader in LAYOUTS.get(entry.folder, {}).items():
         home = find_marker(root / entry.folder, marker)
         if home is not None:
@@ -92,7 +92,7 @@ def find_layout(entry: Entry, root: Path) -> tuple[Reader, Path] | None:
 
 
 def find_official(entry: Entry, root: Path) -> Path | None:
-    """Return the folder of the official layout of any benchmark, where it lies in the root."""
+    """Return the folder of the official layout of any benchmark, where it is in the root."""
     if entry.what == "features":
         home = find_marker(root / entry.folder, f"{entry.name.upper()}/res101.mat")
         return None if home is None else home / entry.name.upper()

@@ -35,7 +35,7 @@ def wide(protocol: Protocol) -> Protocol:
 
 
 def cut_windows(content: bytes) -> list[bytes]:
-    """Return the windows of an image as contents of files; what is no image comes back as it is, and reading it says so."""
+    """Return the windows of an image as contents of files; what is no image comes back unchanged, and reading it says so."""
     try:
         image = ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")
     except OSError:

@@ -214,7 +214,7 @@ def write_xlsa17(folder: str | Path, data: ZeroShotData) -> None:
 def build_zero_shot(
     features: Dataset, knowledge: Knowledge, *, unseen: float | Sequence[str] = 0.25, seed: int = 0
 ) -> ZeroShotData:
-    """Return zero-shot data of encoded images, divided anew: some labels have images in the test only.
+    """Return zero-shot data of encoded images, divided again: some labels have images in the test only.
 
     The knowledge has an attribute vector for every label; ``unseen`` are the labels to keep out of training, by name
     or as a share of all.

@@ -1,4 +1,4 @@
-"""What a paper's text states and its authors' code does, beside what a recipe runs: the settings of a row, side by side.
+"""What a paper's text states and its authors' code does, next to what a recipe runs: the settings of a row, side by side.
 
 A file for each paper says what is published, as lists of settings for some methods, tables, data sets or rows; a later entry goes
 over an earlier one. In what a row differs is found by comparison, never typed.
@@ -58,7 +58,7 @@ def read_published(paper: str) -> Published:
 
 
 def compare_settings(recipe: Recipe, row: Row, data: str) -> list[Setting]:
-    """Return every published setting of a row on a data set beside ours, by name."""
+    """Return every published setting of a row on a data set next to ours, by name."""
     method = recipe.method(row, data)
     if method is None:
         return []

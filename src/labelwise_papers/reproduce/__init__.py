@@ -1,1 +1,1 @@
-"""Reproduce: run the cells of recipes, keep every result, and set them beside the papers' figures."""
+"""Reproduce: run the cells of recipes, keep every result, and set them next to the papers' figures."""

@@ -223,7 +223,7 @@ def episodes(
 def domains(subject: Subject, *, every: int = 5, heads: tuple[Head, ...] = ()) -> Figures:
     """Return accuracy on each domain by models trained on the others, and the mean: by the oracle's choice, and ``strict``.
 
-    A model may be chosen after so many epochs each, beside that at the end; 0 is that at the end alone. ``heads`` of a prototype name
+    A model may be chosen after so many epochs each, next to that at the end; 0 is that at the end alone. ``heads`` of a prototype name
     labels, too, by the same trained models: figures called ``by`` the head.
     """
     if subject.method is None:

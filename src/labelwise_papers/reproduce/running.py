@@ -51,7 +51,7 @@ class Place:
     out: Path  # the folder of results, checkpoints and plots
     root: Path | None = None  # where benchmarks lie; None is the variable ``LABELWISE_DATA``
     device: str = "auto"
-    threads: int | None = None  # of torch; None leaves it as it is
+    threads: int | None = None  # of torch; None leaves it unchanged
 
 
 def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
@@ -160,7 +160,7 @@ def _finite(value: Any) -> Any:
 
 @cache
 def commit() -> str:
-    """Return the commit of the checkout that this package lies in; "" where it is installed, or git is not there."""
+    """Return the commit of the checkout that this package is in; "" where it is installed, or git is not there."""
 
     def git(*words: str) -> str:
         command = ["git", "--no-optional-locks", *words]

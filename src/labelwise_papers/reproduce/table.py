@@ -1,4 +1,4 @@
-"""Ours beside the paper's: one line for each figure of each row, with a verdict in words."""
+"""Ours next to the paper's: one line for each figure of each row, with a verdict in words."""
 
 import statistics
 from collections import Counter
@@ -152,7 +152,7 @@ SETTINGS_HEAD = ("data", "row", "setting", "paper", "authors' code", "ours")
 
 
 def settings_of(recipe: Recipe, choice: Choice) -> list[tuple[str, ...]]:
-    """Return the published settings of each row beside ours, as the cells of a table; a star marks ours where it differs from both."""
+    """Return the published settings of each row next to ours, as the cells of a table; a star marks ours where it differs from both."""
     return [
         (
             recipe.data[name].title,
@@ -212,7 +212,7 @@ def compact(lines: Sequence[Line]) -> list[str]:
 
 
 def measured_on(recipe: Recipe, results: Iterable[Entry]) -> str:
-    """Return on what the results of a recipe were measured, in words; blank where there are none."""
+    """Return on what the results of a recipe were measured, in words; blank if there are none."""
     own = [entry for entry in results if entry["recipe"] == recipe.name and not entry["quick"]]
     if not own:
         return ""

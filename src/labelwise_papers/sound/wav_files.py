@@ -80,7 +80,7 @@ def audio_folder(
 ) -> Dataset:
     """Return the WAV files of a folder that has one sub-folder for each label, such as a speaker: ``voices/anna/1.wav``.
 
-    The sub-folders may also lie in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its
+    The sub-folders may also be in ``train``, ``val`` and ``test``. Each sound becomes mono (the mean of its
     channels), is resampled to ``rate`` samples per second, and cut or filled with silence to one length: ``[n, rate *
     seconds]``, float32 in [-1, 1]. A file that cannot be read is left out and listed in ``skipped``, or an error
     where ``strict``.

@@ -88,7 +88,7 @@ def _damaged(file: Path, where: str, wrong: str) -> DataError:
 
 
 def read_word_arrays(file: Path) -> tuple[list[str], Array]:
-    """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file beside it."""
+    """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file next to it."""
     if file.suffix.lower() == ".npz":
         arrays = read_npz(file, "words", "vectors")
         kind = arrays["words"].dtype

@@ -105,7 +105,7 @@ class Canvas:
     softness: Array
 
     def cover(self, distance: Array, blur: Number = 1.0) -> Array:
-        """Return how much of each pixel lies inside, ``[n, h, w]``."""
+        """Return how much of each pixel is inside, ``[n, h, w]``."""
         return np.clip(0.5 - distance / (self.softness * blur), 0, 1)
 
     def paint(self, cover: Array, colour: str | Array, shade: Array | None = None) -> None:

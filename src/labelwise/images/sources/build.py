@@ -210,7 +210,7 @@ def _by_shares(name: str, classes: Array, groups: Sequence[str], shares: Shares,
 
 
 def _check_groups(name: str, rows: Rows) -> None:
-    """Raise an error where a group lies in more than one split; a blank is no group."""
+    """Raise an error where a group is in more than one split; a blank is no group."""
     home: dict[str, str] = {}
     for group, split in zip(rows.groups if rows.by is None else (), rows.splits, strict=False):
         first = home.setdefault(group, split)

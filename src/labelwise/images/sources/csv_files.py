@@ -55,7 +55,7 @@ class Header:
 def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
     """Return the positions of the columns of a table, or raise an error that names the one that is wrong or missing.
 
-    One ``beside`` an array of features needs neither images nor features of its own.
+    A table ``beside`` (next to) an array of features needs neither images nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
     spelt = [name for name in names if name in ("path", *_PATHS)]

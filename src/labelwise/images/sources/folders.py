@@ -34,7 +34,7 @@ def labels_by(root: Path) -> LabelsBy:
 
 
 NO_SUFFIX = "its name has no suffix. Rename it, for example to end with .jpg"
-ANSWER = "it holds answers that are no label. Rename the folder to use it as a label"
+ANSWER = "the name is reserved for answers. Rename the folder to use it as a label"
 
 
 def folder(
@@ -48,7 +48,7 @@ def folder(
 ) -> Dataset:
     """Return the images of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
-    The sub-folders may also lie in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Images that
+    The sub-folders may also be in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Images that
     cannot be read or have no suffix, labels without any readable image, and folders called ``unknown``, ``unsure`` or ``none`` are left
     out and listed in ``skipped``, or an error where
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
@@ -175,7 +175,7 @@ def class_folders(top: Level) -> dict[str, Path]:
 def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> Dataset:
     """Return the images of a folder and all below it, whose labels have these names and which of them have which is open.
 
-    A file beside them may say more about the labels, see ``data.knowledge``.
+    A file next to them may say more about the labels, see ``data.knowledge``.
     """
     if not folder.is_dir():
         raise UsageError(f'--names needs a folder of images; "{folder}" is not a folder.')

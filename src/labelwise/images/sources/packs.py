@@ -76,7 +76,7 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
     """Return features ``[n, a]`` (float32) with their labels.
 
     An ``.npz`` file is a pack of features, see ``pack``. A ``.npy`` file holds the features, and the CSV file of the same name
-    beside it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
+    next to it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
     all targets are -1.
 
     The features are held once, however large. Those of a ``.npy`` file of float32 are mapped from the file, and stay

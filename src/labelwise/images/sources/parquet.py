@@ -175,7 +175,7 @@ def _open(address: str) -> Iterator[Any]:
 
 
 def _image_column(schema: Any) -> tuple[str, str] | None:
-    """Return the name of the first column that holds bytes, and which part of it does; None where there is none."""
+    """Return the name of the first column that holds bytes, and which part of it does; None if there is none."""
     pyarrow, _ = libraries("")
 
     def is_bytes(kind: Any) -> bool:

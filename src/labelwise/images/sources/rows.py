@@ -25,7 +25,7 @@ Targets = npt.ArrayLike
 class Rows:
     """n images as columns, one entry for each; ``build`` makes a data set of them."""
 
-    names: tuple[str, ...]  # of the labels; empty where there are none, and all targets are -1
+    names: tuple[str, ...]  # of the labels; empty if there are none, and all targets are -1
     targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these and weights may be empty
     images: Images | None = None  # None where they are files
     splits: Sequence[str] = ()  # the split of each, where the source names them
@@ -149,7 +149,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Content:
-    """A file of this machine, and the position of each row's image in it; its size is -1 where there is none."""
+    """A file of this machine, and the position of each row's image in it; its size is -1 if there is none."""
 
     file: BinaryIO
     starts: Numbers
@@ -177,7 +177,7 @@ class Blocks:
         return Blocks, (self._blocks,)  # another process opens blocks itself
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the content of each image; empty where there is none."""
+        """Return the content of each image; empty if there is none."""
         at = np.asarray(rows, np.int64)
         places = np.searchsorted(self._first, at, "right") - 1
         contents = [b""] * len(at)

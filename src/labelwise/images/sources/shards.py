@@ -1,7 +1,7 @@
 """A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of images.
 
 What is said of each image is read at once, the images when they are asked for. Splits are named by the data
-(``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that lie in
+(``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that are in
 ``classnames.txt`` next to the shards, one a line; where nothing says a label, it is the folder of the image.
 """
 

@@ -58,7 +58,7 @@ def table(  # noqa: PLR0913 - what a source may be told
 
     What the columns mean is said at the top of this file. What another file next to it says about the labels is read,
     too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
-    comes first; ``outside`` allows images outside the table's folder, and ``root`` names another folder that they lie in.
+    comes first; ``outside`` allows images outside the table's folder, and ``root`` names another folder that they are in.
     """
     file = Path(path)
     columns = read_table(file)
@@ -133,7 +133,7 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
 
 
 def _locate(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
-    """Return where an image is, or raise an error where that is outside the folder that it should lie in."""
+    """Return where an image is, or raise an error where that is outside the folder that it should be in."""
     if not cell:
         raise DataError(f"{where}it is empty. Fill it or remove the row.")
     home = here if root is None else Path(root)

@@ -28,7 +28,7 @@ BURST = 3.0  # seconds between two images of a burst, at most
 def group_columns(
     by: Grouping, images: Images, files: Sequence[str], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () where there are none.
+    """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () if there are none.
 
     ``files`` say where each came from, empty where they come from none; ``labels`` the name of each image's label, blank where
     it has none.
@@ -98,7 +98,7 @@ def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def group_words(groups: Sequence[str]) -> str:
-    """Return in words what groups there are, of n images; blank where there are none."""
+    """Return in words what groups there are, of n images; blank if there are none."""
     sizes = [count for name, count in Counter(filter(None, groups)).items() if count > 1]
     if not sizes:
         return ""

@@ -22,7 +22,7 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group, moment).
 
     Files are named from the folder that all of them share, so that the file still fits when the data move. See
-    ``pool`` for images that come from no file. The label is blank where there is none. A file that is there is
+    ``pool`` for images that come from no file. The label is blank if there is none. A file that is there is
     replaced as a whole.
     """
     whole = pool(dataset)

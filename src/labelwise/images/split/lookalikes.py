@@ -68,7 +68,7 @@ def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Ro
 
 
 def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, ...]:
-    """Return the group of each image: those that look alike, directly or by way of others; blank where there is none."""
+    """Return the group of each image: those that look alike, directly or by way of others; blank if there is none."""
     prints = fingerprints(images)[0]
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
@@ -119,7 +119,7 @@ def radius_of(likeness: float) -> float:
 def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs of a row of each that can be alike, and others that are not; where both are the same, the smaller row first.
 
-    ``[n, d]`` and ``[m, d]`` are where images lie in the first principal directions.
+    ``[n, d]`` and ``[m, d]`` are where images are in the first principal directions.
     """
     from scipy.spatial import cKDTree
 

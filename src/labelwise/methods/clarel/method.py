@@ -35,7 +35,7 @@ from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import segment_mean
 
-PAIRS = 500  # images whose own texts stand for labels where there are none
+PAIRS = 500  # images whose own texts stand for labels if there are none
 
 
 class ClarelModel(EncoderModel):

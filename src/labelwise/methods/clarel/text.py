@@ -70,7 +70,7 @@ class SentenceEncoder(nn.Module):
 
 
 class Block(nn.Module):
-    """Three convolutions over a word and its two neighbours, beside a shortcut; then the larger of every two words."""
+    """Three convolutions over a word and its two neighbours, next to a shortcut; then the larger of every two words."""
 
     def __init__(self, size_in: int, size_out: int) -> None:
         super().__init__()

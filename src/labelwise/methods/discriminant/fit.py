@@ -187,7 +187,7 @@ def fit_discriminant(
 
 @on_one_thread
 def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) -> DiscriminantFit:
-    """Return the fit with a kernel regression beside the Gaussian model, where images left out are clearly likelier under both.
+    """Return the fit with a kernel regression next to the Gaussian model, where images left out are clearly likelier under both.
 
     ``shares [k]`` is how frequent labels are where the classifier is used; None: as in training.
     """

@@ -1,6 +1,6 @@
 """A second opinion: ridge regression from images to their labels with a Gaussian kernel, every choice by exact leave-one-out.
 
-A mean of a label says little where a label has several modes, or where what tells labels apart is small beside what images have in common
+A mean of a label says little where a label has several modes, or where what tells labels apart is small compared with what images have in common
 (a crack in a tile). Kernel ridge regression (Saunders, Gammerman and Vovk, ICML 1998) looks at single images instead. With unit rows x,
 centres c and targets y (1 for the label of an image, 0 for others, less 1/k),
 

@@ -8,7 +8,7 @@ f W loses U'KU with K = D + ww'/(n - w'1) for the rows of one label, and by the 
 
     I + U'HU    with    H = (f K^-1 - UU')^-1,    K^-1 = D^-1 - 11'/n
 
-(K = D where all rows of a label are left out, since w'U = 0 then). The ridge and f stay as they are.
+(K = D where all rows of a label are left out, since w'U = 0 then). The ridge and f do not change.
 """
 
 from collections.abc import Iterator

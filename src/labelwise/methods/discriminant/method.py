@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Discriminant(Method):
-    """The nearest mean of a label, measured by how pictures of a label spread: the default on features that are not trained."""
+    """The nearest mean of a label, measured by how images of a label spread: the default on features that are not trained."""
 
     name: ClassVar[str] = "discriminant"
     leaves_out: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from labelwise.support.settings import check_range, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Tune:
-    """Train the pretrained encoder further, and keep that only where validation pictures gain by it (--tune). For GPUs."""
+    """Train the pretrained encoder further, and keep that only where validation images gain by it (--tune). For GPUs."""
 
     rates: tuple[float, ...] = setting(
         (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."

@@ -27,7 +27,7 @@ from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 
 PACE = 10.0  # learning rates of the head, of the encoder's
-CROP = (0.4, 1.0)  # share of the area of a picture that a random crop covers
+CROP = (0.4, 1.0)  # share of the area of an image that a random crop covers
 AVERAGE = 0.99  # share that stays of the moving average of weights at a step
 WARMUP = 0.1  # share of the steps in which the learning rate rises
 

@@ -55,7 +55,7 @@ def flatten(rows: Array, power: float, flat: float, relevance: CaptionRelevance 
     """Return what centres rows ``[n, a]``, in which directions that many of them share weigh less.
 
     ``flat`` is the power of the variance in a direction by which it is divided. Where rows stand for texts, and images have texts of
-    their own, directions first weigh by what images tell of them. What lies in no direction of these rows is dropped.
+    their own, directions first weigh by what images tell of them. What is in no direction of these rows is dropped.
     """
     centre = Centre.of(rows, power)
     weights = np.eye(rows.shape[1]) if relevance is None else relevance.weights(centre.even(relevance.texts))

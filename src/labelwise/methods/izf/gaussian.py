@@ -7,7 +7,7 @@ regression, in closed form. The same error serves three times: images scatter ar
 without images has a share of it taken off its squared distances, the more, the less is known of vectors like its own, and a trained
 label keeps a share of what its images say against its vector.
 
-All of it lies in a space of few dimensions, the semantic part; what is orthogonal to it is the free part, where labels do
+All of it is in a space of few dimensions, the semantic part; what is orthogonal to it is the free part, where labels do
 not differ. One eigendecomposition serves every choice of the settings.
 """
 
@@ -22,7 +22,7 @@ from labelwise.methods.izf.head import TAKEN_OFF, LabelMap
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.statistics import embedding_statistics
 
-# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it lies in the span of the
+# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it is in the span of the
 # other means, where alone it can change an answer: docs/results/izf.md.
 SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
 
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
     width: float
     penalty: float  # of the ridge regression
     own: float = 0.0  # the share of what a trained label's images say against its vector that it keeps
-    # label vectors are raised to it, with their sign; what is solved takes them as they are, here and below
+    # label vectors are raised to it, with their sign; what is solved takes them unchanged, here and below
     vector_power: float = 1.0
     flat: float = 0.125  # how much less directions weigh that many label vectors share, see `flattening.flatten`
 

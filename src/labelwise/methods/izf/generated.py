@@ -27,7 +27,7 @@ PLAIN_PENALTY = 1e-4
 class GeneratingModel(ZeroShotModel):
     """A model whose head makes features of a label from its description.
 
-    Features are what the encoder makes of images, centred and of unit length. Made ones lie in the same space, and their
+    Features are what the encoder makes of images, centred and of unit length. Made ones are in the same space, and their
     length is left as it comes. What is made of a label depends on the name of the label, its description and the seed, and not on
     the other labels.
     """

@@ -25,7 +25,7 @@ class GeneratedHead(ZeroShotHead):
     """A linear softmax over labels, fitted to real features of the trained ones and to generated features of all others.
 
     It is fitted to the labels asked about and the trained ones together, each label weighing the same. A label that is
-    added later is fitted against the trained ones, and the others stay as they are.
+    added later is fitted against the trained ones, and the others do not change.
     """
 
     fitted_together: ClassVar[bool] = True

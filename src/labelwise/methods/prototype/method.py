@@ -35,7 +35,7 @@ SHARES = (
     0.5,
     0.75,
     1.0,
-)  # of what is learned beside the closed form, smallest first: it has to earn its share
+)  # of what is learned next to the closed form, smallest first: it has to earn its share
 
 
 class PrototypeModel(StartedModel):

@@ -17,7 +17,7 @@ from labelwise.support.errors import UsageError
 from labelwise.support.rows import unit_rows
 
 Array = npt.NDArray[Any]
-Map = Literal["none", "root", "unit"]  # features as they are; their roots at unit length; at unit length
+Map = Literal["none", "root", "unit"]  # features unchanged; their roots at unit length; at unit length
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,7 +141,7 @@ class LinearHead(TrainedHead):
 
 
 def even(embeddings: Array, how: Map) -> Array:
-    """Return embeddings ``[n, d]`` as they are, or all of one length, as they are or their roots."""
+    """Return embeddings ``[n, d]`` unchanged, or all of one length, as they are or their roots."""
     if how == "none":
         return embeddings
     return LENGTH * (root_features(embeddings) if how == "root" else unit_rows(embeddings))

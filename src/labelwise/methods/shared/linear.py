@@ -206,7 +206,7 @@ class StartedModel(LinearModel):
         self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
-        """Solve the closed form anew with all images, those held out from training among them; what was trained stays added."""
+        """Solve the closed form again with all images, those held out from training among them; what was trained stays added."""
         split = TensorSplit(images=images, targets=targets, groups=tuple(groups))
         self.solve(split)
         self.fit_statistics(split)

@@ -148,7 +148,7 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
 
     The more trained labels there are for one without images, the more of them win its images, and the wider a gap is best. So held-out
     labels are as many against the others as the labels that they stand for, within a third and a fifth. With a third the trial itself is the
-    first. Images are divided anew in the others: every fifth of each label that is not held out is validated on.
+    first. Images are divided again in the others: every fifth of each label that is not held out is validated on.
     """
     known, whole = data.known, data.train.join(data.val)
     wanted = round(1 + len(known) / data.without_images) if data.without_images else 0

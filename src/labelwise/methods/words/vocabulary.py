@@ -69,7 +69,7 @@ class Vocabulary:
         return np.concatenate([self.gain * embeddings, bias], 1).astype(np.float32)
 
     def background(self, embeddings: Array) -> Array | float:
-        """Return the log of what all names have together ``[n, 1]``; 0 where there is none."""
+        """Return the log of what all names have together ``[n, 1]``; 0 if there is none."""
         if not len(self.rows):
             return 0.0
         words = linear_scores(embeddings, self.rows)

@@ -16,12 +16,12 @@ BALANCING_STEPS = 30
 
 
 class PCA(Centring):
-    """Rows of unit length around their mean, less all that lies in other directions than those in which they vary most.
+    """Rows of unit length around their mean, less all that is in other directions than those in which they vary most.
 
     Rows get unit length first, too. Until it is fitted to rows of more numbers than directions it is a ``Centring``.
     """
 
-    directions: Tensor  # orthonormal columns [size, most]; zeros where there are none to choose
+    directions: Tensor  # orthonormal columns [size, most]; zeros if there are none to choose
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(size)

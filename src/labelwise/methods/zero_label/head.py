@@ -57,7 +57,7 @@ class NamedHead(LinearHead):
         return self.centre(self.projected(features))
 
     def second_opinions(self, embeddings: Array) -> Array:
-        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own where there is none.
+        """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own if there is none.
 
         A cluster of another restart counts as the one it overlaps most with, so names play no part in it.
         """

@@ -129,7 +129,9 @@ class ZeroLabel(Method):
     )
     naming: Literal["structure", "transport"] = setting("structure", "structure, or transport (the paper's).")
     prior: Source = setting("auto", "Where the similarity of labels comes from.")
-    neighbours: int = setting(10, "Nearest words that stand for a name beside itself, with prior words or sentences.")
+    neighbours: int = setting(
+        10, "Nearest words that represent a name in addition to itself, with prior words or sentences."
+    )
     looks: bool = setting(
         True, "Compare the looks of images (colours, edges) too, with structure naming and prior words or sentences."
     )

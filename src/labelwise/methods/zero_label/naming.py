@@ -27,7 +27,7 @@ from labelwise.support.rows import Draws, segment_mean
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
 SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says
-LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, beside how alike clusters are
+LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, next to how alike clusters are
 CERTAIN = 1e3  # more than any vote
 EVIDENCE = ("clusters", "overlaps", "sizes", "alike", "looks")  # what a head holds of it
 
@@ -37,7 +37,7 @@ class Evidence:
     """What naming goes by: r clusterings of the same images, of which the first is the one to name."""
 
     clusters: Array  # how alike the clusters of each are [r, k, k]
-    overlaps: Array  # which share of a cluster of the first lies in each cluster of the others [r, k, k]
+    overlaps: Array  # which share of a cluster of the first is in each cluster of the others [r, k, k]
     sizes: Array  # the share of images in each cluster [r, k]
     labels: Array  # how alike labels are [k, k]
     shares: Array | None = None  # how frequent each label is [k], or None

@@ -110,7 +110,7 @@ def _inputs(cost: Tensor, rows: Tensor | None, columns: Tensor | None) -> tuple[
 def _solve(cost: Tensor, a: Tensor, b: Tensor, settings: SinkhornSettings) -> tuple[Tensor, int]:
     """Return the log plan and the number of iterations.
 
-    Iterations multiply by a kernel, which is many times faster than logarithms. A kernel is made anew when its scalings
+    Iterations multiply by a kernel, which is many times faster than logarithms. A kernel is made again when its scalings
     have grown too far, and iterations that even a new one cannot hold are run on logarithms.
     """
     with torch.no_grad():  # the least cost of each row and column is taken off, so that the rest keeps its digits
@@ -172,7 +172,7 @@ def _rounds(kernel: _Kernel, y: Tensor, count: int) -> Rounds:
         y = kernel.b / columns[-1]
         rows.append(_times(kernel.matrix, y))
     gap = ((x - kernel.a / rows[-1]) * rows[-1]).abs().max()
-    floor = torch.finfo(y.dtype).tiny ** 0.25  # beside such a sum the entries that were set to 0 are nothing
+    floor = torch.finfo(y.dtype).tiny ** 0.25  # next to such a sum the entries that were set to 0 are nothing
     low, high = torch.stack(rows[:-1]).aminmax()
     least, most = torch.stack(columns).aminmax()
     sound = (torch.minimum(low, least) > floor) & (torch.maximum(high, most) < 1 / floor)

@@ -193,7 +193,7 @@ def _labels(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Return names of files that differ, and that a table can hold as they are: of two that are called the same, the second gets a number."""
+    """Return names of files that differ, and that a table can hold unchanged: of two that are called the same, the second gets a number."""
     taken, names = set[str](), list[str]()
     for file, _ in rows:
         plain = file.name if to_cell(file.name) == file.name else f"_{file.name}"

@@ -17,11 +17,11 @@ Network = Callable[[Tensor], Tensor]
 class Backbone(nn.Module, ABC):
     """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``."""
 
-    # how images must be normalised for its public weights; None where there are none
+    # how images must be normalised for its public weights; None if there are none
     published: Normalisation | None = None
     comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
     registered: str | None = None  # the name under which ``encoders.registry`` runs it with its public weights
-    size: int | None = None  # the side of the images that these were trained on; None takes images as they are
+    size: int | None = None  # the side of the images that these were trained on; None takes images unchanged
     waveforms: bool = False  # whether it takes sound [n, samples] in place of images
 
     def __init__(self, width_out: int) -> None:

@@ -42,7 +42,7 @@ class ImageEncoder(nn.Module):
         backbone: what follows normalisation.
         shape: of one image, ``(c, h, w)``, or ``(a,)`` for precomputed features.
         code_size: d; a linear layer follows the backbone where its own size differs. None: the backbone's size.
-        fixed: mean and std that stay as they are, because the backbone's weights were made with them; one-channel images
+        fixed: mean and std that do not change, because the backbone's weights were made with them; one-channel images
             are normalised into as many channels as these have. None: ``fit_normalisation`` sets them.
         frozen: the trunk is never trained; ``fit_features`` standardises what it makes, before the projection.
         view: how images of the shape are seen; others are only brought to its size.
@@ -121,7 +121,7 @@ class ImageEncoder(nn.Module):
         return self
 
     def tune(self, on: bool) -> None:
-        """Let the weights of a frozen backbone be trained, with batch norms as they are, or no longer; features made before are forgotten."""
+        """Let the weights of a frozen backbone be trained, with batch norms unchanged, or no longer; features made before are forgotten."""
         self.backbone.requires_grad_(on)
         self.tuning, self._encoded, self.published = on, WeakTensorCache(), None
 

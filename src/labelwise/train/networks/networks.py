@@ -108,7 +108,7 @@ class ConvNet(Backbone):
 
 
 class Identity(Backbone):
-    """Passes precomputed features ``[n, a]`` on as they are."""
+    """Passes precomputed features ``[n, a]`` on unchanged."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape[0])

@@ -40,7 +40,7 @@ def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
     """Return what makes the features that the head of a model takes.
 
     Of a network that was trained these are its embeddings; of a frozen one the features of its backbone, by ONNX Runtime where the
-    weights are published; feature rows are taken as they are.
+    weights are published; feature rows are taken unchanged.
     """
     if image_encoder.untrained and len(image_encoder.shape) == 1:
         return Precomputed(image_encoder.shape[0])

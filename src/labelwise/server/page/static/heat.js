@@ -18,7 +18,7 @@ function colour(level) {
 
 const COLOURS = Array.from({ length: 256 }, (_, i) => colour(i / 255));
 
-/** Return where an image lies in a box that shows all of it, and in it the centre that a model of this shape saw. */
+/** Return the position of an image in a box that shows all of it, and of the centre that a model of this shape saw. */
 export function places(box, image, [height, width]) {
   const scale = Math.min(box.width / image.width, box.height / image.height);
   const whole = { width: image.width * scale, height: image.height * scale };

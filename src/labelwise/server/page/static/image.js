@@ -9,7 +9,7 @@ const BYTES = 4_000_000;
 const MOST = 200; // images at once
 let made = 0;
 
-/** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it is no image. */
+/** Return {id, name, blob, url, width, height} of a file, or throw a Fault that says why it cannot be read as an image. */
 export async function readImage(file) {
   const name = file.name || "the image";
   if (file.type && !file.type.startsWith("image/")) {

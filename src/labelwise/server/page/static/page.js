@@ -27,7 +27,7 @@ async function readLabels() {
   about();
 }
 
-/** Read the labels after a change made here. The image is asked about again beside that: the next change need not wait for it. */
+/** Read the labels after a change made here. The image is asked about again at the same time, so the next change need not wait. */
 async function refresh() {
   await readLabels();
   ask.again();
