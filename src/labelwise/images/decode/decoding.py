@@ -18,6 +18,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from labelwise.images.decode.headers import SHAPE, Print, fingerprint, read_header
 from labelwise.images.decode.headers import UnreadableError as UnreadableError
+from labelwise.images.decode.progressive import EIGHTH, without_details
 from labelwise.support.errors import UsageError
 from labelwise.support.files import NotAFileError, open_regular
 
@@ -165,7 +166,7 @@ def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray
 
     It is decoded once, unless it is a JPEG that is read in grey, or so large that it is decoded at another scale for the fingerprint.
     """
-    with _open_draft(stream, FINGERPRINTED) as (image, _):
+    with _open_draft(stream, FINGERPRINTED, header_only=True) as (image, _):
         wanted = image.mode, image.size
     with _open_draft(stream, frame) as (image, extent):
         same = (image.mode, image.size) == wanted
@@ -176,14 +177,24 @@ def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray
 
 
 @contextmanager
-def _open_draft(stream: BinaryIO, frame: Frame) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
+def _open_draft(
+    stream: BinaryIO, frame: Frame, *, header_only: bool = False
+) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
     """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its true size then."""
     formats = [name for name in _FORMATS if name in Image.OPEN]
     with Image.open(stream, formats=formats) as image:
         _check_pixels(*image.size, frame)
         side = max(frame.height, frame.width, *SHAPE[1:])
-        drafted = image.draft("L" if frame.channels == 1 else None, (side, side))
-        yield image, drafted[1][2:] if drafted else None
+        mode, full = "L" if frame.channels == 1 else None, image.size
+        drafted = image.draft(mode, (side, side))
+        extent = drafted[1][2:] if drafted else None
+        eighth = image.info.get("progressive") and image.size == tuple(-(-length // EIGHTH) for length in full)
+        if header_only or not eighth or not isinstance(stream, io.BytesIO):
+            yield image, extent
+            return
+    with Image.open(io.BytesIO(without_details(stream.getvalue())), formats=formats) as image:
+        image.draft(mode, (side, side))
+        yield image, extent
 
 
 def reason(error: Exception, frame: Frame) -> str:
