@@ -47,7 +47,12 @@ def test_no_pixel_changes(sampling: int, channels: int, monkeypatch: pytest.Monk
 
 def test_what_is_not_needed_at_an_eighth_alone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(decoding, "without_details", lambda content: calls.append(len(content)) or content)
+
+    def count(content: bytes) -> bytes:
+        calls.append(len(content))
+        return content
+
+    monkeypatch.setattr(decoding, "without_details", count)
     decode_stream(io.BytesIO(photo(progressive=False)), FRAME)
     decode_stream(io.BytesIO(photo(300, 300)), FRAME)
     assert not calls
