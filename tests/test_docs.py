@@ -89,6 +89,7 @@ def test_a_page_runs(page: str, photos: Path, tmp_path: Path, monkeypatch: pytes
     home = tmp_path / "home"
     shutil.copytree(photos, home)
     monkeypatch.chdir(home)
+    monkeypatch.setenv("LABELWISE_CACHE", str(photos.parent / "features"))  # of photos that all pages share
     assert run_page(ROOT / "docs" / f"{page}.md") >= RUN[page]
 
 

@@ -169,5 +169,5 @@ def test_what_cannot_be_used_is_said(photos: tuple[list[str], list[str]], rows: 
         model.predict([str(tmp_path / "broken.jpg")])
     with pytest.raises(ValueError, match="fitted to 12 features; given images"):
         LabelwiseClassifier().fit(*rows).predict(photos[0])
-    with pytest.raises(ValueError, match="Give one"):
+    with pytest.raises(ValueError, match="give one"):
         LabelwiseClassifier().fit(photos[0], photos[1][:-1])
