@@ -36,7 +36,12 @@ def left_out(features: Floats, targets: Ints, names: tuple[str, ...]) -> tuple[F
     return left_out_scores(classifier, embeddings, left).probabilities[left.usable], left.rows[left.usable]
 
 
-def ours(chances: Floats, own: Ints) -> Floats:
+def own_label(chances: Floats, own: Ints) -> Floats:
+    """Return how doubtful each label is: one less its probability, as ``suspects`` ranks."""
+    return np.asarray(1 - chances[np.arange(len(own)), own])
+
+
+def other_label(chances: Floats, own: Ints) -> Floats:
     """Return how doubtful each label is: the probability of the best other label."""
     other = chances.copy()
     other[np.arange(len(own)), own] = 0
@@ -44,8 +49,8 @@ def ours(chances: Floats, own: Ints) -> Floats:
 
 
 def margin(chances: Floats, own: Ints) -> Floats:
-    """Return how doubtful each label is: the probability of the best other label less its own, as ``suspects`` ranks."""
-    return np.asarray(ours(chances, own) - chances[np.arange(len(own)), own])
+    """Return how doubtful each label is: the probability of the best other label less its own."""
+    return np.asarray(other_label(chances, own) - chances[np.arange(len(own)), own])
 
 
 def confident(chances: Floats, own: Ints) -> Floats:
@@ -59,6 +64,9 @@ def confident(chances: Floats, own: Ints) -> Floats:
     other = chances.copy()
     other[here, own] = 0
     return np.asarray(other.max(1) - chances[here, own] + 10 * wrong)
+
+
+RULES = (("own label", own_label), ("other label", other_label), ("margin", margin), ("confident learning", confident))
 
 
 def main() -> None:
@@ -76,7 +84,7 @@ def main() -> None:
             targets[flipped] = (targets[flipped] + generator.integers(1, len(names), len(flipped))) % len(names)
             chances, rows = left_out(features, targets, tuple(map(str, names)))
             wrong = np.isin(rows, flipped)
-            for how, rule in (("leave-one-out", ours), ("margin", margin), ("confident learning", confident)):
+            for how, rule in RULES:
                 order = (-rule(chances, targets[rows])).argsort(kind="stable")
                 first, tenth = (
                     wrong[order[: len(flipped)]].mean(),

@@ -10,7 +10,8 @@ A set is flo or cub (ResNet-50 features below LABELWISE_DATA), an .npz of featur
 accuracy on held-out images of the classifier that ``fit`` makes of answers and guesses, and "logistic" that of logistic regression on
 the answers alone. So "logistic" compares questions only; "rest" and "fitted" compare them with our guesses.
 
-``sessions``: one question of ten drawn at random; how many images have a label, how many of these are right, and what the session says.
+``sessions``: one question of ten drawn at random; how many images have a label, how many of these are right, and what the session says. ``promise``: how often guesses that count
+as labels are right as often as promised.
 """
 
 import argparse
@@ -36,7 +37,8 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool
 from labelwise.label.ledger import NO_LABEL
 from labelwise.label.person import Person, accuracy, simulate
-from labelwise.label.session import Session
+from labelwise.label.progress import sure_share
+from labelwise.label.session import PRECISION, Session
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.support.rows import unit_rows
@@ -46,6 +48,7 @@ BUDGETS = {"flo": (102, 204, 510), "cub": (200, 400, 1000), "pets": (37, 74, 185
 FEW = (12, 30, 60, 120)
 SCALE = 10.0  # of unit rows, for logistic regression
 ONE_BY_ONE, SHEETS = "ours", "ours, sheets"
+DRAWN, DRAWS = (24, 45, 60, 120, 240), 500  # random images that say which guesses count, and how often these are drawn
 Figures = dict[str, Any]
 
 
@@ -190,10 +193,34 @@ def said(session: Session, pile: Pile, seconds: float) -> Figures:
     }  # fmt: skip
 
 
+def promise(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespace) -> Iterator[Figures]:
+    """Yield, after a session, how many guesses count by random images drawn again and again, and how many of these are right."""
+    session, generator = Session(pile.space, checks=0, seed=seed), np.random.default_rng(seed)
+    for _taken in simulate(session, Person(pile.truth, seed=seed), actions=budgets[-1]):
+        pass
+    free = np.flatnonzero(session.ledger.targets == NO_LABEL)
+    tops = session.chances[free].max(1)
+    right = np.array(session.names)[session.chances[free].argmax(1)] == np.array(pile.truth)[free]
+    for checks in (count for count in DRAWN if count < len(free)):
+        precision, shares = list[float](), list[float]()
+        for _draw in range(DRAWS):
+            rows = generator.permutation(len(free))[:checks]
+            limit, _missing = sure_share(tops[rows], right[rows], tops, PRECISION)
+            if limit <= 1:
+                precision.append(float(right[tops >= limit].mean()))
+            shares.append(float((tops >= limit).mean()))
+        kept = np.array(precision)
+        yield {
+            "how": "promise", "answers": budgets[-1], "checks": checks, "right": float(right.mean()), "runs": DRAWS, "count": len(kept),
+            "share": float(np.mean(shares)), "precision": float(kept.mean()) if len(kept) else None,
+            "held": int((kept >= PRECISION).sum()),
+        }  # fmt: skip
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "sessions"))
+    parser.add_argument("what", choices=("table", "sessions", "promise"))
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--budgets", type=lambda word: tuple(map(int, word.split(","))))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -207,7 +234,7 @@ def main() -> None:
         stem = Path(name).stem
         budgets = options.budgets or BUDGETS.get(stem.partition("-")[0], FEW)
         for seed in (seed for seed in options.seeds if [options.what, stem, seed, options.how] not in done):
-            measure = {"table": table, "sessions": sessions}[options.what]
+            measure = {"table": table, "sessions": sessions, "promise": promise}[options.what]
             for figures in measure(Pile.of(name, seed, hold_out=options.what == "table"), seed, budgets, options):
                 show({"what": options.what, "set": stem, "seed": seed, **figures}, options.keep)
             if options.keep:

@@ -5,7 +5,7 @@
 Under a line ``<!-- headlines -->`` comes the table of all headline figures, under ``<!-- headlines PAPER -->`` that of one paper, under
 ``<!-- PAPER/TABLE -->`` that of a recipe (a line for each row, a column for each figure; ``<!-- PAPER/TABLE: FIGURE, ... -->``: only
 these), under ``<!-- paper PAPER/TABLE -->`` what the paper itself has in it, under ``<!-- paired PAPER/TABLE: ROW against ROW -->`` how much the first row is ahead, seed by seed, in figures that all their runs have, under ``<!-- prototype -->`` those of prototype.jsonl, under ``<!-- naming draws -->``, ``<!-- naming prior -->`` and ``<!-- naming cifar10 -->`` those of naming.jsonl, under ``<!-- unlabelled SET -->`` one of unlabelled.jsonl, under ``<!-- numbers FILE -->`` the numbers of FILE.json, under ``<!-- izf errors -->`` that of izf_shares.json, under
-``<!-- everyday TABLE -->`` one of everyday.jsonl, under ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
+``<!-- everyday TABLE -->`` one of everyday.jsonl, under ``<!-- label TABLE -->`` one of label.jsonl, under ``<!-- photos TABLE -->`` one of photos.jsonl, whose pictures are drawn, too. ``measured/headlines.toml`` says which figures are headlines.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 
 import everyday_tables
 import izf_shares
+import label_tables
 import naming_tables
 import photos_tables
 import prototype_tables
@@ -58,6 +59,8 @@ def block(name: str) -> list[str]:
         return prototype_tables.tables(MEASURED / "prototype.jsonl").splitlines()
     if kind == "photos":
         return photos_tables.table(rest, MEASURED / "photos.jsonl")
+    if kind == "label":
+        return label_tables.table(rest, MEASURED / "label.jsonl")
     if kind == "everyday":
         return everyday_tables.table(rest, MEASURED / "everyday.jsonl")
     if kind == "naming":

@@ -111,8 +111,8 @@ def _judged(
             file=whole.files[row], label=names[own[i]], suggested=suggested, probability=value, reason=reason, row=row
         )
 
-    # by what the other label has before the own one: confident learning finds fewer wrong labels (benchmarks/audit.py)
-    doubtful = [suspect(i, "label") for i in (known - best).argsort(kind="stable").tolist() if best[i] >= DOUBTFUL]
+    # by the probability of the own label: margins and confident learning find fewer wrong labels (docs/results/label.md)
+    doubtful = [suspect(i, "label") for i in known.argsort(kind="stable").tolist() if best[i] >= DOUBTFUL]
     close = (best >= AMBIGUOUS) & (best < DOUBTFUL) & ~odd
     alone = odd & (best < DOUBTFUL)
     return doubtful, [

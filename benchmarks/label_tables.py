@@ -1,0 +1,63 @@
+"""The tables of docs/results/label.md, from what ``label.py table`` measured: a file of lines with set, how, answers, seed and figures."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+
+WAYS = ("ours", "ours, sheets", "random", "margin", "typiclust", "probcover", "dropquery")
+FIGURES = {
+    "rest": "our guesses of the rest",
+    "fitted": "classifier of answers and guesses",
+    "logistic": "logistic regression on answers",
+}
+Cells = Mapping[
+    tuple[str, int], Mapping[str, Mapping[str, list[float]]]
+]  # figures of each way, a value for each seed, in per cent
+
+
+@cache
+def read(file: Path) -> Cells:
+    """Return the figures of each set and number of answers."""
+    cells: dict[tuple[str, int], dict[str, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for line in map(json.loads, file.read_text().splitlines()):
+        for figure in FIGURES:
+            cells[line["set"], line["answers"]][line["how"]][figure].append(100 * line[figure])
+    return cells
+
+
+def table(name: str, file: Path) -> list[str]:
+    """Return the lines under the mark ``label NAME``: one of the figures, or ``ahead``."""
+    cells = read(file)
+    if name == "ahead":
+        return ahead(cells)
+    lines = [f"| {FIGURES[name]} | answers | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 2) + "|"]
+    for (data, answers), ways in sorted(cells.items()):
+        means = {way: fmean(ways[way][name]) for way in WAYS if way in ways}
+        best = max(means.values())
+        shown = [_shown(ways[way][name], fmean(ways[way][name]) == best) if way in ways else "" for way in WAYS]
+        lines.append(f"| {data} | {answers} | {' | '.join(shown)} |")
+    return lines
+
+
+def ahead(cells: Cells) -> list[str]:
+    """Return how far our questions one by one are ahead of each rival: mean and worst of the means over seeds."""
+    lines = ["| ahead by, points: mean, worst | " + " | ".join(WAYS[2:]) + " |", "|---" * (len(WAYS) - 1) + "|"]
+    for figure, words in FIGURES.items():
+        shown = []
+        for way in WAYS[2:]:
+            gaps = [
+                fmean(ways[WAYS[0]][figure]) - fmean(ways[way][figure]) for ways in cells.values() if WAYS[0] in ways
+            ]
+            shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}")
+        lines.append(f"| {words} | {' | '.join(shown)} |")
+    return lines
+
+
+def _shown(values: list[float], best: bool) -> str:
+    mean = f"**{fmean(values):.1f}**" if best else f"{fmean(values):.1f}"
+    return f"{mean} ± {stdev(values):.1f}" if len(values) > 1 else mean
