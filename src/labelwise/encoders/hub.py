@@ -15,18 +15,16 @@ import numpy as np
 
 from labelwise.encoders.graph import Cut, Operation, Shape, cut, interface, part_of
 from labelwise.encoders.onnx import Card, OnnxEncoder, onnx_id, open_session, read_file
+from labelwise.encoders.preprocessor import MOST_JSON, OPEN_CLIP, PREPROCESSOR, preprocessing, read_json
 from labelwise.encoders.texts import TextNetwork
-from labelwise.images.view import Fit
 from labelwise.support.errors import StoreError, UsageError, listing
 from labelwise.support.files import read_regular
 
-CONFIG, OPEN_CLIP, PREPROCESSOR = "config.json", "open_clip_config.json", "preprocessor_config.json"
+CONFIG = "config.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 IMAGE, TEXT, BOTH = "vision_model", "text_model", "model"  # files of networks
 PRECISIONS: Final = ("", "_fp16", "_quantized", "_int8", "_uint8")  # ends of their names, the most exact first
 LOGITS: Final = ("image_embeds", "text_embeds", "logits_per_image")  # outputs of a whole network
-MOST_JSON: Final = 2**26  # bytes; a tokenizer of a quarter of a million words has 34 MB
-INTERPOLATIONS: Final[Mapping[object, str]] = {2: "", 3: " bicubic", "bilinear": "", "bicubic": " bicubic"}
 # The scale of cosines, as a logarithm, and the bias, where a folder does not say: every published CLIP ends at its limit of 100; of SigLIP
 # these are the numbers of base-patch16-224, and other sizes differ a little.
 USUAL: Final = {"softmax": (float(np.log(100)), 0.0), "sigmoid": (4.765, -12.93)}
@@ -91,8 +89,8 @@ def open_hub(folder: Path) -> Hub:
 def _config(folder: Path) -> dict[str, Any]:
     """Return what config.json says, or the same of open_clip."""
     if (folder / CONFIG).is_file():
-        return _json(folder / CONFIG)
-    plain = _json(folder / OPEN_CLIP)
+        return read_json(folder / CONFIG)
+    plain = read_json(folder / OPEN_CLIP)
     model = plain.get("model_cfg", {})
     sigmoid = "siglip" in str(plain).lower()
     text = {"max_position_embeddings": model.get("text_cfg", {}).get("context_length", 77)}
@@ -148,7 +146,7 @@ def _card(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, Shape], 
         raise StoreError(
             f"The image network asks for {min(extra)}: images of any size are not read. Take a fixed size."
         )
-    shape, crop, fit, mean, std = _preprocessing(folder)
+    shape, crop, fit, mean, std = preprocessing(folder)
     card = Card(
         name=folder.resolve().name, shape=shape, input="pixel_values",
         output="class_token" if output == "last_hidden_state" else output, mean=mean, std=std, fit=fit, crop=crop,
@@ -164,70 +162,6 @@ def _card(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, Shape], 
             f"{list(graph) if fixed else stated}. Get {PREPROCESSOR} of this network."
         )
     return card
-
-
-Floats = tuple[float, ...]
-
-
-def _preprocessing(folder: Path) -> tuple[tuple[int, int, int], float | None, Fit, Floats, Floats]:
-    """Return the shape, the crop, the fit, the mean and the deviation of images in [0, 1]."""
-    if not (folder / PREPROCESSOR).is_file():
-        return _preprocessing_of_open_clip(folder)
-    plain = _json(folder / PREPROCESSOR)
-    crops, size = bool(plain.get("do_center_crop")), plain.get("size", plain.get("crop_size"))
-    short = (size if crops else None) if isinstance(size, int) else (size or {}).get("shortest_edge")
-    sides = _sides(size) if short is None else (short, short)
-    if short is not None and not crops:
-        raise StoreError(f"{PREPROCESSOR} leaves images of any shape; a centre crop or both sides are expected.")
-    crop, kind = None, "stretch" if short is None else "crop"
-    if crops:
-        inner = _sides(plain.get("crop_size", size))
-        if inner[0] > sides[0] or inner[0] != inner[1]:
-            raise StoreError(f"{PREPROCESSOR} crops {list(inner)} of {list(sides)}; a smaller square is expected.")
-        crop = float(inner[0]) if inner[0] < sides[0] else None
-    mean: Floats = (0.0, 0.0, 0.0)
-    std: Floats = (1.0, 1.0, 1.0)
-    if plain.get("do_normalize", True):
-        mean, std = (tuple(map(float, plain[name])) for name in ("image_mean", "image_std"))
-    step = 255 * float(plain.get("rescale_factor", 1 / 255)) if plain.get("do_rescale", True) else 255.0
-    fit = _fit(kind, plain.get("resample", 2))
-    return (3, *sides), crop, fit, tuple(each / step for each in mean), tuple(each / step for each in std)
-
-
-def _preprocessing_of_open_clip(folder: Path) -> tuple[tuple[int, int, int], float | None, Fit, Floats, Floats]:
-    try:
-        plain = _json(folder / OPEN_CLIP)
-        preprocess, size = plain["preprocess_cfg"], plain["model_cfg"]["vision_cfg"]["image_size"]
-    except (OSError, KeyError, TypeError):
-        raise StoreError(
-            f'"{folder}" does not say how images are brought to the network: get {PREPROCESSOR}.'
-        ) from None
-    size = preprocess.get("size", size)
-    sides = (size, size) if isinstance(size, int) else (int(size[-2]), int(size[-1]))
-    mode = {"shortest": "crop", "squash": "stretch"}.get(preprocess.get("resize_mode", "shortest"), "")
-    fit = _fit(mode, preprocess.get("interpolation", "bicubic"))
-    mean, std = (tuple(map(float, preprocess[name])) for name in ("mean", "std"))
-    return (3, *sides), None, fit, mean, std
-
-
-def _fit(kind: str, interpolation: object) -> Fit:
-    if interpolation not in INTERPOLATIONS or not kind:
-        raise StoreError(
-            f"Images are resized in a way that is not known here: {kind} {interpolation}. Bilinear and bicubic are."
-        )
-    fits: Mapping[str, Fit] = {
-        "crop": "crop", "stretch": "stretch", "crop bicubic": "crop bicubic", "stretch bicubic": "stretch bicubic",
-    }  # fmt: skip
-    return fits[kind + INTERPOLATIONS[interpolation]]
-
-
-def _sides(size: Any) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    try:
-        return int(size["height"]), int(size["width"])
-    except (KeyError, TypeError, ValueError):
-        raise StoreError(f"{PREPROCESSOR} has the size {size}; a side, or height and width are expected.") from None
 
 
 def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
@@ -248,7 +182,7 @@ def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
         )
     if set(outputs) != {output}:
         content = part_of(content, [output])
-    about = _json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    about = read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
     fixed = inputs.get("input_ids", (None,))[-1]
     stated = (config.get("text_config") or {}).get("max_position_embeddings") or about.get("model_max_length")
     longest = fixed or (64 if stated is None and siglip else int(stated or 77))
@@ -299,13 +233,3 @@ def _measured(whole: bytes, hub: Hub) -> tuple[float, float]:
 
 def _is_siglip(config: Mapping[str, Any]) -> bool:
     return str(config.get("model_type", "")).startswith("siglip")
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        plain = json.loads(read_regular(file, MOST_JSON))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f'"{file}" cannot be read: {error}') from None
-    if not isinstance(plain, dict):
-        raise StoreError(f'"{file}" is a table of names and values in such folders; given {type(plain).__name__}.')
-    return plain
