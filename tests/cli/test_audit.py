@@ -110,7 +110,7 @@ def test_corrections_change_labels_and_add_images(
     with pytest.raises(DataError, match='needs one column "image"'):
         read_corrections(table)
     table.write_text("image,label\n=new.png,unknown\n")
-    with pytest.raises(DataError, match=r'Row 2 .*"unknown" is an answer'):
+    with pytest.raises(DataError, match=r'Row 2 .*"unknown" is reserved for answers'):
         read_corrections(table)
 
 

@@ -147,7 +147,7 @@ def test_a_label_is_taught_by_a_vector(run: Any, by_vector: Path, tmp_path: Path
         (["--text", ""], 2, "by one or more sentences; given ''"),
         (["--text", "qqzzx"], 1, 'No word vector for any word of: "qqzzx"'),
         (["--vector", "1,0,0"], 2, "trained with texts of labels; given a vector"),
-        (["--vector", "1,x"], 2, '"x" is no number'),
+        (["--vector", "1,x"], 2, '"x" is not a number'),
         (["--vector", "none.csv"], 1, 'Cannot read the file "none.csv"'),
     ],
 )
@@ -177,8 +177,8 @@ def test_a_vector_from_a_file(tmp_path: Path, content: str) -> None:
     [
         ("", "is empty"),
         ("1,2\n3,4\n", "has 2 rows of up to 2 fields"),
-        ("1,,3\n", 'Row 1 of ".*v.csv": "" is no number'),
-        ("a,b\n", '"a" is no number'),
+        ("1,,3\n", 'Row 1 of ".*v.csv": "" is not a number'),
+        ("a,b\n", '"a" is not a number'),
         ("label,a\nnewts,1\n", 'has no row for "newt". Did you mean "newts"'),
         ("label,text\nnewt,small\n", "has no attribute columns"),
         ("label,a\nnewt,x\n", "a finite number was expected"),
@@ -208,7 +208,7 @@ def test_evaluate_prints_the_zero_shot_protocol(run: Any, by_text: Path, squares
     assert "zero-shot: 2 labels had no training images (unseen), 6 had (seen)" in said
     assert f"all labels, without the seen penalty {100 * found['unseen_without_gap']:.1f} %" in said
     assert f"choice among unseen labels {100 * found['zero_shot']:.1f} %" in said
-    assert f"at every gap (area, AUSUC): {found['area']:.3f}" in said
+    assert f"all gaps (area, AUSUC): {found['area']:.3f}" in said
 
 
 def test_no_protocol_where_one_kind_of_label_is_tested(run: Any, by_text: Path, squares: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_one_error_and_leaves_nothing(
     monkeypatch.setattr(os, "fsync", lambda _: _no_space())
     with pytest.raises(OSError, match="No space"):
         write_atomically(tmp_path / "b.txt", b"content")
-    with pytest.raises(StoreError, match=r'Cannot write ".*new/a/b.txt": No space left on device. Make room'):
+    with pytest.raises(StoreError, match=r'Cannot write ".*new/a/b.txt": No space left on device. Free some space'):
         write_by(tmp_path / "new" / "a" / "b.txt", lambda stream: stream.write(b"content"))
     with pytest.raises(StoreError, match=r'Cannot write ".*new/m.lw": No space'):
         save(trained("softmax"), tmp_path / "new" / "m.lw")

@@ -1,6 +1,5 @@
 """The image, the compose file, the proxy and the Kubernetes example say what the service takes, and take away what it needs not."""
 
-import inspect
 import json
 import re
 import shutil
@@ -9,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
+from typer.main import get_command
 
-from labelwise.cli.options import Shared
-from labelwise.cli.serve import serve
+from labelwise.cli import verbs
 from labelwise.server.middleware import OPEN, STATE
 from labelwise.server.running import GRACE
 
@@ -26,9 +26,10 @@ CONTAINER = POD["containers"][0]
 @pytest.mark.parametrize("words", [json.loads(re.findall(r"^CMD (.*)$", DOCKERFILE, re.M)[-1]), COMPOSE["services"]["one"]["command"], CONTAINER["args"]])  # fmt: skip
 def test_the_command_is_one(words: list[str]) -> None:
     assert words[:2] == ["serve", "/model"]
-    options = {name.replace("_", "-") for name in (*inspect.signature(serve).parameters, *Shared.__dataclass_fields__)}
-    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= options
-    variables = set(re.findall(r'envvar="(\w+)"', inspect.getsource(serve)))
+    command = get_command(verbs.app).commands["serve"]  # type: ignore[attr-defined]
+    params = command.get_params(Context(command))
+    assert {word for word in words if word.startswith("--")} <= {option for each in params for option in each.opts}
+    variables = {each.envvar for each in params if each.envvar}
     assert {"LABELWISE_STATE", "LABELWISE_TOKEN"} == variables
 
 

@@ -161,7 +161,7 @@ def test_what_cannot_be_taught(kind: str, given: dict[str, object], error: type[
 def test_a_name_that_is_taken_or_reserved_is_refused() -> None:
     with pytest.raises(UsageError, match='label "red star" already exists'):
         lw.teach(fitted("clarel texts"), "red star", texts="a red star")
-    with pytest.raises(UsageError, match='"unknown" is an answer that is no label'):
+    with pytest.raises(UsageError, match='"unknown" is reserved for answers'):
         lw.teach(fitted("clarel texts"), "unknown", texts="a red star")
 
 
