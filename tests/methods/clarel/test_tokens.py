@@ -69,7 +69,9 @@ def test_texts_that_cannot_be_used() -> None:
         tokenise([["owl"], []], VECTORS)
     with pytest.raises(DataError, match="Sentence 2 of instance 1 is empty"):
         tokenise([["owl"], ["owl", "white", " \n"]], VECTORS)
-    with pytest.raises(DataError, match=r'for any word of: "grey truck"\. The 3 known words .* extra "words" for 400,000'):
+    with pytest.raises(
+        DataError, match=r'for any word of: "grey truck"\. The 3 known words .* extra "words" for 400,000'
+    ):
         tokenise([["owl", "grey truck"]], VECTORS)
     with pytest.raises(DataError, match=r'any word of: "\.\.\."'):
         tokenise([["..."]], VECTORS)
