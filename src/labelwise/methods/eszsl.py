@@ -1,10 +1,10 @@
 """ESZSL: labels without images from attribute vectors, in closed form (Romera-Paredes and Torr, 2015).
 
 A bilinear score z.V.s between an image embedding z and a label vector s is fitted to 1 for the right label and 0 for the
-others by least squares, with a penalty on either side: V = (Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1. One
+others by least squares, with one penalty for each side: V = (Z'Z + gamma I)^-1 Z'Y S (S'S + lambda I)^-1. One
 eigendecomposition of each Gram matrix gives the solution for every pair of penalties, so both are chosen on labels held
-out of training in the time of a single fit. Embeddings and vectors are centred and of unit length, without which labels that
-resemble the average one win too often.
+out of training in the time of a single fit. Embeddings and vectors are centred and of unit length. Otherwise, labels near
+the average one win too often.
 """
 
 from collections.abc import Iterator

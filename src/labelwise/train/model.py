@@ -64,7 +64,7 @@ class LabelModel(nn.Module, ABC):
         return torch.from_numpy(self.export_head().score(*pair)).to(self.device)
 
     def export_head(self) -> Head:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         raise UnsupportedError(f"{type(self).__name__} has no head.")
 
     def export_encoder(self) -> Encoder:

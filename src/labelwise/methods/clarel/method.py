@@ -63,7 +63,7 @@ class ClarelModel(EncoderModel):
         return -distances(image_embeddings, label_embeddings)
 
     def export_head(self) -> ClarelHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         return ClarelHead(
             labels=self.spec.labels,
             width=self.feature_width,
@@ -77,7 +77,7 @@ class ClarelModel(EncoderModel):
         )
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         self.places = {name: getattr(head, name) for name in self.places}
 
     @torch.no_grad()

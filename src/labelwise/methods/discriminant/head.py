@@ -83,7 +83,7 @@ class DiscriminantHead:
         return self.descriptions is not None
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the vectors that it reads, so that sentences are encoded once."""
+        """Return the labels with their vectors, so that sentences are encoded only once."""
         if self.descriptions is None:
             return labels
         return replace(labels, vectors=self.descriptions.source.of(labels))

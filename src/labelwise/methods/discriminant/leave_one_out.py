@@ -1,4 +1,4 @@
-"""Distances of images to labels as if each image, or each group of copies, were not in the training set: exact, in closed form.
+"""Leave-one-out distances of images, or groups of copies, to labels: exact, in closed form.
 
 Lachenbruch and Mickey, "Estimation of error rates in discriminant analysis", Technometrics 10 (1968), extended to groups of rows.
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
-TABLE_NUMBERS = 2**22  # numbers of a table of distances that are computed at a time
+TABLE_NUMBERS = 2**22  # entries of a block of distances
 ROUNDING = 1e-6  # relative error of a sum of weights
-PAIR_NUMBERS = 2**19  # numbers of pairs of rows that are compared at a time: few enough for a processor's cache
+PAIR_NUMBERS = 2**19  # values of a block of row pairs: fits a CPU cache
 
 
 def segment_sums(rows: Floats, groups: Ints, count: int) -> Floats:
@@ -41,7 +41,7 @@ def _positive(counts: Floats) -> Floats:
 
 
 def _first(parts: Ints) -> Ints:
-    """Return the first row of each part, in their order."""
+    """Return the first row of each group, in order."""
     return np.asarray(np.unique(parts, return_index=True)[1])
 
 
@@ -67,7 +67,7 @@ class Sample:
     def of(
         cls, rows: Floats, targets: Ints, k: int, groups: Ints | None = None, row_weights: Floats | None = None
     ) -> Self:
-        """Return the sample of rows ``[n, d]`` of k labels; without groups each row is a group of its own."""
+        """Build the sample of rows ``[n, d]`` of k labels; by default each row is its own group."""
         groups = np.arange(len(rows)) if groups is None else groups
         weights = np.ones(len(rows), rows.dtype) if row_weights is None else row_weights.astype(rows.dtype)
         weighted = rows if row_weights is None else rows * weights[:, None]
@@ -86,7 +86,7 @@ class Sample:
         return cls(rows, targets, groups, weights, means, counts, others, left)
 
     def regroup(self, groups: Ints) -> Self:
-        """Return the same rows in other groups ``[n]``."""
+        """Return the sample with other groups ``[n]``."""
         if np.array_equal(groups, self.groups):
             return self
         return type(self).of(self.rows, self.targets, len(self.counts), groups, self.row_weights)
@@ -98,11 +98,11 @@ class Sample:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the covariance inside labels: rows less labels that have any, at least 1."""
+        """Degrees of freedom of the within-label covariance: rows less labels with a row, at least 1."""
         return max(1.0, float(self.counts.sum()) - int((self.counts > 0).sum()))
 
     def select(self, rows: Ints) -> Self:
-        """Return these rows only, among the same labels."""
+        """Return the sample of these rows, with the same labels."""
         return replace(
             self,
             rows=self.rows[rows],
@@ -115,33 +115,33 @@ class Sample:
 
     @property
     def covariance(self) -> Floats:
-        """The covariance ``[d, d]`` of rows inside their labels."""
+        """The within-label covariance ``[d, d]``."""
         away = self.residuals * np.sqrt(self.row_weights)[:, None]
         return np.asarray((away.T @ away).astype(np.float64) / self.degrees)
 
     def rotate(self, centre: Floats, axes: Floats) -> Self:
-        """Return it in coordinates around a centre ``[d]`` along axes, the columns of ``[d, q]``."""
+        """Return the sample around a centre ``[d]``, projected on axes: the columns of ``[d, q]``."""
         means = np.where(self.counts[:, None] > 0, (self.means - centre) @ axes, 0)
         return replace(
             self, rows=(self.rows - centre) @ axes, means=means, other_means=(self.other_means - centre) @ axes
         )
 
     def scale(self, factors: Floats) -> Self:
-        """Return it with each coordinate multiplied by a factor ``[d]``."""
+        """Return the sample with coordinates scaled by factors ``[d]``."""
         return replace(
             self, rows=self.rows * factors, means=self.means * factors, other_means=self.other_means * factors
         )
 
 
 def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> Floats:
-    """Return squared distances ``[n, m]`` of whitened rows to points ``[m, d]``, whitened without the rows of their group.
+    """Return squared distances ``[n, m]`` of whitened rows to points ``[m, d]``, each row's group left out of the covariance.
 
-    Point c belongs to label c; there may be more points than labels. ``own_points [n, d]`` take the place of the point of each row's
-    label for the rows of its group.
+    Point c belongs to label c; there may be more points than labels. For each row, ``own_points [n, d]`` replaces the point
+    of its own label.
     """
     table = np.empty((len(sample.rows), len(points)), sample.rows.dtype)
     norms = square_norms(points)
-    # products of labels and points where these are few; else of rows, block by block: a table of all labels would be too large
+    # with few labels, multiply labels by points; else multiply rows block by block, since a table of all labels is too large
     of_means = sample.means @ points.T if len(sample.means) * len(points) <= TABLE_NUMBERS else None
     for rows in _group_blocks(sample.groups, len(points)):
         x, targets, own = sample.rows[rows], sample.targets[rows], own_points[rows]
@@ -165,7 +165,7 @@ def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> F
 
 
 def leave_out_products(sample: Sample, first: Floats, second: Floats) -> Floats:
-    """Return the product ``[n]`` of two points for each row, ``[n, d]`` each, whitened without the rows of its group."""
+    """Return the product ``[n]`` of two points ``[n, d]`` for each row, its group left out of the covariance."""
     products = np.empty(len(sample.rows), sample.rows.dtype)
     for rows in _group_blocks(sample.groups, sample.rows.shape[1]):
         targets = sample.targets[rows]
@@ -177,7 +177,7 @@ def leave_out_products(sample: Sample, first: Floats, second: Floats) -> Floats:
 
 
 def leave_out_cosines(sample: Sample, pairs: Ints) -> Floats:
-    """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, whitened without the two."""
+    """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, both left out of the covariance."""
     parts = [np.empty(0, sample.rows.dtype)]
     step = max(1, PAIR_NUMBERS // (2 * sample.rows.shape[1]))
     for rows in (pairs[start : start + step] for start in range(0, len(pairs), step)):
@@ -197,7 +197,7 @@ def square_norms(rows: Floats) -> Floats:
 
 
 def _products(x: Floats, y: Floats) -> Floats:
-    """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; of single rows without matrices, which is faster."""
+    """Return the products ``[b, g, h]`` of rows ``[b, g, d]`` and ``[b, h, d]``; single rows take a faster path."""
     if x.shape[1] == y.shape[1] == 1:
         return np.asarray(np.einsum("bgd,bgd->bg", x, y)[:, :, None])
     return np.asarray(x @ y.swapaxes(1, 2))
@@ -216,7 +216,7 @@ def _inverse_update(squares: Floats, rows: Ints, sample: Sample) -> Floats:
 
 
 def _woodbury_update(product: Floats, between: Floats, across: Floats, update: Floats) -> Floats:
-    """Return the part ``[b, g, m]`` of squared distances of x to points p that depends on both, from x p', u p', x u' and H."""
+    """Return the cross term ``[b, g, m]`` of squared distances of x to points p, from x p', u p', x u' and H."""
     if between.shape[1] == 1:
         return np.asarray((update * between - 2 * across * update) * between - 2 * product)
     turned = update @ between
@@ -224,7 +224,7 @@ def _woodbury_update(product: Floats, between: Floats, across: Floats, update: F
 
 
 def _group_blocks(groups: Ints, columns: int) -> Iterator[Ints]:
-    """Yield the rows of groups of one size ``[b, g]``, as many groups at a time as fit into memory."""
+    """Yield the rows ``[b, g]`` of groups of one size, in blocks that fit into memory."""
     order = groups.argsort(kind="stable")
     _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
     for size in np.unique(sizes).tolist():

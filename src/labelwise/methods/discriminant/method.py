@@ -66,7 +66,7 @@ class Discriminant(Method):
 
     @property
     def label_source(self) -> LabelSource:
-        """Where the vectors of labels come from."""
+        """The source of label vectors."""
         return LabelSource(source=self.source, sentences=self.sentences)
 
     def describe(self, labels: Labels) -> Labels:

@@ -1,4 +1,4 @@
-"""The closed form behind an encoder of torch: one that is tuned, or that ONNX Runtime does not run."""
+"""The closed form on a torch encoder: one that is tuned, or that has no ONNX file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,24 +38,24 @@ class DiscriminantModel(EncoderModel):
             )
 
     def export_head(self) -> DiscriminantHead:
-        """Return what scores features."""
+        """Return the head."""
         if self.solved is None:
             raise UsageError("This model was not solved yet, so it has no scores.")
         return self.solved
 
     def restore(self, head: Head) -> None:
-        """Take over a head."""
+        """Load a head."""
         assert isinstance(head, DiscriminantHead)
         self.solved = head
 
     @torch.no_grad()
     def solve(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
-        """Take over the closed form of training images and their targets ``[n]``."""
+        """Solve the closed form on training images and their targets ``[n]``."""
         features = array(self.head_features(images))
         self.solved = fit_discriminant(features, array(targets), self.spec.labels, groups, self.source).head
 
     def solve_on(self, data: TrainData) -> tuple[float, float]:
-        """Solve for training images, and how sure scores are for validation images: their mean log-likelihood and accuracy."""
+        """Solve on training images; return the mean log-likelihood and accuracy on validation images."""
         self.solve(data.train.images, data.train.targets, data.train.groups)
         head, targets = self.export_head(), array(data.val.targets)
         scores = head.score(head.embed(array(self.head_features(data.val.images))), head.rows)

@@ -82,14 +82,14 @@ class GeneratedSoftmax(GeneratingModel):
         *_, (_, self.rows) = self.layers(self.spec.labels, (penalty,))
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         assert isinstance(head, GeneratedHead)
         self.rows, self.real, self.real_targets = head.rows, head.real, head.real_targets
         self.head_penalty = head.penalty_of_layer
 
     def head_parts(self) -> dict[str, Any]:
-        """Return what the heads of all such models have."""
+        """Return the fields shared by the heads of these models."""
         return {
             **super().head_parts(),
             "rows": self.rows,

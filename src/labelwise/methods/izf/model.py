@@ -138,11 +138,11 @@ class FlowModel(GeneratingModel):
         return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))
 
     def head_parts(self) -> dict[str, Any]:
-        """Return what the heads of both kinds have."""
+        """Return the fields shared by both heads."""
         return {**super().head_parts(), "flow": self._latents(), "label_map": self.label_map}
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         assert isinstance(head, IzfHead | IzfSoftmaxHead)
         self.label_map, self.spread = head.label_map, head.flow.spread
@@ -207,13 +207,13 @@ class IzfModel(FlowModel):
         self.density = float(rest.mean()), max(float(rest.std(correction=0)), 1e-6)
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         assert isinstance(head, IzfHead)
         self.density = head.density_mean, head.density_std
 
     def export_head(self) -> IzfHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         mean, std = self.density
         return IzfHead(**self.head_parts(), semantic=self.semantic, density_mean=mean, density_std=std)
 
@@ -230,7 +230,7 @@ class IzfSoftmaxModel(GeneratedSoftmax, FlowModel):
         return self.latents(features)[0]
 
     def export_head(self) -> IzfSoftmaxHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         return IzfSoftmaxHead(**self.head_parts())
 
 

@@ -1,4 +1,4 @@
-"""Prototypes compared by a learned similarity, without torch: see ``similarity`` for how the score of every pair is made."""
+"""Prototypes compared by a learned similarity, in NumPy; ``similarity`` is the torch counterpart."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,48 +15,48 @@ from labelwise.methods.shared.statistics import solve_label_embeddings
 from labelwise.support.rows import segment_mean, unit_rows
 
 Array = npt.NDArray[Any]
-Score = Callable[[Array, Array], Array]  # two lists of what S needs to its part of S
+Score = Callable[[Array, Array], Array]  # the outputs of ``first`` and ``second`` to a part of S
 SLOPE = 0.1
-TILE = 2**19  # hidden numbers of pairs held at a time
+TILE = 2**19  # hidden values of pairs in memory at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairScore:
-    """S(a, b) of every pair of two lists of embeddings, larger is more alike; a prototype goes first, an example second.
+    """S(a, b) of every pair of two lists of embeddings, larger is more similar; a prototype is a, an example b.
 
-    A network on both embeddings, or their cosine times a scale plus an offset, or the sum of both.
+    S is a network on both embeddings, their scaled and shifted cosine, or the sum of both.
     """
 
-    scale: Array | None = shaped(optional=True)  # of the cosine; None: it plays no part
+    scale: Array | None = shaped(optional=True)  # of the cosine; None: not used
     offset: Array | None = shaped(optional=True)
-    first_weight: Array | None = shaped("h", "d", optional=True)  # of the network; None: there is none
+    first_weight: Array | None = shaped("h", "d", optional=True)  # of the network; None: no network
     second_weight: Array | None = shaped("h", "d", optional=True)
     bias: Array | None = shaped("h", optional=True)
-    middle_weight: Array | None = shaped("h", "h", optional=True)  # of a second hidden layer, where there is one
+    middle_weight: Array | None = shaped("h", "h", optional=True)  # of the optional second hidden layer
     middle_bias: Array | None = shaped("h", optional=True)
     output_weight: Array | None = shaped("h", optional=True)
     output_bias: Array | None = shaped(optional=True)
-    symmetric: Literal["none", "max", "mean"] = "none"  # how S(a, b) and S(b, a) become one
+    symmetric: Literal["none", "max", "mean"] = "none"  # how S(a, b) and S(b, a) are combined
 
     @property
     def hidden(self) -> int:
-        """The numbers of what ``first`` returns that are for the network."""
+        """The number of columns of ``first`` that feed the network."""
         return 0 if self.bias is None else len(self.bias) * (1 if self.symmetric == "none" else 2)
 
     def size(self, d: int) -> int:
-        """Return the size of what ``first`` returns for an embedding of size d."""
+        """Return the output size of ``first`` for embeddings of size d."""
         return self.hidden + (0 if self.scale is None else d)
 
     def first(self, embeddings: Array) -> Array:
-        """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
+        """Precompute the part ``[n, e]`` of S that depends on the first embeddings ``[n, d]``."""
         return self._needed(embeddings, first=True)
 
     def second(self, embeddings: Array) -> Array:
-        """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
+        """Precompute the part ``[m, e]`` of S that depends on the second embeddings ``[m, d]``."""
         return self._needed(embeddings, first=False)
 
     def pairs(self, first: Array, second: Array) -> Array:
-        """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned; memory beyond the result is bounded."""
+        """Return S of every pair ``[n, m]`` from the outputs of ``first`` and ``second``, in bounded extra memory."""
         return self._sum(self._every_pair, lambda a, b: a @ b.T, first, second)
 
     def matched(self, a: Array, b: Array) -> Array:
@@ -77,7 +77,7 @@ class PairScore:
         return np.concatenate(parts, 1)
 
     def _sum(self, learned: Score, cosine: Score, first: Array, second: Array) -> Array:
-        """Return what the network and the cosine say together, of these two ways to score."""
+        """Return the sum of the network's and the cosine's scores."""
         e = self.hidden
         if self.scale is None or self.offset is None:
             return self._each_way(learned, first, second)
@@ -85,7 +85,7 @@ class PairScore:
         return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if e else scaled
 
     def _each_way(self, score: Score, first: Array, second: Array) -> Array:
-        """Return S(a, b), or what it and S(b, a) become together."""
+        """Return S(a, b), combined with S(b, a) if ``symmetry`` asks for it."""
         if self.symmetric == "none":
             return score(first, second)
         h = self.hidden // 2
@@ -94,7 +94,7 @@ class PairScore:
 
     def _every_pair(self, u: Array, v: Array) -> Array:
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
-        if type(v) is not np.ndarray:  # rows of a graph to export, which cannot be counted
+        if type(v) is not np.ndarray:  # in an exported graph the number of rows is unknown
             return self._of_sums(u[:, None] + v)
         if self.middle_weight is None:
             return self._of_maxima(u, v)
@@ -104,7 +104,7 @@ class PairScore:
         return out
 
     def _of_maxima(self, u: Array, v: Array) -> Array:
-        """Return S by one maximum for each pair: of one hidden layer all else is a sum of what each embedding adds."""
+        """Return S with one maximum for each pair; with one hidden layer, the rest is a sum over both embeddings."""
         assert self.output_weight is not None
         assert self.output_bias is not None
         out: Array = (SLOPE * (u @ self.output_weight) + self.output_bias)[:, None] + v @ self.output_weight
@@ -126,8 +126,8 @@ class PairScore:
 class PrototypeHead(TrainedHead):
     """Prototypes, their learned similarity to images, and a dense output layer.
 
-    A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
-    ``[d + 1]``, or one after the other; where there is a closed form, then its row of that ``[d + 1]``.
+    A label embedding holds the prototype's part of S and a level, or a row of the dense layer ``[d + 1]``, or both in this
+    order. With a closed form, its row ``[d + 1]`` follows.
     """
 
     kind: ClassVar[str] = "prototype"
@@ -136,12 +136,10 @@ class PrototypeHead(TrainedHead):
     scorer: Literal["sim", "dol", "mean"]  # S of the prototype, the dense layer, or the mean of both
     prototypes: Array = shaped("k", "d")
     dense: Array = shaped("k", "d+1")  # the dense layer, weights and then a bias
-    cosine: float | None = (
-        None  # of the dense layer: scores are this times the cosine with its row; None: they are linear
-    )
-    lifted: bool = True  # whether labels learnt from examples are brought to the level of trained ones
-    base: Array | None = shaped("k", "d+1", optional=True)  # rows of the closed form, where there is one
-    share: float = 1.0  # of what is learned in scores; the rest is that of the closed form
+    cosine: float | None = None  # dense scores are this times the cosine with the row; None: linear
+    lifted: bool = True  # whether to match the level of labels learnt from examples to trained ones
+    base: Array | None = shaped("k", "d+1", optional=True)  # rows of the closed form, if there is one
+    share: float = 1.0  # weight of the learned score; the closed form has the rest
     feature_map: Map = "none"
 
     @property
@@ -162,7 +160,7 @@ class PrototypeHead(TrainedHead):
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
         """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
 
-        The row of the dense layer is solved in closed form; with AM-softmax it is the mean direction.
+        The dense row is solved in closed form; with AM-softmax it is the mean direction.
         """
         count = int(groups.max()) + 1
         means = segment_mean(embeddings, groups, count)
@@ -180,7 +178,7 @@ class PrototypeHead(TrainedHead):
         return np.concatenate([learned, solve_label_embeddings(embeddings, groups, self.statistics, self.base)], 1)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
-        """Return the score of every pair ``[n, k]``, each label on its own."""
+        """Return the score of every pair ``[n, k]``; labels are independent."""
         d = embeddings.shape[1]
         size = self.learned_size(d)
         learned = self._learned(embeddings, label_embeddings[:, :size])
@@ -191,7 +189,7 @@ class PrototypeHead(TrainedHead):
         return mixed
 
     def learned_size(self, d: int) -> int:
-        """Return the size of a label embedding for image embeddings of size d, the closed form left out."""
+        """Return the size of a label embedding without its closed-form row, for image embeddings of size d."""
         return (self.scorer != "dol") * (self.pair_score.size(d) + 1) + (self.scorer != "sim") * (d + 1)
 
     def similarity(self, queries: Array, gallery: Array) -> Array:
@@ -203,10 +201,10 @@ class PrototypeHead(TrainedHead):
         return self.pair_score.matched(queries, others)
 
     def _levels(self, means: Array) -> Array:
-        """Return what brings S of new labels to the level of trained ones ``[g]``, from their mean embeddings ``[g, d]``.
+        """Return the offsets ``[g]`` that match S of new labels to trained ones, from mean embeddings ``[g, d]``.
 
-        S is higher for prototypes it was trained with, so a new one would win too seldom. How much higher, a prototype and
-        the mean embedding of its label's images tell: S of the two is to be the same for a new label as for trained ones.
+        S is higher for trained prototypes, so a new one would win too seldom. The offset equalises S between a prototype
+        and the mean embedding of its label's images.
         """
         here = self.statistics.counts > 0
         trained = self.matched(self.prototypes[here], self.statistics.means[here]).mean()
@@ -214,7 +212,7 @@ class PrototypeHead(TrainedHead):
         return levels
 
     def _learned(self, embeddings: Array, label_embeddings: Array) -> Array:
-        """Return what is learned of the score of every pair ``[n, k]``."""
+        """Return the learned score of every pair ``[n, k]``."""
         if self.scorer == "dol":
             return self._dense_scores(embeddings, label_embeddings)
         e = self.pair_score.size(embeddings.shape[1])
@@ -229,7 +227,7 @@ class PrototypeHead(TrainedHead):
         return linear_scores(embeddings if self.cosine is None else unit_rows(embeddings), rows)
 
     def _joined(self, prototypes: Array, levels: Array, dense: Array) -> Array:
-        """Return label embeddings ``[g, e]`` of their parts, the closed form left out."""
+        """Join the parts of label embeddings ``[g, e]``, without the closed form."""
         if self.scorer == "dol":
             return dense
         alike = np.concatenate([self.pair_score.first(prototypes), levels[:, None]], 1)
@@ -237,7 +235,7 @@ class PrototypeHead(TrainedHead):
 
 
 def tiles(n: int, m: int, h: int) -> Iterator[tuple[slice, slice]]:
-    """Yield rows and columns that together cover all pairs ``[n, m]``; h numbers of each pair fit in a tile."""
+    """Yield tiles, rows and columns, that cover all pairs ``[n, m]`` with h values for each pair."""
     room = max(1, TILE // h)
     across = max(1, min(m, room))
     down = max(1, room // across)

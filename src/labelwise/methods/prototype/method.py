@@ -1,6 +1,6 @@
-"""Prototypes with a learned similarity: which label, same label or not, most alike, new labels from a few images.
+"""Prototypes with a learned similarity: classification, verification, retrieval, and new labels from a few images.
 
-A label is a prototype, the moving mean of its training embeddings, and its score is S(prototype, embedding), see ``nn.similarity``.
+A label is a prototype: the moving mean of its training embeddings. Its score is S(prototype, embedding), see ``similarity``.
 The same S compares two images.
 """
 
@@ -35,19 +35,19 @@ SHARES = (
     0.5,
     0.75,
     1.0,
-)  # of what is learned next to the closed form, smallest first: it has to earn its share
+)  # candidate weights of the learned score against the closed form, smallest first: ties go to the closed form
 
 
 class PrototypeModel(StartedModel):
     """Image encoder, prototypes, similarity, and a dense output layer.
 
-    A label's embedding is all that S needs of its prototype and a level that is added to it, or its row of the dense layer
-    ``[d + 1]``, or one after the other; where there is a closed form, then its row of that ``[d + 1]``.
+    A label embedding holds the prototype's part of S and a level, or a row of the dense layer ``[d + 1]``, or both in this
+    order. With a closed form, its row ``[d + 1]`` follows.
     """
 
     exclusive = True
     prototypes: Tensor  # C [k, d]
-    share: Tensor  # of what is learned in scores; the rest is that of the closed form
+    share: Tensor  # weight of the learned score; the closed form has the rest
 
     def __init__(self, spec: Spec, encoder: Encoder, settings: "Prototype") -> None:
         super().__init__(spec, encoder)
@@ -56,7 +56,7 @@ class PrototypeModel(StartedModel):
         self.head: Head = settings.head
         # of the dense layer: None is a linear score, else this times the cosine with its row (AM-softmax)
         self.cosine = None if settings.margin is None else settings.margin_scale
-        self.lifted = settings.lifted  # whether labels learnt from examples are brought to the level of trained ones
+        self.lifted = settings.lifted  # whether to match the level of labels learnt from examples to trained ones
         if self.can_start:
             self.register_buffer("share", torch.ones(()))
         self.compare = Similarity(d, settings.similarity_settings)
@@ -68,7 +68,7 @@ class PrototypeModel(StartedModel):
             self.register_buffer("prototypes", start)
 
     def export_head(self) -> PrototypeHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         with torch.no_grad():
             dense = array(self._dense_rows())
         return PrototypeHead(
@@ -84,7 +84,7 @@ class PrototypeModel(StartedModel):
         )
 
     def _pair_score(self) -> PairScore:
-        """Return S without torch."""
+        """Return S in NumPy."""
         compare, parts = self.compare, dict[str, Tensor]()
         if compare.cosine:
             parts |= {"scale": compare.scale, "offset": compare.offset}
@@ -98,7 +98,7 @@ class PrototypeModel(StartedModel):
         return PairScore(**arrays, symmetric=compare.settings.symmetric)
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return the score of every pair ``[n, k]``, each label on its own."""
+        """Return the score of every pair ``[n, k]``; labels are independent."""
         size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * (
             self.encoder.code_size + 1
         )
@@ -108,7 +108,7 @@ class PrototypeModel(StartedModel):
         return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
 
     def weigh(self, split: TensorSplit) -> None:
-        """Set the share of what is learned in scores to that by which labels of images are most probable."""
+        """Set the weight of the learned score by maximum likelihood on a split."""
         embeddings, targets, losses = array(self.encode_all(split.images)), array(split.targets), {}
         whole = self.export_head()
         rows = whole.embed_labels(whole.labels)
@@ -119,7 +119,7 @@ class PrototypeModel(StartedModel):
         self.share.fill_(min(losses, key=losses.__getitem__))
 
     def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
-        """Return what is learned of the score of every pair ``[n, k]``."""
+        """Return the learned score of every pair ``[n, k]``."""
         if self.head == "dol":
             return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
@@ -131,7 +131,7 @@ class PrototypeModel(StartedModel):
 
     @torch.no_grad()
     def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
-        """Move prototypes to the mean of the embeddings ``[n, d]`` of their label in a batch, by the share 1 - momentum."""
+        """Update prototypes as moving averages: by 1 - momentum towards the label's mean embedding in the batch ``[n, d]``."""
         means = segment_mean(embeddings, targets, len(self.prototypes))
         here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
         self.prototypes.lerp_(means, here)
@@ -212,9 +212,9 @@ class Prototype(StartedMethod):
         return GroupedBatches(split=plain.split, size=plain.size, augment=plain.augment, group=self.group)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the one stage, then weigh what was learned against the closed form, where there is one.
+        """Yield the one stage, then weigh the learned score against the closed form, if there is one.
 
-        It is trained to its end: the similarity also compares images, which no closed form does.
+        Training never stops early: the similarity also compares images, which the closed form cannot.
         """
         assert isinstance(model, PrototypeModel)
         self.begin(model, data)
@@ -224,9 +224,9 @@ class Prototype(StartedMethod):
             model.weigh(data.val)
 
     def loss(self, model: PrototypeModel) -> Loss:
-        """Return the loss of a batch; prototypes move before they are compared with.
+        """Return the loss of a batch; update prototypes first.
 
-        Every process compares the whole batch: dropout in S then draws the same numbers in each.
+        Every process compares the whole batch, so dropout in S draws the same numbers in each.
         """
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
@@ -255,7 +255,7 @@ class Prototype(StartedMethod):
         return cross_entropy(scores.float(), targets, label_smoothing=self.smoothing)
 
     def _dense(self, model: PrototypeModel, embeddings: Tensor, targets: Tensor) -> Tensor:
-        """Return the scores of the dense layer ``[n, k]``, the true ones less the margin."""
+        """Return the scores of the dense layer ``[n, k]``, with the margin subtracted from the true ones."""
         if self.margin is None:
             return model.dense(embeddings)  # type: ignore[no-any-return]
         cosines = linear(normalize(embeddings, dim=1), normalize(model.dense.weight, dim=1))
@@ -264,10 +264,10 @@ class Prototype(StartedMethod):
 
 
 def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Return L_pair, a scalar: binary cross-entropy of pairs of one label and of others, each averaged over its own pairs.
+    """Return L_pair: the mean binary cross-entropy of same-label pairs plus that of other pairs.
 
-    From S of every ordered pair ``[n, n]``, of which a row's with itself does not count, and targets ``[n]``; ``noise [n, n]``
-    is how far the target of each pair is moved inwards from 1 or 0.
+    S of every ordered pair is ``[n, n]``, targets are ``[n]``; the diagonal does not count. ``noise [n, n]`` moves the target
+    of each pair inwards from 1 or 0.
     """
     same = targets[:, None] == targets
     apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)

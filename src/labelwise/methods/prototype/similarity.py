@@ -1,7 +1,7 @@
-"""A learned similarity S(a, b) of two embeddings, and the score of every pair, as it is trained; ``head.PairScore`` answers.
+"""A learned similarity S(a, b) of two embeddings, in torch for training; ``head.PairScore`` predicts.
 
-The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each embedding passes through it once. What is left of a
-pair is leaky(u + v) of two hidden vectors.
+The first layer on a concatenation splits, W [a, b] = W1 a + W2 b, so each embedding passes through it once. Only
+leaky(u + v) of two hidden vectors is computed for each pair.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from labelwise.support.errors import UsageError
 
 Kind = Literal["learned", "cosine", "both"]
 Symmetric = Literal["none", "max", "mean"]
-Score = Callable[[Tensor, Tensor], Tensor]  # two lists of what S needs to its part of S
-KEPT = 2**25  # hidden numbers of pairs held at a time; beyond, training computes them again backwards
+Score = Callable[[Tensor, Tensor], Tensor]  # the outputs of ``first`` and ``second`` to a part of S
+KEPT = 2**25  # hidden values of pairs in memory at a time; beyond, the backward pass recomputes them
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimilaritySettings:
     """Which similarity."""
 
-    # `learned` is a network on both embeddings; `cosine` has a learned scale and offset alone; `both` is their
-    # sum, the network then learns what the cosine leaves open
+    # `learned`: a network on both embeddings; `cosine`: a learned scale and offset; `both`: their sum, where the network
+    # learns the residual of the cosine
     kind: Kind = "learned"
-    symmetric: Symmetric = "none"  # how S(a, b) and S(b, a) become one; `none` keeps S(a, b)
+    symmetric: Symmetric = "none"  # how S(a, b) and S(b, a) are combined; `none` keeps S(a, b)
     hidden: int = 512  # the size of a hidden layer
     layers: int = 1  # one hidden layer, or two
     dropout: float = 0.25  # before the output
@@ -47,9 +47,9 @@ class SimilaritySettings:
 
 
 class Similarity(nn.Module):
-    """S(a, b) of every pair of two lists of embeddings, larger is more alike; a prototype goes first, an example second.
+    """S(a, b) of every pair of two lists of embeddings, larger is more similar; a prototype is a, an example b.
 
-    ``first`` and ``second`` return all that S needs of an embedding, so that it is computed once for many pairs:
+    ``first`` and ``second`` precompute the part of S that depends on one embedding:
     ``pairs(first(a), second(b))`` is ``forward(a, b)``.
     """
 
@@ -68,26 +68,26 @@ class Similarity(nn.Module):
 
     @property
     def first_size(self) -> int:
-        """The size of what ``first`` returns for an embedding."""
+        """The output size of ``first``."""
         return self._hidden_size + (self.size if self.cosine else 0)
 
     @property
     def _hidden_size(self) -> int:
-        """The part of it that is for the network."""
+        """The number of columns of ``first`` that feed the network."""
         return self.settings.hidden * (1 if self.settings.symmetric == "none" else 2) if self.learned else 0
 
     def first(self, embeddings: Tensor) -> Tensor:
-        """Return all that S needs of embeddings ``[n, d]`` that come first ``[n, e]``."""
+        """Precompute the part ``[n, e]`` of S that depends on the first embeddings ``[n, d]``."""
         return self._needed((0, 1), embeddings)
 
     def second(self, embeddings: Tensor) -> Tensor:
-        """Return all that S needs of embeddings ``[m, d]`` that come second ``[m, e]``."""
+        """Precompute the part ``[m, e]`` of S that depends on the second embeddings ``[m, d]``."""
         return self._needed((1, 0), embeddings)
 
     def pairs(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return S of every pair ``[n, m]`` from what ``first`` and ``second`` returned.
+        """Return S of every pair ``[n, m]`` from the outputs of ``first`` and ``second``.
 
-        Memory beyond the result is bounded: only the hidden vectors of few pairs are kept.
+        Extra memory is bounded: only one tile of hidden vectors exists at a time.
         """
         return self._sum(self._scores, lambda a, b: a @ b.T, first, second)
 
@@ -96,7 +96,7 @@ class Similarity(nn.Module):
         return self.pairs(self.first(a), self.second(b))
 
     def _sum(self, learned: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
-        """Return what the network and the cosine say together, of these two ways to score."""
+        """Return the sum of the network's and the cosine's scores."""
         e = self._hidden_size
         if not self.cosine:
             return self._each_way(learned, first, second)
@@ -116,7 +116,7 @@ class Similarity(nn.Module):
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
     def _each_way(self, score: Score, first: Tensor, second: Tensor) -> Tensor:
-        """Return S(a, b), or what it and S(b, a) become together."""
+        """Return S(a, b), combined with S(b, a) if ``symmetry`` asks for it."""
         if self.settings.symmetric == "none":
             return score(first, second)
         h = self.settings.hidden
@@ -134,7 +134,7 @@ class Similarity(nn.Module):
         return torch.cat([of_part(part, v) for part in torch.split(u, room)])
 
     def _of_all(self, u: Tensor, v: Tensor) -> Tensor:
-        """Return S ``[n, m]`` by the hidden vectors of all pairs at once."""
+        """Return S ``[n, m]`` from the hidden vectors of all pairs at once."""
         return self._of_sums(u[:, None] + v)
 
     def _of_sums(self, sums: Tensor) -> Tensor:

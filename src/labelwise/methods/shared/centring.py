@@ -19,7 +19,7 @@ class Centring(nn.Module):
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
-        """Take the mean of these rows ``[n, size]``."""
+        """Fit the mean to rows ``[n, size]``."""
         self.mean.copy_(self.even(rows.double()).mean(0))
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -27,11 +27,11 @@ class Centring(nn.Module):
         return normalize(self.even(rows) - self.mean.to(rows.dtype), dim=1)
 
     def centre(self) -> Centre:
-        """Return the same without torch."""
+        """Return the NumPy equivalent."""
         return Centre(mean=array(self.mean), power=self.power)
 
     def even(self, rows: Tensor) -> Tensor:
-        """Return rows to the power, with their sign, of unit length; as they are where it is 1."""
+        """Apply the signed power and scale rows to unit length; a power of 1 changes nothing."""
         if self.power == 1.0:
             return rows
         # The root has no slope at zero, where rectified features often are.
@@ -39,5 +39,5 @@ class Centring(nn.Module):
 
 
 def array(tensor: Tensor) -> Array:
-    """Return a tensor as an array of its own."""
+    """Copy a tensor to an array."""
     return tensor.detach().cpu().numpy().copy()

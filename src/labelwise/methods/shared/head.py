@@ -1,4 +1,4 @@
-"""What heads of several methods share: features brought to embeddings, and labels that are rows of a linear layer."""
+"""Base classes of heads: projection of features to embeddings, and linear, zero-shot and bilinear scores."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ Map = Literal["none", "root", "unit"]  # features unchanged; their roots at unit
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Projection:
-    """What follows an encoder that is not trained: features are standardised, and a linear layer may follow."""
+    """Standardise the features of a frozen encoder, then apply an optional linear layer."""
 
     mean: Array = shaped("f")
     std: Array = shaped("f")
-    length: float = 1.0  # standardised features are multiplied by it
+    length: float = 1.0  # factor on standardised features
     weight: Array | None = shaped("d", "f", optional=True)
     bias: Array | None = shaped("d", optional=True)
 
@@ -40,7 +40,7 @@ class Projection:
 class Centre:
     """Rows of unit length around a mean; ``power`` below 1 evens out large entries.
 
-    ``turn`` changes how much directions weigh. With ``directions`` all else is dropped from rows that got unit length before.
+    ``turn`` reweights directions. With ``directions``, rows are scaled to unit length, then projected onto them.
     """
 
     mean: Array = shaped("_c")
@@ -57,12 +57,12 @@ class Centre:
 
     @classmethod
     def of(cls, rows: Array, power: float = 1.0) -> Self:
-        """Return the centre of these rows ``[n, c]``."""
+        """Fit a centre to rows ``[n, c]``."""
         centre = cls(mean=np.zeros(rows.shape[1], np.float32), power=power)
         return replace(centre, mean=centre.even(rows.astype(np.float64)).mean(0).astype(np.float32))
 
     def even(self, rows: Array) -> Array:
-        """Return rows to the power, with their sign, of unit length; as they are where it is 1."""
+        """Apply the signed power and scale rows to unit length; a power of 1 changes nothing."""
         if self.power == 1.0:
             return rows  # the root has no slope at zero, where rectified features often are
         return unit_rows(np.sign(rows) * ((abs(rows) + 1e-6) ** self.power - 1e-6**self.power))
@@ -70,17 +70,17 @@ class Centre:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedHead(HeadDefaults, ABC):
-    """A head with what is kept of training embeddings: it learns labels from examples, and whitens."""
+    """A head with statistics of training embeddings, used to learn labels from examples and to whiten."""
 
     kind: ClassVar[str]
 
-    labels: Labels  # those it was trained on
+    labels: Labels  # the trained labels
     width: int  # the size of features
     statistics: EmbeddingStatistics
     unit_mean: Array = shaped("d")  # mean training embedding at unit length
-    # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
+    # within-label covariance of training embeddings at unit length; zeros in multi-label data
     unit_within: Array = shaped("d", "d")
-    projection: Projection | None = None  # None: the encoder was trained, and its features are what follows takes
+    projection: Projection | None = None  # None if the encoder was trained: its features are used directly
 
     @abstractmethod
     def embed_labels(self, labels: Labels) -> Array:
@@ -96,31 +96,31 @@ class TrainedHead(HeadDefaults, ABC):
 
     @property
     def whitens(self) -> bool:
-        """Whether training images of one label had different embeddings, as they all have but in the smallest data."""
+        """Whether embeddings can be whitened: single-label data where some label has two images that differ."""
         return bool(self.unit_within.any())
 
     def whitened(self, embeddings: Array) -> Array:
-        """Return embeddings ``[n, d]`` in which training images of one label differ about alike in every direction."""
+        """Return whitened embeddings ``[n, d]``: the within-label covariance is about isotropic."""
         return whiten(embeddings, self.unit_mean, self.unit_within)
 
     def projected(self, features: Array) -> Array:
-        """Return features ``[n, d]`` as what follows takes them."""
+        """Return features ``[n, d]``, projected if the head has a projection."""
         return features if self.projection is None else self.projection(features)
 
     def trained_rows(self, labels: Labels) -> list[int]:
-        """Return where these labels stand among the trained ones."""
+        """Return the positions of these labels among the trained ones."""
         return [self.labels.index(name) for name in labels.names]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearHead(TrainedHead):
-    """The score is linear in the image embedding; the embedding of a label is its row of the layer, weights and then a bias."""
+    """A linear layer: the embedding of a label is its row, weights then a bias."""
 
     kind: ClassVar[str] = "linear"
 
     rows: Array = shaped("k", "d+1")
     competing: bool = False  # whether scores of one image compete
-    feature_map: Map = "none"  # how embeddings are made even, see ``even``
+    feature_map: Map = "none"  # normalisation of embeddings, see ``even``
 
     @property
     def exclusive(self) -> bool:
@@ -141,7 +141,7 @@ class LinearHead(TrainedHead):
 
 
 def even(embeddings: Array, how: Map) -> Array:
-    """Return embeddings ``[n, d]`` unchanged, or all of one length, as they are or their roots."""
+    """Normalise embeddings ``[n, d]`` to one length, or their square roots, or return them unchanged."""
     if how == "none":
         return embeddings
     return LENGTH * (root_features(embeddings) if how == "root" else unit_rows(embeddings))
@@ -154,20 +154,20 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 def leaky(x: Array, slope: float) -> Array:
-    """Return numbers, those below zero multiplied by a slope."""
+    """Return the leaky ReLU of ``x``."""
     return np.where(x > 0, x, slope * x)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ZeroShotHead(TrainedHead):
-    """Features and label vectors are centred and brought to unit length."""
+    """A head that scores features against label vectors, both centred and of unit length."""
 
     centre_features: Centre
     centre_vectors: Centre
     source: LabelSource
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the vectors that are read, so that sentences are encoded once."""
+        """Return the labels with their vectors, so that sentences are encoded only once."""
         vectors: Any = self.source.of(labels)
         return replace(labels, vectors=vectors)
 
@@ -180,7 +180,7 @@ class ZeroShotHead(TrainedHead):
         return self.comparable(features)
 
     def vectors(self, labels: Labels) -> Array:
-        """Return what describes these labels ``[k, a]``, centred and of unit length."""
+        """Return the label vectors ``[k, a]``, centred and of unit length."""
         return label_vectors(self.source, self.centre_vectors, labels)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
@@ -202,7 +202,7 @@ class BilinearHead(ZeroShotHead):
 
 
 def label_vectors(source: LabelSource, centre: Centre, labels: Labels) -> Array:
-    """Return what describes these labels ``[k, a]``, centred and of unit length."""
+    """Return the label vectors ``[k, a]``, centred and of unit length."""
     vectors, size = source.of(labels), len(centre.mean)
     if vectors.shape[1] != size:
         raise UsageError(f"Labels of this model are described by vectors of {size} numbers; given {vectors.shape[1]}.")

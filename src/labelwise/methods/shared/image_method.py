@@ -1,4 +1,4 @@
-"""Settings that methods share which train an image encoder, and the stages that they make."""
+"""Settings and training stages of the methods that train an image encoder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ from labelwise.train.method import Method
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 
-PATIENCE = 2  # epochs without a gain on validation images after which training from the closed form stops
-FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # steps of an epoch over features, as far as batches of this size allow
+PATIENCE = 2  # patience, in epochs, when training starts from the closed form
+FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # target number of steps in an epoch over features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class ImageMethod(Method):
         return ShuffledBatches(split=data.train, size=size, augment=self.augment or mild)
 
     def encoded(self, model: LinearModel, data: TrainData) -> TrainData:
-        """Return the data with the features of a frozen trunk in place of training images, and fit what follows to them."""
+        """Replace training images by the features of a frozen trunk, and fit the later layers to them."""
         if self.augment not in (None, Augment()):
             raise UsageError(
                 "A frozen encoder sees each image once and unchanged, so augmentation has no effect. Leave out augment."
@@ -70,11 +70,11 @@ class ImageMethod(Method):
         model.fit_statistics(data.train)
 
     def begin(self, model: LinearModel, data: TrainData) -> None:
-        """Fit to the training images what comes before training."""
+        """Fit to the training images all that is fitted before training."""
         model.encoder.fit_normalisation(data.train.images)
 
     def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
-        """Return a stage that trains the whole model, or what follows a frozen trunk, with these settings."""
+        """Return a stage that trains the whole model, or the layers after a frozen trunk."""
         if isinstance(model, LinearModel) and model.encoder.frozen:
             data = self.encoded(model, data)
         if self.adversarial is not None:
@@ -104,7 +104,7 @@ class StartedMethod(ImageMethod):
     )
 
     def begin(self, model: LinearModel, data: TrainData) -> None:
-        """Fit to the training images what comes before training, the closed form where nothing else is between them and scores."""
+        """Fit all that is fitted before training; use the closed form if only label embeddings are trained."""
         starts = isinstance(model, StartedModel) and model.can_start and self.closed_form and not data.train.multilabel
         if not starts or len(data.train.shape) > 1:
             super().begin(model, data)
@@ -113,7 +113,7 @@ class StartedMethod(ImageMethod):
             model.start(data.train)
 
     def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
-        """Return a stage; where there is a closed form, training stops as soon as validation images do not gain by it."""
+        """Return a stage; with a closed form, training stops early when validation stops improving."""
         stage = super().stage(name, model, data, loss)
         if not isinstance(model, StartedModel) or not model.started:
             return stage

@@ -1,4 +1,4 @@
-"""Where the vectors of labels come from: their attributes, or the mean vectors of their sentences."""
+"""Sources of label vectors: attributes, or the mean vectors of sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ Source = Literal["auto", "vectors", "texts"]
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSource:
-    """Where the vectors of labels come from."""
+    """The source of label vectors."""
 
     source: Source = "auto"  # `vectors`, `texts`, or `auto`: vectors where labels have them, else texts
-    # what makes a vector of a sentence, see `encode_sentences`; a label's is the mean of its sentences
+    # the sentence encoder, see `encode_sentences`; the vector of a label is the mean over its sentences
     sentences: str = "words"
 
     def describes(self, labels: Labels) -> bool:
-        """Return whether there is something to make vectors of these labels of."""
+        """Return whether these labels have descriptions to make vectors from."""
         by_texts = labels.texts is not None and all(labels.texts) and self.source != "vectors"
         return by_texts or (labels.vectors is not None and self.source != "texts")
 
@@ -48,6 +48,6 @@ class LabelSource:
 
 
 def flattened(texts: Sequence[Sequence[str]]) -> tuple[list[str], Array]:
-    """Return the sentences of n instances in one list, and the instance of each ``[m]``."""
+    """Flatten the sentences of n instances; also return the instance of each sentence ``[m]``."""
     counts = [len(each) for each in texts]
     return [text for each in texts for text in each], np.repeat(np.arange(len(texts)), counts)

@@ -1,4 +1,4 @@
-"""What methods with a linear score share: the model's image side, learning from examples, training settings."""
+"""Base models of the methods with a linear score: image encoder, statistics, closed-form start."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,49 +36,49 @@ __all__ = ["Encoder", "EncoderModel", "HeadModel", "LinearModel", "RowModel", "S
 
 Array = npt.NDArray[Any]
 BATCH = 256  # images encoded at a time outside training
-ON_GPU = 2**23  # numbers of images that a GPU takes at a time, so that it waits for few starts of kernels
+ON_GPU = 2**23  # pixel values a GPU batch: large batches need few kernel launches
 
 
 class EncoderModel(LabelModel):
-    """A model whose image side is an image encoder, and what follows it: ``finish``."""
+    """A model that embeds images by an image encoder followed by ``finish``."""
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec)
         self.encoder = encoder.build(spec.shape, spec.view)
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]`` of images, or of the features that the encoder's trunk made of images."""
+        """Return embeddings ``[n, d]`` of images, or of precomputed trunk features."""
         return self.finish(self.encoder(images))
 
     def finish(self, embeddings: Tensor) -> Tensor:
-        """Return image embeddings from what the encoder made of images."""
+        """Turn the encoder's output into image embeddings."""
         return embeddings
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Return the features of a frozen trunk, computed once while the images live, else the images."""
+        """Return the features of a frozen trunk, cached for the lifetime of the images; otherwise the images."""
         return self.encoder.features(images) if self.encoder.frozen else images
 
     def export_encoder(self) -> encoders.Encoder:
-        """Return what makes the features that the head takes."""
+        """Return the encoder that makes the head's features."""
         return shared_encoder(self.encoder)
 
     def head_features(self, images: Tensor) -> Tensor:
-        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepare`` made of them."""
+        """Return the head's features ``[n, f]`` of images, or of the output of ``prepare``."""
         if not self.encoder.untrained:
             return self.encode_all(images, by=self.encoder)
         return self.encoder.features(images) if self.encoder.frozen else images.float()
 
     @property
     def feature_width(self) -> int:
-        """The size of the features that the head takes: those of an encoder that is not trained, else its embeddings."""
+        """The size of the head's features: backbone features if the encoder is not trained, else its embeddings."""
         return self.encoder.backbone.width_out if self.encoder.untrained else self.encoder.code_size
 
     @torch.no_grad()
     def encode_all(self, images: Tensor, by: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Return embeddings ``[n, d]`` of many images, or what ``by`` makes of them, a batch at a time, in eval mode."""
+        """Return embeddings ``[n, d]``, or the output of ``by``, batch by batch in eval mode."""
         self.eval()
         images = self.prepare(images)
-        if images.ndim == 2:  # features, which all processes have
+        if images.ndim == 2:  # every process has all features
             return self._encoded(images, by)
         return map_own_rows(images, partial(self._encoded, by=by))
 
@@ -89,25 +89,25 @@ class EncoderModel(LabelModel):
 
 
 class RowModel(EncoderModel):
-    """A model whose score is linear in the image embedding: label embeddings are ``[k, d + 1]``, weights and then a bias."""
+    """A model with a linear score: label embeddings are ``[k, d + 1]``, weights then a bias."""
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]``: one matrix product."""
         return linear_scores(image_embeddings, label_embeddings)
 
     def trained_rows(self, labels: Labels) -> Tensor | slice:
-        """Return where these labels stand among those the model was trained on."""
+        """Return the positions of these labels among the trained ones."""
         if labels is self.spec.labels:
             return slice(None)
         return torch.tensor([self.spec.labels.index(name) for name in labels.names], device=self.device)
 
 
 class LinearModel(RowModel):
-    """One that is trained, and keeps what ``labels_from_examples`` needs of the training images."""
+    """A trained linear model with the training statistics that ``labels_from_examples`` needs."""
 
     statistics: EmbeddingStatistics  # of training embeddings
     unit_mean: Array  # mean training embedding at unit length
-    # covariance of training embeddings at unit length inside a label; zeros where several may be true of an image
+    # within-label covariance of training embeddings at unit length; zeros in multi-label data
     unit_within: Array
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
@@ -115,36 +115,36 @@ class LinearModel(RowModel):
         self.forget(self.encoder.code_size)
 
     def forget(self, d: int) -> None:
-        """Know nothing of training embeddings ``[n, d]``."""
+        """Reset the statistics to those of no image; embeddings have size d."""
         k = len(self.spec.labels)
         self.statistics = EmbeddingStatistics(*(np.zeros(shape, np.float32) for shape in ((k, d), (k,), (d, d))))
         self.unit_mean, self.unit_within = np.zeros(d, np.float32), np.zeros((d, d), np.float32)
 
     @torch.no_grad()
     def fit_statistics(self, split: TensorSplit) -> None:
-        """Keep what ``labels_from_examples`` needs of the training images."""
+        """Compute the training statistics that ``labels_from_examples`` needs."""
         embeddings, targets, k = array(self.encode_all(split.images)), array(split.targets), len(self.spec.labels)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not saved
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite statistics are not saved
             self.statistics = embedding_statistics(embeddings, targets, k).in_single()
             if not split.multilabel:
                 self.unit_mean, self.unit_within = unit_statistics(embeddings, targets, k)
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         if isinstance(head, TrainedHead):
             self.statistics, self.unit_mean, self.unit_within = head.statistics, head.unit_mean, head.unit_within
 
     def tensor(self, values: Array) -> Tensor:
-        """Return an array as a tensor where the model lives."""
+        """Copy an array to the device of the model."""
         return torch.from_numpy(values).to(self.device)
 
     def export_head(self) -> TrainedHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         rows = array(self.encode_labels(self.spec.labels))
         return LinearHead(**self.head_parts(), rows=rows, competing=self.exclusive)
 
     def head_parts(self) -> dict[str, Any]:
-        """Return what the heads of all such models have."""
+        """Return the fields shared by the heads of these models."""
         return {
             "labels": self.spec.labels,
             "width": self.feature_width,
@@ -156,10 +156,10 @@ class LinearModel(RowModel):
 
 
 class StartedModel(LinearModel):
-    """One that, on features that are not trained, begins with the closed form; what is trained is added to it."""
+    """A linear model that, on frozen features, starts from the closed form and trains a correction."""
 
     base: Tensor  # label embeddings in closed form [k, d + 1]; zeros: none
-    feature_map: Map = "none"  # what is made of features
+    feature_map: Map = "none"  # normalisation of features
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
@@ -168,37 +168,37 @@ class StartedModel(LinearModel):
 
     @property
     def can_start(self) -> bool:
-        """Whether nothing between images and scores but the label embeddings is trained."""
+        """Whether label embeddings are the only trained part."""
         return self.encoder.untrained and isinstance(self.encoder.project, nn.Identity)
 
     @property
     def started(self) -> bool:
-        """Whether there is a closed form."""
+        """Whether the closed form is set."""
         return self.feature_map != "none"
 
     def finish(self, embeddings: Tensor) -> Tensor:
-        """Return image embeddings ``[n, d]``: features all of one length where there is a closed form."""
+        """Return image embeddings ``[n, d]``; with a closed form, features scaled to one length."""
         if self.feature_map == "none":
             return embeddings
         return LENGTH * (root_features(embeddings) if self.feature_map == "root" else normalize(embeddings, dim=1))
 
     def head_parts(self) -> dict[str, Any]:
-        """Return what the heads of all such models have."""
+        """Return the fields shared by the heads of these models."""
         return {**super().head_parts(), "feature_map": self.feature_map}
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         self.feature_map = getattr(head, "feature_map", "none")
 
     def start(self, split: TensorSplit) -> None:
-        """Begin with the closed form of training images, see ``ops.discriminant``; what is trained adds nothing yet."""
+        """Start from the closed form of training images, with a trained correction of zero."""
         self.feature_map = "root" if float(self.encoder.features(split.images).min()) >= 0 else "unit"
         self.solve(split)
 
     @torch.no_grad()
     def solve(self, split: TensorSplit) -> None:
-        """Set the closed form to that of these images; the probabilities of its labels sum to about 1."""
+        """Solve the closed form on these images; label probabilities sum to about 1."""
         embeddings = self.encode_all(split.images)
         rows, targets = array(embeddings), array(split.targets)
         groups = copy_groups(rows, targets)
@@ -206,26 +206,26 @@ class StartedModel(LinearModel):
         self.base[:, -1] -= linear_scores(embeddings, self.base).logsumexp(1).mean()
 
     def complete(self, images: Tensor, targets: Tensor, groups: Sequence[str] = ()) -> None:
-        """Solve the closed form again with all images, those held out from training among them; what was trained stays added."""
+        """Solve the closed form again on all images, held-out ones included; the trained correction stays."""
         split = TensorSplit(images=images, targets=targets, groups=tuple(groups))
         self.solve(split)
         self.fit_statistics(split)
 
     def likelihood(self, split: TensorSplit) -> float:
-        """Return the mean log-likelihood of the labels of images."""
+        """Return the mean log-likelihood of the images' labels."""
         scores = self.score(self.encode_all(split.images), self.encode_labels(self.spec.labels))
         return -float(cross_entropy(scores.float(), split.targets.to(scores.device)))
 
 
 class HeadModel(StartedModel):
-    """An ordinary classifier seen label by label: the embedding of a label is its row of the last layer."""
+    """An ordinary classifier: the embedding of a label is its row of the last layer."""
 
     def __init__(self, spec: Spec, encoder: Encoder) -> None:
         super().__init__(spec, encoder)
         self.head = nn.Linear(self.encoder.code_size, len(spec.labels))
 
     def start(self, split: TensorSplit) -> None:
-        """Begin with the closed form of training images; the layer is zero."""
+        """Start from the closed form of training images, with a layer of zeros."""
         super().start(split)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -238,7 +238,7 @@ class HeadModel(StartedModel):
 
 
 def projection_of(encoder: ImageEncoder) -> Projection | None:
-    """Return what follows an encoder that is not trained; of one that is, it belongs to the encoder."""
+    """Return the projection after a frozen encoder; None for a trained encoder, which contains it."""
     if not encoder.untrained:
         return None
     mean, std = (encoder.feature_mean, encoder.feature_std) if encoder.frozen else (encoder.mean, encoder.std)

@@ -1,6 +1,6 @@
-"""What is kept of training embeddings, and labels that are solved from it and a few examples, in closed form.
+"""Statistics of training embeddings, and new labels solved from them and a few examples in closed form.
 
-Images of new labels are best compared by whitened embeddings, in which images of one label differ alike in every direction.
+Images of new labels are best compared by whitened embeddings: there, the within-label covariance is isotropic.
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,17 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingStatistics:
-    """What is kept of training embeddings, so that a label can be added later."""
+    """Statistics of training embeddings, with which a label can be added later."""
 
     means: Array = shaped("k", "d")  # mean embedding of each label
     counts: Array = shaped("k")  # images of each label
-    # covariance of embeddings around the mean of their label, every label weighing the same. Where several
-    # labels may be true of an image: covariance of all embeddings around their mean.
+    # within-label covariance, each label with the same weight; in multi-label data, the covariance of all embeddings
     within: Array = shaped("d", "d")
-    # mean of all embeddings where several labels may be true of an image, else None
+    # mean of all embeddings in multi-label data, else None
     background: Array | None = shaped("d", optional=True)
 
     def in_single(self) -> "EmbeddingStatistics":
-        """Return the same in single precision."""
+        """Return a copy in single precision."""
         parts = (self.means, self.counts, self.within, self.background)
         return EmbeddingStatistics(*(None if part is None else part.astype(np.float32) for part in parts))  # type: ignore[arg-type]
 
@@ -38,7 +37,7 @@ class EmbeddingStatistics:
 def embedding_statistics(embeddings: Array, targets: Array, k: int) -> EmbeddingStatistics:
     """Return the statistics of image embeddings ``[n, d]`` of k labels, in double precision.
 
-    Targets are ``[n]``; or, where several may be true, which are, ``[n, k]`` (bool): an image then counts for each.
+    Targets are label positions ``[n]``, or a multi-label table ``[n, k]`` (bool), where an image counts for each label.
     """
     x = embeddings.astype(np.float64)
     if targets.ndim == 2:
@@ -54,19 +53,19 @@ def embedding_statistics(embeddings: Array, targets: Array, k: int) -> Embedding
 
 
 def unit_statistics(embeddings: Array, targets: Array, k: int) -> tuple[Array, Array]:
-    """Return the mean of embeddings ``[n, d]`` at unit length ``[d]`` and their covariance inside a label ``[d, d]``.
+    """Return the mean ``[d]`` and the within-label covariance ``[d, d]`` of embeddings ``[n, d]`` at unit length.
 
-    Each of the k labels weighs the same.
+    Each of the k labels has the same weight.
     """
     unit = embedding_statistics(unit_rows(embeddings), targets, k)
     return unit.means[unit.counts > 0].mean(0).astype(np.float32), unit.within.astype(np.float32)
 
 
 def whiten(embeddings: Array, mean: Array, within: Array, ridge: float = 1.0) -> Array:
-    """Return embeddings ``[n, d]`` at unit length, less the mean, in coordinates in which ``within`` is the identity.
+    """Whiten embeddings ``[n, d]``: unit length, less the mean, in coordinates where ``within`` is the identity.
 
-    The ridge is added to the covariance, relative to its mean variance: the larger, the nearer to embeddings that are
-    centred alone.
+    The ridge, relative to the mean variance, is added to the covariance. With a large ridge, whitening approaches
+    plain centring.
     """
     factor = np.linalg.cholesky(_ridged(within.astype(np.float64), ridge))
     centred = unit_rows(embeddings) - mean
@@ -77,18 +76,18 @@ def whiten(embeddings: Array, mean: Array, within: Array, ridge: float = 1.0) ->
 def solve_label_embeddings(
     examples: Array, groups: Array, known: EmbeddingStatistics, label_embeddings: Array, *, ridge: float = 1.0
 ) -> Array:
-    """Return the embeddings ``[g, d + 1]`` of new labels from their examples, in closed form, each label on its own.
+    """Return the embeddings ``[g, d + 1]`` of new labels from their examples, in closed form. Labels are independent.
 
-    A new label scores like the trained label its examples resemble most, plus what tells the two apart: the
-    difference of their Gaussian log-likelihoods with a shared covariance, which is linear in the image embedding. The mean
-    of m examples is off by a random amount that makes every image look too far away; the expected excess is added
-    back, without which a label taught from few examples would hardly ever win.
+    The score of a new label is that of the trained label nearest to its examples, plus the difference of their Gaussian
+    log-likelihoods. Both share one covariance, so the difference is linear in the image embedding. Sampling error in
+    the mean of m examples makes every image look too far away. The expected excess is added back; without it, a label
+    taught from few examples would hardly ever win.
 
-    Where several labels may be true of an image, no trained label stands against a new one. What tells its examples
-    from all training images does: again a difference of log-likelihoods, brought to the level of trained scores.
+    In multi-label data, labels do not compete. The new label is then compared with all training images: again a
+    difference of log-likelihoods, scaled to match trained scores.
 
-    ``groups [m]`` says the new label of each example ``[m, d]``, in 0..g-1, none of them empty; ``label_embeddings`` are those of
-    the trained labels ``[k, d + 1]``. The ridge is added to the covariance, relative to its mean variance.
+    ``groups [m]`` is the new label of each example ``[m, d]``, in 0..g-1, none of them empty. ``label_embeddings``
+    ``[k, d + 1]`` belong to the trained labels. The ridge, relative to the mean variance, is added to the covariance.
     """
     here = known.counts > 0
     means, counts, trained = (each[here].astype(np.float64) for each in (known.means, known.counts, label_embeddings))
@@ -116,7 +115,7 @@ def solve_label_embeddings(
 
 
 def _ridged(within: Array, ridge: float) -> Array:
-    """Return a covariance ``[d, d]`` with a share of its mean variance added to the diagonal."""
+    """Add a fraction of the mean variance to the diagonal of a covariance ``[d, d]``."""
     return within + ridge * max(float(np.trace(within)) / len(within), TINY) * np.eye(len(within))
 
 
@@ -128,5 +127,5 @@ def _likelihoods(means: Array, precision: Array, excess: Array) -> Array:
 
 
 def _slope(scores: Array, logs: Array) -> float:
-    """Return how much trained scores change for a change of one in the log-likelihoods, by least squares."""
+    """Return the least-squares slope of trained scores on log-likelihoods."""
     return float((scores * logs).sum() / max(float((logs * logs).sum()), TINY))

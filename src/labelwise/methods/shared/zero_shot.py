@@ -1,4 +1,4 @@
-"""What methods share that read a vector of each label, and then answer for labels without images."""
+"""Base of the zero-shot methods: label vectors predict the scores of labels without images."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
 from labelwise.train.stages import Stage
 
-FOLD_IMAGES = 5  # one in so many images of a label is validated on
-FEWEST_FOLDS, MOST_FOLDS = 3, 5  # of labels, each held out in one
+FOLD_IMAGES = 5  # one image in this many validates
+FEWEST_FOLDS, MOST_FOLDS = 3, 5  # folds of labels; each label is held out in one
 Settings = TypeVar("Settings", float, tuple[float, ...])
 
 
 class ZeroShotModel(LinearModel):
     """A model with a linear score whose labels are vectors, or the mean vectors of their sentences.
 
-    ``head`` only serves to train the image encoder, where there is one to train.
+    ``head`` exists only to train the image encoder, if it is trained.
     """
 
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
@@ -48,17 +48,17 @@ class ZeroShotModel(LinearModel):
         return self.centre_codes(embeddings)  # type: ignore[no-any-return]
 
     def vectors(self, labels: Labels) -> Tensor:
-        """Return what describes these labels ``[k, a]``, centred and of unit length."""
+        """Return the label vectors ``[k, a]``, centred and of unit length."""
         return self.tensor(label_vectors(self.source, self.centre_vectors, labels))
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         assert isinstance(head, ZeroShotHead)
         self.centre_vectors = head.centre_vectors
 
     def head_parts(self) -> dict[str, Any]:
-        """Return what the heads of all such models have."""
+        """Return the fields shared by the heads of these models."""
         centres = {"centre_features": self.centre_codes.centre(), "centre_vectors": self.centre_vectors}
         return {**super().head_parts(), **centres, "source": self.source}
 
@@ -66,7 +66,7 @@ class ZeroShotModel(LinearModel):
 class BilinearModel(ZeroShotModel):
     """A score z.V.s of an image embedding z and a label vector s; the embedding of a label is V.s."""
 
-    penalties: tuple[float, ...] = ()  # those that V was solved with, where it was solved and not trained
+    penalties: tuple[float, ...] = ()  # of the closed-form solution; empty if V was trained
 
     def __init__(self, spec: Spec, encoder: Encoder, source: LabelSource, power: float) -> None:
         super().__init__(spec, encoder, source, power)
@@ -78,12 +78,12 @@ class BilinearModel(ZeroShotModel):
         return torch.cat([embeddings, embeddings.new_zeros(len(embeddings), 1)], 1)
 
     def export_head(self) -> TrainedHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         return BilinearHead(**self.head_parts(), weights=array(self.weights))
 
     @torch.no_grad()
     def solve(self, weights: Tensor, penalties: tuple[float, ...]) -> None:
-        """Take over a closed-form solution V ``[d, a]`` and the penalties it was made with."""
+        """Set V ``[d, a]`` to a closed-form solution, and record its penalties."""
         self.weights.copy_(weights)
         self.penalties = penalties
 
@@ -112,11 +112,11 @@ class ZeroShotMethod(ImageMethod):
 
     @property
     def label_source(self) -> LabelSource:
-        """Where the vectors of labels come from."""
+        """The source of label vectors."""
         return LabelSource(source=self.source, sentences=self.sentences)
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the vectors that models read, so that sentences are encoded once."""
+        """Return the labels with their vectors, so that sentences are encoded only once."""
         return replace(labels, vectors=torch.from_numpy(self.label_source.of(labels)))
 
     def train_encoder(self, model: ZeroShotModel, data: TrainData) -> Iterator[Stage]:
@@ -129,7 +129,7 @@ class ZeroShotMethod(ImageMethod):
 
 
 def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data: TrainData) -> Stage:
-    """Return the stage that trains an image encoder on the seen labels, through a head that serves this alone."""
+    """Return the stage that trains an image encoder on the seen labels, through a temporary head."""
 
     def loss(batch: Batch) -> dict[str, Tensor]:
         return {"choice": cross_entropy(head(encoder(batch.images)).float(), batch.targets)}
@@ -138,7 +138,7 @@ def encoder_stage(method: ImageMethod, encoder: nn.Module, head: nn.Linear, data
 
 
 def has_unseen(data: TrainData) -> bool:
-    """Return whether validation images are of seen and of held-out labels, as in a trial run, so that settings can be chosen."""
+    """Return whether validation has both seen and held-out labels, as in a trial run, so that settings can be chosen."""
     of_seen = data.val.targets < len(data.labels)
     return bool(of_seen.any()) and bool((~of_seen).any())
 
@@ -146,9 +146,9 @@ def has_unseen(data: TrainData) -> bool:
 def label_folds(data: TrainData) -> Iterator[TrainData]:
     """Yield trials in which each label is held out once; ``has_unseen`` must hold.
 
-    The more trained labels there are for one without images, the more of them win its images, and the wider a gap is best. So held-out
-    labels are as many against the others as the labels that they stand for, within a third and a fifth. With a third the trial itself is the
-    first. Images are divided again in the others: every fifth of each label that is not held out is validated on.
+    The best gap grows with the ratio of trained labels to labels without images. So the folds reproduce this ratio, between a
+    third and a fifth of the labels. With a third, the trial itself is the first fold. The other folds divide the images again:
+    every fifth image of each remaining label validates.
     """
     known, whole = data.known, data.train.join(data.val)
     wanted = round(1 + len(known) / data.without_images) if data.without_images else 0
@@ -158,7 +158,7 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
     drawn = len(data.labels) if thirds else len(known)
     order = torch.randperm(drawn, generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
     counts, by_label = torch.bincount(whole.targets), whole.targets.argsort(stable=True)
-    place = torch.empty_like(by_label)  # of each image among those of its label
+    place = torch.empty_like(by_label)  # rank of each image within its label
     place[by_label] = (
         torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
     )
@@ -179,7 +179,7 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
 
 
 def harmonic(scores: Tensor | Array, data: TrainData) -> float:
-    """Return the best harmonic mean of any seen penalty, from scores of validation images and known labels ``[n, k]``."""
+    """Return the best harmonic mean over all seen penalties, from validation scores ``[n, k]`` of the known labels."""
     seen = np.arange(len(data.known)) < len(data.labels)
     table = array(scores) if isinstance(scores, Tensor) else scores
     return float(balance_curve(table, array(data.val.targets), seen).harmonic.max())
@@ -188,5 +188,5 @@ def harmonic(scores: Tensor | Array, data: TrainData) -> float:
 def best_on_validation(
     candidates: Iterable[tuple[Settings, Tensor | Array]], data: TrainData, plain: Settings
 ) -> Settings:
-    """Return the settings whose scores have the best ``harmonic`` mean; plain ones where there is nothing to choose by."""
+    """Return the settings with the best ``harmonic`` mean, or ``plain`` if validation has no unseen label."""
     return max((harmonic(scores, data), settings) for settings, scores in candidates)[1] if has_unseen(data) else plain

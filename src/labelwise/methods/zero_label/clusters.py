@@ -47,7 +47,7 @@ class PCA(Centring):
         return normalize((normalize(rows, dim=1) - self.mean.to(rows.dtype)) @ main @ main.T, dim=1)
 
     def centre(self) -> Centre:
-        """Return the same without torch."""
+        """Return the NumPy equivalent."""
         return replace(super().centre(), directions=array(self.directions)) if self.chosen else super().centre()
 
     def _loaded(self, _: object) -> None:

@@ -39,7 +39,7 @@ PAPER_RANKS = {
 
 
 def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int = 0) -> Array:
-    """Return how alike labels are ``[k, k]`` (float64), larger is more alike.
+    """Return the similarity of labels ``[k, k]`` (float64), larger is more alike.
 
     Args:
         labels: their names and what else is known.

@@ -99,7 +99,7 @@ class NamedModel(HeadModel):
         return answers
 
     def restore(self, head: Head) -> None:
-        """Take over from a head what the state does not hold."""
+        """Load from a head what the state does not hold."""
         super().restore(head)
         assert isinstance(head, NamedHead)
         self.known = {name: getattr(head, name) for name in self.known}
@@ -112,7 +112,7 @@ class NamedModel(HeadModel):
         return {"naming": self.report}
 
     def export_head(self) -> NamedHead:
-        """Return what scores features as this model does, without torch."""
+        """Return the equivalent NumPy head."""
         rows = array(self.encode_labels(self.spec.labels))
         return NamedHead(**self.head_parts(), rows=rows, competing=True, centre=self.centring.centre(), **self.known)
 
