@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENAMETOOLONG, ENOSPC, EPERM, EROFS
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +19,7 @@ from labelwise.cli.cache import cache
 from labelwise.cli.calibrate import calibrate
 from labelwise.cli.classify import classify
 from labelwise.cli.data import app as data_app
+from labelwise.cli.doctor import doctor, version_of
 from labelwise.cli.encoders import app as encoders_app
 from labelwise.cli.evaluate import evaluate
 from labelwise.cli.explain import explain
@@ -54,7 +54,7 @@ VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order 
     "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, audit),
-    "More": (serve, export, demo, settings, cache),
+    "More": (serve, export, demo, settings, cache, doctor),
 }
 for plugin in plugins():
     VERBS |= {panel: (*VERBS.get(panel, ()), *more) for panel, more in plugin.VERBS.items()}
@@ -110,8 +110,9 @@ app = typer.Typer(
 def _show_version(asked: bool) -> None:
     """Print the versions of labelwise, Python and torch, without importing torch."""
     if asked:
-        torch = next((f", torch {each.version}" for each in metadata.distributions(name="torch")), "")
-        print(f"labelwise {__version__} (Python {platform.python_version()}{torch})")
+        torch = version_of("torch")
+        more = f", torch {torch}" if torch else ""
+        print(f"labelwise {__version__} (Python {platform.python_version()}{more})")
         raise typer.Exit
 
 
