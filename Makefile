@@ -54,10 +54,13 @@ lowest: .venv/ready
 	.venv-lowest/bin/python -m pip install --quiet --no-compile --requirement .venv-lowest/lowest.txt
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist worksteal $(QUICK)
 
-# An install as most people have it, without torch: the everyday commands work there.
+# The source archive and the wheel that is built from it: complete, and installed as most people have it, without torch. The everyday commands work there.
 plain: .venv/ready
 	$(PYTHON) -m venv --clear .venv-plain
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile . pytest
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile build pytest
+	.venv-plain/bin/python -m build --outdir .venv-plain/dist
+	.venv-plain/bin/python tools/package.py .venv-plain/dist
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile .venv-plain/dist/*.whl
 	.venv-plain/bin/python -c 'import importlib.util, sys; sys.exit("torch is installed" if importlib.util.find_spec("torch") else 0)'
 	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/without_torch $(CURDIR)/tests/without_torch/test_everyday.py
 
