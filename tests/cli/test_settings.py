@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import labelwise as lw
-from labelwise.methods import Softmax
+from labelwise.methods import Indicator, Softmax
 from labelwise.support.errors import UsageError
+from labelwise.support.settings import explain
 from labelwise.train.networks.encoder import Encoder
 from tests.fitting.test_one_choice import SIDE, folder_of, installed, saved
 
@@ -153,3 +154,15 @@ def test_pretrain_kind_as_a_setting(run: Any, pictures: Path, tmp_path: Path) ->
     code, out, err = run("pretrain", pictures, "--out", tmp_path / "e.safetensors", *words, "--json", "--device", "cpu")
     assert code == 0, err
     assert json.loads(out)["kind"] == "moco"
+
+
+def test_a_method_that_another_one_extends_keeps_its_group() -> None:
+    """What a study imports changes nothing."""
+    before = {one.key: one.group for one in explain(Indicator())}
+
+    class Study(Indicator):
+        """A method of a study."""
+
+    assert {one.key: one.group for one in explain(Indicator())} == before
+    assert {"indicator", "training"} <= set(before.values())
+    assert {one.key: one.group for one in explain(Study())} == before

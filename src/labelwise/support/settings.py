@@ -49,7 +49,7 @@ def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -
         home = next(each for each in reversed(kind.__mro__) if f.name in getattr(each, "__annotations__", {}))
         inner = value if is_dataclass(value) else next((o for o in options_of(hints[f.name]) if is_dataclass(o)), None)
         if inner is None:
-            own = group or ("training" if home.__subclasses__() else home.__name__.lower())
+            own = group or (home.__name__.lower() if home is kind or "name" in vars(home) else "training")
             yield Setting(
                 group=own,
                 about=about or _summary(home),
