@@ -73,7 +73,7 @@ def run(out: Path, epochs: int | None = None) -> None:
 
 
 def _own_images(console: Console, data: Dataset, name: str, out: Path) -> None:
-    """Write some species as image files, and type the commands of the main job: fit, classify, teach, evaluate."""
+    """Write some species as image files, and type the commands of the main job: fit, evaluate, classify, teach."""
     places = [out / place for place in ("photos", "inbox", name, "photos.lw", "more.lw")]
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
@@ -89,10 +89,10 @@ def _own_images(console: Console, data: Dataset, name: str, out: Path) -> None:
         f"[bold]{inbox}[/], and three of another species, the {name}."
     )
     _type(console, "fit", photos, "--out", model)
+    _type(console, "evaluate", model, photos)
     _type(console, "classify", model, inbox, "--csv", out / "answers.csv", "--out", out / "answers.html")
     _type(console, "teach", model, name, examples, "--out", more)
     _type(console, "classify", more, *sorted(inbox.glob(f"{name}*")), "--top", "2")
-    _type(console, "evaluate", more, photos)
 
 
 def _write_images(images: Array, folder: Path, begin: str = "") -> None:
