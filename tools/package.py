@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("src", "tests", "benchmarks", "tools", "docs", "deploy", ".ci")
+LEFT_BY_TOOLS = {"__pycache__", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 TOP = (
     "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt",
     "pyproject.toml", ".pre-commit-config.yaml",
@@ -17,10 +18,10 @@ TOP = (
 
 
 def files_under(folder: str) -> set[str]:
-    """Return the files of a folder of the checkout, without what Python and editable installs write there."""
+    """Return the files of a folder of the checkout, without what tools leave there."""
     every = (path for path in (ROOT / folder).rglob("*") if path.is_file())
     paths = (path.relative_to(ROOT) for path in every)
-    return {path.as_posix() for path in paths if not {"__pycache__", ".git"} & set(path.parts)}
+    return {path.as_posix() for path in paths if not LEFT_BY_TOOLS & set(path.parts)}
 
 
 def check_wheel(names: set[str]) -> list[str]:

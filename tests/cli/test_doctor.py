@@ -73,3 +73,12 @@ def test_gpus_are_those_of_the_driver(fails: bool, run: Any, home: Path, monkeyp
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("subprocess.run", driver)
     assert json.loads(run("doctor", "--json")[1])["gpus"] == ([] if fails else ["NVIDIA H200, 143771 MiB, 570.1"])
+
+
+def test_plug_ins_are_named_with_their_package(run: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = home / "colours-1.2.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1.2\n")
+    (about / "entry_points.txt").write_text("[labelwise.plugins]\nbright = a_module\n")
+    monkeypatch.syspath_prepend(home)
+    assert "bright (colours 1.2)" in run("doctor")[1]

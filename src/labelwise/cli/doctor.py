@@ -16,6 +16,7 @@ from labelwise import __file__ as package_file
 from labelwise import __version__
 from labelwise.cli.output import one_line, show
 from labelwise.support.errors import listing
+from labelwise.support.plugins import GROUP
 from labelwise.support.processes import threads
 
 NOT_FOR_USERS = ("dev", "docs", "bench")  # extras for work on labelwise itself
@@ -41,6 +42,7 @@ def doctor() -> None:
         "extras": extras,
         "gpus": _gpus(),
         "encoders": encoders,
+        "plugins": _plugins(),
         "cache": cache,
         "cores": threads(),
         "memory_gb": round(memory() / 1e9, 1),
@@ -71,6 +73,12 @@ def _extras() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:
             continue
         (extras.setdefault(extra[1], {}) if extra else core)[name] = version_of(name)
     return core, extras
+
+
+def _plugins() -> dict[str, str]:
+    """Return the packages that add to labelwise, by the name of the plug-in."""
+    entries = metadata.entry_points(group=GROUP)
+    return {each.name: f"{each.dist.name} {each.dist.version}" if each.dist else each.value for each in entries}
 
 
 def _gpus() -> list[str]:
@@ -124,6 +132,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         ("packages", ", ".join(f"{name} {version or 'not installed'}" for name, version in versions.items())),
         ("GPU", "; ".join(document["gpus"]) or "none found"),
         ("encoders", listing(document["encoders"]) if document["encoders"] else "none"),
+        ("plug-ins", ", ".join(f"{name} ({by})" for name, by in document["plugins"].items()) or "none"),
         (
             "cache",
             f"{cache['folder']}{state}: {cache['megabytes']} of {cache['limit_megabytes']:.0f} MB, {cache['images']} images",

@@ -183,7 +183,7 @@ def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Enc
         return _published(name, shape, view)
     if name in library():
         return open_from_library(name, view)
-    added = {each: place for plugin in plugins() for each, place in plugin.ENCODERS.items()}
+    added = _of_plugins()
     if name in added:
         opened: Encoder = resolve_name(added[name])(shape, view)
         return opened
@@ -193,9 +193,14 @@ def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Enc
     )
 
 
+def _of_plugins() -> dict[str, str]:
+    """Return where the encoders of plug-ins are, by name."""
+    return {name: place for plugin in plugins() for name, place in plugin.ENCODERS.items()}
+
+
 def is_fixed(name: str) -> bool:
-    """Return whether a name is of an ONNX file, which takes images of one shape and is not trained: of the library, a path, or joined."""
-    return name in library() or _is_path(name) or bool(joined_names(name))
+    """Return whether a name is of an encoder with one shape that is not trained: of the library, a plug-in, a file, or joined."""
+    return name in library() or name in _of_plugins() or _is_path(name) or bool(joined_names(name))
 
 
 def joined_names(name: str) -> tuple[str, ...]:

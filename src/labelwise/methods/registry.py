@@ -27,7 +27,7 @@ def _places() -> dict[str, str]:
     """Return where the class of each method lies, "module:Class"; one of a plug-in stands behind that whose baseline it is."""
     places = {name: f"labelwise.methods.{place}" for name, place in _CLASSES.items()}
     for name, (before, place) in ((name, more) for plugin in plugins() for name, more in plugin.METHODS.items()):
-        at = list(places).index(before) + 1
+        at = [*places, before].index(before) + 1
         places = dict([*list(places.items())[:at], (name, place), *list(places.items())[at:]])
     return places
 

@@ -1,17 +1,23 @@
 """Imports by name: public names on first use, and what another package adds: methods, backbones, data sets, layouts, verbs.
 
-A plug-in is a module with the members of ``Plugin``. It must be quick to import: ``labelwise --help`` reads its verbs.
+A plug-in is a module with members of ``Plugin``; what it leaves out it does not offer. A package names its module in the entry-point
+group ``labelwise.plugins``. The module must be quick to import: ``labelwise --help`` reads its verbs.
 """
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, cast
+from warnings import warn
+
+from labelwise.support.errors import LabelwiseWarning
 
 PLUGINS = ("labelwise_papers.plugin",)
+GROUP = "labelwise.plugins"  # of entry points: "name = module"
 
 
 class Plugin(Protocol):
@@ -46,11 +52,30 @@ class Plugin(Protocol):
         """Return a row for each data set: name, what, classes, train, test, and where it was found."""
 
 
+class _Offers:
+    """A plug-in from a module that may leave members out."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        nothing: dict[str, Any] = {
+            "names": tuple, "reads": lambda _: False, "rows": lambda _: [], "DATA_VERBS": (), "ON_FEATURES": (),
+        }  # fmt: skip
+        return getattr(self._module, name, nothing.get(name, {}))
+
+
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """Return the plug-ins that are installed."""
-    there = (name for name in PLUGINS if find_spec(name.partition(".")[0]) is not None)
-    return tuple(cast(Plugin, import_module(name)) for name in there)
+    """Return the plug-ins that are installed; one that cannot be imported is left out, with a warning."""
+    there = [cast(Plugin, import_module(name)) for name in PLUGINS if find_spec(name.partition(".")[0]) is not None]
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            there.append(cast(Plugin, _Offers(import_module(entry.value))))
+        except Exception as error:  # whatever the code of others raises
+            words = f'The plug-in "{entry.name}" ({entry.value}) is left out, because it cannot be imported: {error}.'
+            warn(words, LabelwiseWarning, stacklevel=2)
+    return tuple(there)
 
 
 def plugin_with(name: str) -> Plugin | None:

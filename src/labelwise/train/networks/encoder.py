@@ -44,7 +44,7 @@ class Encoder:
         """
         if self.by_onnx:
             raise UsageError(
-                f'"{self.backbone}" is an ONNX file: it makes features, and is not trained. Choose "{PRETRAINED}" to train it further.'
+                f'"{self.backbone}" makes features, and is not trained. Choose "{PRETRAINED}" to train it further.'
             )
         from labelwise.train.networks.backbones import build_backbone
         from labelwise.train.networks.image_encoder import ImageEncoder
@@ -90,14 +90,14 @@ class Encoder:
 
     @property
     def by_onnx(self) -> bool:
-        """Whether it is an ONNX file, which takes images of one shape and is not trained."""
+        """Whether it takes images of one shape and is not trained: an ONNX file, or of a plug-in."""
         return is_fixed(self.backbone)
 
     def open_encoder(self, view: View = WHOLE, shape: tuple[int, ...] | None = None) -> FrozenEncoder:
         """Return what makes features without torch: of an ONNX file, or of published weights."""
         if self.by_onnx and (self.weights, self.width, self.code_size) != (None, None, None):
             raise UsageError(
-                f'"{self.backbone}" is an ONNX file, which has its own weights and width. Leave out encoder.weights, encoder.width and '
+                f'"{self.backbone}" has its own weights and width. Leave out encoder.weights, encoder.width and '
                 "encoder.code_size."
             )
         name = PRETRAINED if self.backbone == "auto" else self.backbone
