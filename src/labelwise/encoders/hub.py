@@ -1,7 +1,7 @@
-"""Folders as model hubs publish them: ``config.json``, how images are brought to the network, a tokenizer, and ONNX files.
+"""Encoders from model-hub folders: ``config.json``, image preprocessing, a tokenizer, and ONNX files.
 
-An image network alone (DINOv2, ViT) is an encoder as any other. With a text network next to it (CLIP, SigLIP 1 and 2, MobileCLIP,
-BioCLIP, Chinese-CLIP) images and sentences have embeddings in one space. Nothing of the folder runs but its ONNX files.
+An image network alone (DINOv2, ViT) is an ordinary encoder. With a text network (CLIP, SigLIP 1 and 2, MobileCLIP,
+BioCLIP, Chinese-CLIP), images and sentences share one embedding space. Only the ONNX files of the folder run.
 """
 
 import json
@@ -23,27 +23,27 @@ from labelwise.support.files import read_regular
 CONFIG = "config.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 IMAGE, TEXT, BOTH = "vision_model", "text_model", "model"  # files of networks
-PRECISIONS: Final = ("", "_fp16", "_quantized", "_int8", "_uint8")  # ends of their names, the most exact first
-LOGITS: Final = ("image_embeds", "text_embeds", "logits_per_image")  # outputs of a whole network
-# The scale of cosines, as a logarithm, and the bias, where a folder does not say: every published CLIP ends at its limit of 100; of SigLIP
-# these are the numbers of base-patch16-224, and other sizes differ a little.
+PRECISIONS: Final = ("", "_fp16", "_quantized", "_int8", "_uint8")  # suffixes, the most precise first
+LOGITS: Final = ("image_embeds", "text_embeds", "logits_per_image")  # outputs of a dual encoder
+# The default log scale and bias. Training drives the scale of every published CLIP to its limit of 100. The values of SigLIP
+# are from base-patch16-224; other sizes differ slightly.
 USUAL: Final = {"softmax": (float(np.log(100)), 0.0), "sigmoid": (4.765, -12.93)}
 CLASS_TOKEN: Final = 0  # the row of the class token in ``last_hidden_state``
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logits:
-    """How cosines become log-odds: scale x cosine + bias."""
+    """The map from cosines to log-odds: scale x cosine + bias."""
 
     scale: float
     bias: float
-    sigmoid: bool  # each label is answered on its own; else labels compete (softmax)
-    source: str  # where the numbers are from, in words
+    sigmoid: bool  # labels are independent (sigmoid); else they compete (softmax)
+    source: str  # the origin of the values, in words
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Hub:
-    """The networks of a folder; what reads texts is opened when it is first asked for."""
+    """The networks of a folder; the text network is opened on first use."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -61,17 +61,17 @@ class Hub:
 
     @cached_property
     def logits(self) -> Logits:
-        """How cosines become log-odds."""
+        """The map from cosines to log-odds."""
         return _logits(self)
 
 
 def is_hub(folder: Path) -> bool:
-    """Return whether a folder is laid out as hubs do."""
+    """Return whether a folder has the layout of a model hub."""
     return any((folder / name).is_file() for name in (CONFIG, OPEN_CLIP)) and _file(folder, IMAGE, BOTH) is not None
 
 
 def open_hub(folder: Path) -> Hub:
-    """Return the networks of a folder, or raise what is wrong with it."""
+    """Open the networks of a folder, or raise an error that says what is wrong."""
     config = _config(folder)
     file = _file(folder, IMAGE, BOTH)
     if file is None:
@@ -87,7 +87,7 @@ def open_hub(folder: Path) -> Hub:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """Return what config.json says, or the same of open_clip."""
+    """Read config.json, or its open_clip equivalent."""
     if (folder / CONFIG).is_file():
         return read_json(folder / CONFIG)
     plain = read_json(folder / OPEN_CLIP)
@@ -99,7 +99,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _file(folder: Path, *stems: str) -> Path | None:
-    """Return the first ONNX file of these names, the most exact one."""
+    """Return the most precise ONNX file of the first of these names that exists."""
     places = (
         place / f"{stem}{end}.onnx" for stem in stems for end in PRECISIONS for place in (folder / "onnx", folder)
     )
@@ -107,7 +107,7 @@ def _file(folder: Path, *stems: str) -> Path | None:
 
 
 def _image_output(outputs: Mapping[str, Shape], config: Mapping[str, Any], *, dual: bool) -> str:
-    """Return the output that holds image embeddings: of a dual encoder those in the space of texts, projected where it projects."""
+    """Return the output with image embeddings; for a dual encoder, those in the shared space, projected if it projects."""
     if "image_embeds" in outputs:
         return "image_embeds"
     if "pooler_output" in outputs and (not dual or _is_siglip(config)):
@@ -125,7 +125,7 @@ def _image_output(outputs: Mapping[str, Shape], config: Mapping[str, Any], *, du
 
 
 def _image_network(file: Path, output: str, width: int | None) -> bytes:
-    """Return the image network of a file: of several networks that part, of tokens the class token, which has so many features."""
+    """Return the image part of a file, reduced to the class token if the output is tokens; ``width`` is the default size."""
     content = read_file(file)
     inputs, outputs = interface(content)
     if output == "last_hidden_state":
@@ -139,7 +139,7 @@ def _image_network(file: Path, output: str, width: int | None) -> bytes:
 
 
 def _card(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, Shape], output: str) -> Card:
-    """Return the card of the image network; numbers that contradict each other are an error."""
+    """Return the card of the image network; raise an error if the folder contradicts itself."""
     if "pixel_values" not in inputs:
         raise StoreError(f"The image network has the inputs {listing(inputs)}; pixel_values is expected.")
     if extra := {"pixel_attention_mask", "spatial_shapes"} & set(inputs):
@@ -195,7 +195,7 @@ def _text_network(folder: Path, config: Mapping[str, Any]) -> TextNetwork:
 
 
 def _padding(tokenizer: Mapping[str, Any], about: Mapping[str, Any]) -> int:
-    """Return the token that fills sentences."""
+    """Return the padding token."""
     told = (tokenizer.get("padding") or {}).get("pad_id")
     named = about.get("pad_token")
     name = named.get("content") if isinstance(named, dict) else named
@@ -204,7 +204,7 @@ def _padding(tokenizer: Mapping[str, Any], about: Mapping[str, Any]) -> int:
 
 
 def _logits(hub: Hub) -> Logits:
-    """Return how cosines become log-odds: as the folder says, as its whole network computes them, or as is usual."""
+    """Return the map from cosines to log-odds: from the folder, measured on the dual encoder, or the default."""
     sigmoid, whole = _is_siglip(hub.config) or "logit_bias" in hub.config, _file(hub.folder, BOTH)
     if "logit_scale" in hub.config:
         scale, bias, source = float(hub.config["logit_scale"]), float(hub.config.get("logit_bias", 0.0)), CONFIG
@@ -216,7 +216,7 @@ def _logits(hub: Hub) -> Logits:
 
 
 def _measured(whole: bytes, hub: Hub) -> tuple[float, float]:
-    """Return the logarithm of the scale and the bias by which a network makes logits of cosines."""
+    """Measure the log scale and the bias by which a network turns cosines into logits."""
     session, card = open_session(whole), hub.images.card
     pixels = np.random.default_rng(0).normal(size=(2, *card.view.seen(card.shape))).astype(np.float32)
     cosines, logits = [], []

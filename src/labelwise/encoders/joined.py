@@ -1,4 +1,4 @@
-"""Several encoders as one: what each makes of an image, at unit length, one after another."""
+"""Several encoders as one: their features at unit length, concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from labelwise.support.cache import digest
 from labelwise.support.errors import UsageError
 from labelwise.support.rows import unit_rows
 
-LEAST: Final = np.float32(1e-12)  # length of features that are divided by it
+LEAST: Final = np.float32(1e-12)  # smallest length to divide by
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedEncoder:
-    """Encoders of images of one shape, side by side."""
+    """Concatenates the features of encoders that take images of one shape."""
 
     parts: tuple[Encoder, ...]
 
@@ -34,12 +34,12 @@ class JoinedEncoder:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name shown to users."""
         return "+".join(each.name for each in self.parts)
 
     @cached_property
     def id(self) -> str:
-        """The same for encoders that make the same features."""
+        """Identifier of the features: encoders with the same id make the same features."""
         return digest(b"joined", *(each.id.encode() for each in self.parts)).hex()
 
     @property
@@ -49,7 +49,7 @@ class JoinedEncoder:
 
     @property
     def fit(self) -> Fit:
-        """How an image file is brought to the shape."""
+        """How an image file is resized to the shape."""
         return self.parts[0].fit
 
     @property
@@ -59,7 +59,7 @@ class JoinedEncoder:
 
     @property
     def runtime(self) -> str:
-        """The libraries and versions that run it."""
+        """The libraries and versions that run the encoders."""
         return ", ".join(dict.fromkeys(each.runtime for each in self.parts))
 
     def __call__(self, images: Array) -> Features:
@@ -67,12 +67,12 @@ class JoinedEncoder:
         return self.join([each(images) for each in self.parts])
 
     def join(self, features: Sequence[Features]) -> Features:
-        """Return joined features ``[n, d]`` from those of each part."""
+        """Concatenate the features of all encoders ``[n, d]``."""
         return np.concatenate([_of_unit_length(each) for each in features], 1)
 
 
 def _of_unit_length(features: Features) -> Features:
-    """Return rows ``[n, d]`` of unit length; those without negative numbers at their root, as the closed form takes them."""
+    """Scale rows ``[n, d]`` to unit length; take square roots first if no value is negative, as the closed form does."""
     sizes = abs(features)
     rooted = np.sqrt(sizes / np.maximum(sizes.sum(1, keepdims=True), LEAST))
     rows: Features = np.where((features >= 0).all(1, keepdims=True), rooted, unit_rows(features)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Any ONNX file with a card next to it is an encoder.
+"""Encoders from ONNX files. Any ONNX file with a card next to it is an encoder.
 
 The card is a small JSON file of the same name (``birds.onnx`` and ``birds.json``) with the fields of ``Card``.
 """
@@ -24,8 +24,8 @@ from labelwise.support.errors import DataError, LabelwiseError, StoreError, Usag
 from labelwise.support.files import check_size, open_regular, read_regular
 from labelwise.support.settings import from_plain, to_plain
 
-SILENT = 4  # what goes wrong is raised, not printed
-BESIDE = "session.model_external_initializers_file_folder_path"  # where other files of an ONNX file are looked for
+SILENT = 4  # log level: errors are raised, not printed
+BESIDE = "session.model_external_initializers_file_folder_path"  # the folder of external weights
 
 
 def onnxruntime() -> Any:
@@ -51,31 +51,29 @@ def open_session(content: bytes) -> Any:
     options = module.SessionOptions()
     options.log_severity_level = SILENT
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry(
-        BESIDE, os.devnull
-    )  # which is no folder: the content may name no file of this machine
+    options.add_session_config_entry(BESIDE, os.devnull)  # not a folder: the model may not read files of this machine
     return module.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 MOST_BYTES: Final = 2**31 - 1  # of a protobuf message
 MOST_CARD: Final = 2**20
-LARGEST: Final = 2**28  # numbers of one image
-ELSEWHERE: Final = b"\x0a\x08location\x12"  # how an ONNX file begins to name another file that holds its weights
+LARGEST: Final = 2**28  # values of one image
+ELSEWHERE: Final = b"\x0a\x08location\x12"  # marks weights stored in another file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What an ONNX file takes and gives."""
+    """The inputs and outputs of an ONNX file."""
 
     name: str
     shape: tuple[int, ...]  # (c, h, w): bytes of an image; (a,): float32, a sound or features
     input: str = "images"
     output: str = "features"  # [n, d]
-    maps: str | None = None  # the output [n, d, h, w] for heat maps: features are its mean, or a token next to it
+    maps: str | None = None  # the output [n, d, h, w] for heat maps; features are its mean, or a separate token
     mean: tuple[float, ...] | None = None  # of each channel in [0, 1]; None where the graph takes bytes
     std: tuple[float, ...] | None = None
     fit: Fit = "crop"
-    crop: float | None = None  # of the centre, as in ``View``
+    crop: float | None = None  # centre crop, as in ``View``
     mirror: bool = False  # features are averaged over an image and its mirror image
     licence: str = ""
     source: str = ""
@@ -89,16 +87,16 @@ class Card:
 
     @property
     def view(self) -> View:
-        """How an image of the shape is seen."""
+        """The view of images of this shape."""
         return View(crop=self.crop, fit=self.fit, mirror=self.mirror)
 
 
 class OnnxEncoder:
-    """Runs an ONNX file by ONNX Runtime: one image per run, on the thread that asks.
+    """An ONNX file run by ONNX Runtime, one image per run, on the calling thread.
 
-    So features of an image depend on nothing but the image, and threads that encode different images do not wait for each other.
-    The file is read on first use. An encoder that ``open_encoder`` opens again by its name, its shape and a view has that view as
-    ``reference``: whoever saves it need not keep the file.
+    So the features of an image depend on that image alone, and threads do not wait for each other. The file is read on first
+    use. If ``open_encoder`` can open the encoder again by name, shape and view, ``reference`` is that view, and a saved
+    classifier need not contain the file.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class OnnxEncoder:
 
     @property
     def runtime(self) -> str:
-        """The library and version that runs it."""
+        """The library and version that runs the encoder."""
         return runtime_name()
 
     @property
@@ -137,7 +135,7 @@ class OnnxEncoder:
         return np.concatenate(rows) if rows else np.empty((0, self.width), np.float32)
 
     def locate(self, images: Array) -> tuple[Features, Features]:
-        """Return the features ``[n, d]`` of images ``[n, *shape]`` and their maps ``[n, d, h, w]``, those of mirror images turned back."""
+        """Return features ``[n, d]`` and maps ``[n, d, h, w]`` of images ``[n, *shape]``; maps of mirror images are flipped back."""
         if self.card.maps is None:
             raise UsageError(f"{self.name} has no feature maps.")
         rows = [self._seen(image, self.card.output, self.card.maps) for image in self._checked(images)]
@@ -174,7 +172,7 @@ class OnnxEncoder:
         return results
 
     def normalised(self, x: Array) -> Array:
-        """Return images as the graph takes them, less the mean and divided by the deviation of its card."""
+        """Normalise images by the mean and the standard deviation of the card."""
         if self.card.mean is None:
             return x
         mean, std = (np.array(each, np.float32)[:, None, None] for each in (self.card.mean, self.card.std))
@@ -182,7 +180,7 @@ class OnnxEncoder:
         return normalised
 
     def _check_features(self, features: Any) -> None:
-        """Raise an error unless a file made what its card promises of one image: a row of finite features."""
+        """Raise an error unless the output for one image matches the card: a row of finite features."""
         kind, shape = getattr(features, "dtype", type(features).__name__), np.shape(features)
         if kind != np.float32 or len(shape) != 2 or shape[0] != 1 or shape[1] != (self._width or shape[1]):
             wanted = f"float32 [1, {self._width or 'd'}]"
@@ -249,7 +247,7 @@ def _missing(path: Path) -> StoreError:
 
 
 def onnx_id(card: Card, content: bytes) -> str:
-    """Return what is the same for encoders that make the same features."""
+    """Return an identifier of the features: a digest of the file and of the card fields that affect them."""
     plain = to_plain(replace(card, name="", licence="", source="", maps=None))
     return digest(json.dumps(plain, sort_keys=True).encode(), content).hex()
 

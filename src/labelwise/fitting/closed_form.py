@@ -35,12 +35,12 @@ from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
 from labelwise.train.method import Method, Run
 
-GPU = Path("/dev/nvidiactl")  # there where a GPU is; torch then makes features faster
-MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
+GPU = Path("/dev/nvidiactl")  # exists if there is a GPU; torch then computes features faster
+MOST_VERIFIED = 2_000  # largest validation set on which the pair threshold is fitted at once
 
 
 def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
-    """Return whether a method is solved without torch: discriminant on features, by one process, and not on a GPU."""
+    """Return whether a method is solved without torch: discriminant on features, in one process, on the CPU."""
     if not isinstance(method, Discriminant) or method.tune is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return False
     if data.features or method.encoder.by_onnx:
@@ -53,7 +53,7 @@ def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
 
 @dataclass(frozen=True, eq=False)
 class FrozenNetwork:
-    """An encoder of torch that is not trained: on a GPU, in several processes, or of weights that are no ONNX file."""
+    """A frozen torch encoder: on a GPU, in several processes, or with weights that are not ONNX."""
 
     encoder: Encoder
     encode: Callable[[Images], Features]
@@ -61,9 +61,9 @@ class FrozenNetwork:
 
 
 def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: FrozenNetwork | None = None) -> Classifier:
-    """Return the classifier of all training images, calibrated on these, each left out; or on validation images where that says nothing.
+    """Fit a classifier to all training images and calibrate it by leave-one-out, or on validation images if that is impossible.
 
-    ``network`` makes the features; None: ONNX Runtime does, or they are given.
+    ``network`` makes the features; None: ONNX Runtime makes them, or they are precomputed.
     """
     began, shape = time.monotonic(), shape_for(method, data)
     encoder = _encoder(method, shape) if network is None else network.encoder
@@ -114,7 +114,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
 
 
 def solve(features: Any, train: Split, labels: Labels, method: Discriminant) -> tuple[DiscriminantFit, PriorWish]:
-    """Return the closed form of the features ``[n, d]`` of training images, and the prior that is wished for."""
+    """Solve the closed form on training features ``[n, d]``; also return the requested prior."""
     weights = np.array(train.weights) if train.weights else None
     fitted = fit_discriminant(features, train.targets, labels, train.groups, method.label_source, weights)
     wish = PriorWish.of(method.prior, method.costs, labels)
@@ -122,18 +122,18 @@ def solve(features: Any, train: Split, labels: Labels, method: Discriminant) -> 
 
 
 def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
-    """Return what makes features of images of a shape."""
+    """Return the encoder for images of a shape."""
     return Precomputed(shape[0]) if len(shape) == 1 else method.encoder.open_encoder(method.view, shape)
 
 
 def _device(encoder: Encoder) -> str:
-    """Return the kind of device that makes features."""
+    """Return the type of device that makes features."""
     device = getattr(encoder, "device", None)  # of an encoder of torch
     return "cpu" if device is None else str(device.type)
 
 
 def _encoded(data: Dataset, encoded: Callable[[Images], Features], run: Run) -> tuple[Dataset, dict[str, Any]]:
-    """Return data without images that cannot be read, which are told, and the features of each split that is trained on."""
+    """Return the data without unreadable images, which are reported, and the features of the splits used in training."""
     splits: dict[str, Split] = dict(data.splits)
     features: dict[str, Any] = {}
     before = len(data.skipped)

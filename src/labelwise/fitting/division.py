@@ -12,9 +12,9 @@ from labelwise.train.method import Method
 
 
 def train_on_all(data: Dataset, method: Method) -> Dataset:
-    """Return the data with all images in train that nobody set aside, where a method leaves each image out instead.
+    """Move to train all held-out images that the method does not need, since it uses leave-one-out.
 
-    Splits that the data or their user name do not change.
+    Splits named by the data or the user stay.
     """
     ours = () if data.own_splits and data.own_val else ("train", "val") if data.own_splits else SPLITS
     joined = {name: data.splits[name] for name in ours if name in data.splits}
@@ -25,7 +25,7 @@ def train_on_all(data: Dataset, method: Method) -> Dataset:
 
 
 def hold_out(data: Dataset, share: float, seed: int) -> Dataset:
-    """Return the data with a share of each label in the test split, groups whole, and the rest in train."""
+    """Split off a share of each label as the test split, with whole groups; the rest is train."""
     if data.own_splits:
         raise UsageError(f'"{data.name}" already has splits ({listing(data.splits)}). Leave out --hold-out.')
     if not 0 < share < 1:
@@ -36,14 +36,14 @@ def hold_out(data: Dataset, share: float, seed: int) -> Dataset:
 
 
 def validation(data: Dataset) -> Split:
-    """Return the validation images; none where the data have no such split."""
+    """Return the validation images; empty if there is no validation split."""
     return data.splits["val"] if "val" in data.splits else data.split("train").select([])
 
 
 def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Split, Split]:
-    """Return the images that stay and a share of each stratum ``[n]`` that is held out.
+    """Hold out a share of each stratum ``[n]``; return the remaining and the held-out images.
 
-    Groups stay whole, unless each stratum is in one (the characters of an alphabet): to hold one out would leave nothing of it to learn.
+    Groups stay whole, unless each stratum is in a single group (the characters of an alphabet): then none would be left to learn.
     """
     pairs = set(zip(strata.tolist(), split.groups, strict=True)) if any(split.groups) else set()
     divide = any(not group for _, group in pairs) or len(pairs) > len({stratum for stratum, _ in pairs})
@@ -52,16 +52,16 @@ def set_aside(split: Split, strata: Array, share: float, seed: int) -> tuple[Spl
 
 
 def of_labels(split: Split, labels: Sequence[int], total: int) -> Split:
-    """Return the images of some of ``total`` labels, with targets that are positions among these.
+    """Return the images of some of ``total`` labels; targets become positions among these.
 
-    Where several labels may be true, an image without a true one is an image all the same: every answer to it is no.
+    Multi-label data keep images without a true label, as negatives.
     """
     moved = replace(split, targets=among_labels(split.targets, labels, total))
     return moved if moved.multilabel else moved.select(moved.labelled)
 
 
 def labels_to_train(data: Dataset) -> tuple[list[int], Labels, Labels | None]:
-    """Return the positions of the labels that training images have, these labels, and the others; None if there are none."""
+    """Return the positions of the labels with training images, these labels, and the others, or None."""
     seen = data.split("train").present
     if len(seen) < 2:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What answers to images that training did not use say of a classifier: accuracy with its interval, confusions, suspicious labels."""
+"""Estimate the quality of a classifier on images outside training: accuracy with interval, confusions, suspicious labels."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
-LEAST_IMAGES = 20  # validation images from which on they say how good a classifier is
-LEAST_SUSPICIOUS = 0.5  # probability of another label, at least, of an image whose own label is suspicious
+LEAST_IMAGES = 20  # fewest validation images for an estimate
+LEAST_SUSPICIOUS = 0.5  # smallest probability of another label for a suspicious image
 
 
 def estimate(
     scores: Scores, split: "Split | TensorSplit", rows: Array, independent: int, right: Array | None = None
 ) -> dict[str, Any]:
-    """Return the accuracy of answers to images of one label each, its 95 % interval, confused labels and suspicious images.
+    """Estimate accuracy with its 95 % interval, confused labels and suspicious images, in single-label data.
 
     Args:
         scores: of the images, calibrated.
-        split: where they come from.
-        rows: which of its images these are ``[n]``.
-        independent: how many of them count: copies of one image count once.
-        right: whether images like these would be answered right ``[n]``; None: as they are answered.
+        split: the split of the images.
+        rows: their positions in the split ``[n]``.
+        independent: effective number of images: copies count once.
+        right: whether similar new images would be right ``[n]``; None: whether these are.
     """
     names, targets = scores.classifier.labels.names, np.asarray(split.targets)[rows]
     best = scores.best
@@ -49,13 +49,13 @@ def estimate(
 
 
 def baseline(targets: Array) -> tuple[float, int]:
-    """Return how often the most frequent label ``[n]`` would be right if it were always the answer, and which that is."""
+    """Return the accuracy of always answering the most frequent label, and that label."""
     counts = np.bincount(targets)
     return float(counts.max() / len(targets)), int(counts.argmax())
 
 
 def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return which labels are most often taken for which others."""
+    """Return the most frequent confusions of labels."""
     wrong = best != targets
     pairs, counts = np.unique(targets[wrong] * len(names) + best[wrong], return_counts=True)
     order = (-counts).argsort(kind="stable")[:MOST_CONFUSED]
@@ -87,7 +87,7 @@ def _suspicious(scores: Scores, targets: Array, split: "Split | TensorSplit", ro
 
 
 def estimate_on_validation(classifier: Classifier, scores: Scores, val: "Split | TensorSplit") -> Classifier:
-    """Return the classifier with what enough validation images of one label each say of it."""
+    """Add an estimate on validation images to the classifier, if there are enough of them with one label each."""
     if val.multilabel or len(val) < LEAST_IMAGES:
         return classifier
     alone = val.groups.count("") if val.groups else len(val)
@@ -98,7 +98,7 @@ def estimate_on_validation(classifier: Classifier, scores: Scores, val: "Split |
 
 
 def merit(scores: Scores, val: "Split | TensorSplit") -> dict[str, float]:
-    """Return how good scores of validation images are: accuracy, or mean average precision of several labels."""
+    """Return the accuracy of validation scores, or the mean average precision in multi-label data."""
     if val.multilabel:
         return {"validation_precision": float(np.nanmean(average_precisions(scores.log_odds, val.targets)))}
     return {"validation_accuracy": float((scores.best == np.asarray(val.targets)).mean())}

@@ -14,15 +14,15 @@ from labelwise.train.method import Method, Run
 
 
 def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> Classifier:
-    """Return a classifier trained on the train split and calibrated; the test split is never read.
+    """Train a classifier on the train split and calibrate it; the test split is never read.
 
-    Without a validation split a tenth of the training images is held out, of many no more than calibration needs. A method that can leave
-    a training image out trains on all and is calibrated on these. Methods that read descriptions of labels are fitted as ``zero_shot``
-    says; methods that read no target are fitted without any. Files are read at the size that the encoder takes, see ``View``.
+    Without a validation split, a tenth of the training images is held out, at most as many as calibration needs. Methods
+    with leave-one-out train and calibrate on all images instead. Methods that read label descriptions fit as in ``zero_shot``.
+    Methods without supervision see no targets. Files are read at the size of the encoder, see ``View``.
 
     Args:
         data: labels and splits.
-        method: what to train, with its settings; None is what ``choice.decide`` makes of the data, as in the shell.
+        method: the method with its settings; None: ``choice.decide`` chooses it, as in the shell.
         run: seed, device, folder for checkpoints; the default keeps nothing on disk.
     """
     classifier = _fit(data, method or decide(data).method, run or Run())
@@ -33,7 +33,7 @@ def fit(data: Dataset, method: Method | None = None, run: Run | None = None) -> 
 
 
 def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return the classifier that a method makes of data."""
+    """Fit a method to data."""
     _check_method(data, method)
     if takes(method, data, run):
         return fit_closed_form(data, method, run)
@@ -49,7 +49,7 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def _check_method(data: Dataset, method: Method) -> None:
-    """Raise an error where a method cannot train on such data: names, several labels an image, features to be attacked."""
+    """Raise an error if a method cannot train on this data: label names alone, multi-label data, attacks on features."""
     for name in data.labels.names:
         if unfit := unfit_name(name):
             raise UsageError(f'"{data.name}" has a label that could not be saved: {unfit}. Rename it.')

@@ -1,15 +1,15 @@
-"""How much more probable a frequent label is: a prior, as strong as images left out bear it out.
+"""The label prior: how much more probable a frequent label is, with its strength chosen by leave-one-out.
 
-Scores s of a method know nothing of how many images a label has. With n images of a label, N in all, and k labels,
+Scores s of a method ignore label frequencies. With n images of a label, N in all, and k labels,
 
     p(label | image) ~ exp(s / T) ((n + 1) / (N + k))^tau
 
-where tau is 0 (all labels alike) to 1 (as Bayes has it), and T and tau are those under which training images left out are likeliest: a
-covariance that all labels share makes scores too sure, and then less than 1 is right. One image more of each label keeps a label of few
-images possible. Frequencies that a user states take the place of the data's, and images count as often as they say.
+where tau ranges from 0 (a uniform prior) to 1 (Bayes' rule). T and tau maximise the leave-one-out likelihood. A shared
+covariance makes scores overconfident, and then tau below 1 is best. One extra image of each label keeps rare labels
+possible. Frequencies stated by the user replace those of the data, and reweight the images.
 
-A cost says how many times worse it is to miss a label. To answer with the least expected cost is to answer as if the label were as many
-times as frequent: Elkan, "The foundations of cost-sensitive learning", IJCAI 2001.
+A cost says how many times worse it is to miss a label. The least expected cost is reached by scaling the label's
+frequency by its cost: Elkan, "The foundations of cost-sensitive learning", IJCAI 2001.
 """
 
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PriorWish:
-    """Which prior a user asks for."""
+    """The prior that a user requests."""
 
-    equal: bool = False  # labels are equally frequent, and cost the same
-    shares: Array | None = None  # how frequent labels are where the classifier is used [k]; None: as in training
-    costs: Array | None = None  # how many times worse it is to miss each label [k]; None: all alike
+    equal: bool = False  # a uniform prior, with equal costs
+    shares: Array | None = None  # label frequencies in use [k]; None: as in training
+    costs: Array | None = None  # cost of missing each label [k]; None: equal
 
     @classmethod
     def of(cls, prior: str, costs: str | None, labels: Labels) -> Self:
-        """Return the wish of settings: ``prior`` is data, equal or a table of label and share, ``costs`` a table of label and cost.
+        """Read settings: ``prior`` is data, equal or a table of label and share; ``costs`` is a table of label and cost.
 
-        Where labels state their shares (labels.csv), these are the data's.
+        Shares in labels.csv replace the frequencies of the data.
         """
         of_labels = None if costs is None else read_numbers(costs, labels, "cost")
         if prior == "equal":
@@ -53,14 +53,14 @@ DATA = PriorWish()
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prior:
-    """What is added to the scores of labels."""
+    """The offsets added to label scores."""
 
     values: Array  # [k], in units of scores
     kind: str  # data or stated
     exponent: float  # tau
 
     def about(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return what a classifier keeps of it: how many points of score each label is ahead."""
+        """Return the record that a classifier keeps: the offset of each label."""
         return {
             "kind": self.kind,
             "exponent": self.exponent,
@@ -71,14 +71,14 @@ class Prior:
 def choose_prior(
     scores: Array, targets: Array, counts: Array, wish: PriorWish = DATA, weights: Array | None = None
 ) -> Prior:
-    """Return the prior under which images left out are likeliest.
+    """Choose the prior that maximises the leave-one-out likelihood.
 
     Args:
-        scores: of images left out ``[n, k]``.
+        scores: leave-one-out scores ``[n, k]``.
         targets: their labels ``[n]``.
-        counts: how many training images each label has ``[k]``.
-        wish: what a user states.
-        weights: how much each image counts ``[n]``; None: all alike.
+        counts: training images of each label ``[k]``.
+        wish: the prior requested by the user.
+        weights: of images ``[n]``; None: equal.
     """
     trained = (counts + 1) / (counts.sum() + len(counts))
     # a label of share 0 stays possible
@@ -90,14 +90,14 @@ def choose_prior(
         temperature = fit_temperature(scores, targets, counted, exponent * shift)
         likely = softmax(scores.astype(np.float64) / temperature + exponent * shift)[np.arange(len(targets)), targets]
         loss = float(np.average(-np.log(np.maximum(likely, 1e-12)), weights=counted))
-        trials.append((round(loss, 4), exponent, temperature))  # rounding must not choose: of equals the least
+        trials.append((round(loss, 4), exponent, temperature))  # among ties, the smallest, whatever the rounding
     _, exponent, temperature = min(trials)
     values = exponent * shift + (0.0 if wish.costs is None else np.log(np.maximum(wish.costs, 1e-12)))
     return Prior(values=temperature * values, kind="data" if wish.shares is None else "stated", exponent=exponent)
 
 
 def read_numbers(file: str | Path, labels: Labels, column: str) -> Array:
-    """Return the number of each label ``[k]`` from a table with the columns label and ``column``, such as share or cost."""
+    """Read a number for each label ``[k]`` from a table with the columns label and ``column``, such as share or cost."""
     numbers: dict[str, float] = {}
     for place, row in read_fields(Path(file), "label", column, what=f"table of {column}s"):
         name, where = row["label"].strip(), f'Row {place} of "{file}"'

@@ -1,4 +1,4 @@
-"""The model of torch that a classifier came from, for what needs gradients or a GPU."""
+"""Rebuild the torch model of a classifier, for work that needs gradients or a GPU."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ def method_of(classifier: Classifier) -> Method:
 
 
 def training_state(model: LabelModel) -> KnownState:
-    """Return the state of a model as a classifier holds it."""
+    """Return the state of a model in the form that a classifier stores."""
     return KnownState({name: tensor.cpu().numpy().copy() for name, tensor in training_tensors(model).items()})
 
 
@@ -44,7 +44,7 @@ def training_tensors(model: LabelModel) -> Tensors:
 
 
 def published(model: LabelModel) -> bool:
-    """Return whether the backbone of a model is frozen, with weights that are found again under its name."""
+    """Return whether the backbone of a model is frozen and its weights can be loaded by name."""
     encoder = getattr(model, "encoder", None)
     return encoder is not None and encoder.frozen and encoder.published is not None
 
@@ -66,7 +66,7 @@ def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> Labe
 
 
 def on_device(classifier: Classifier, device: str | torch.device) -> Classifier:
-    """Return the classifier whose encoder runs in torch on a device: that of its model, or one with published weights."""
+    """Return the classifier with its encoder in torch on a device: that of its model, or one with published weights."""
     shared = classifier.encoder
     if isinstance(shared, Precomputed):
         return classifier
@@ -79,7 +79,7 @@ def on_device(classifier: Classifier, device: str | torch.device) -> Classifier:
 
 
 def _compare(own: Tensors, state: Tensors) -> None:
-    """Raise an error unless a state has the names, shapes and kinds of numbers that settings ask for."""
+    """Raise an error unless a state has the names, shapes and dtypes that the settings imply."""
     faults = [f"there are no weights for {name}" for name in own if name not in state]
     faults += [f"there is no place for {name}" for name in state if name not in own]
     faults += [

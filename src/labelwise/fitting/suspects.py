@@ -1,7 +1,7 @@
-"""Suspects: images whose label looks wrong, images that are there twice, ambiguous ones and odd ones.
+"""Suspects: images whose label looks wrong, duplicates, ambiguous images and outliers.
 
-Every image is scored by leave-one-out, those of the test split, too: a closed form on features answers it as if it, and its copies, had
-not been among the images. So no image vouches for its own label.
+A closed form on features scores every image by leave-one-out, test images included. The image and its copies are left out
+together, so no image confirms its own label.
 """
 
 from collections.abc import Sequence
@@ -22,31 +22,31 @@ from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.support.errors import DataError
 from labelwise.train.networks.encoder import PRETRAINED
 
-DOUBTFUL = 0.5  # probability of another label from which on the own one is in doubt
-AMBIGUOUS = 0.35  # probability of another label from which on an image may be either
+DOUBTFUL = 0.5  # probability of another label above which the image's label is in doubt
+AMBIGUOUS = 0.35  # probability of another label above which an image is ambiguous
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """An image to look at."""
+    """An image to review."""
 
     file: str
     label: str
-    suggested: str  # the label that it looks like; of a duplicate its own
-    probability: float  # of the suggested label by leave-one-out, or how alike it and its duplicate look
+    suggested: str  # the suggested label; for a duplicate, its own
+    probability: float  # leave-one-out probability of the suggested label, or similarity to the duplicate
     reason: str  # "label", "copy" (the same file content), "lookalike", "ambiguous" (two labels) or "odd" (unlike all)
-    other: str = ""  # the earlier image that it is a duplicate of
+    other: str = ""  # the earlier image that it duplicates
     other_label: str = ""  # of that image
-    row: int = 0  # its place among all images, those of train first, then val, then test
+    row: int = 0  # its position among all images, in the order train, val, test
 
     @property
     def doubtful(self) -> bool:
-        """Whether its label, or that of its duplicate, is wrong."""
+        """Whether its label, or that of its duplicate, may be wrong."""
         return self.reason != "ambiguous" and self.label != (self.other_label if self.other else self.suggested)
 
     @property
     def words(self) -> str:
-        """Why it is a suspect."""
+        """The reason, in words."""
         if self.reason in ("ambiguous", "odd"):
             return f"may also be {self.suggested}" if self.reason == "ambiguous" else "looks like none of the labels"
         kind = {"copy": "same content as", "lookalike": "looks the same as"}
@@ -55,11 +55,11 @@ class Suspect:
 
 
 def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
-    """Return images whose label looks wrong, the most doubtful first, then duplicates, ambiguous and odd images; no file is touched.
+    """Find images whose label looks wrong, most doubtful first, then duplicates, ambiguous images and outliers.
 
     Args:
         data: with one label for each image.
-        likeness: how alike two images must look to be duplicates, at most 1.
+        likeness: smallest similarity of duplicates, at most 1.
     """
     if data.multilabel:
         raise DataError(f'Several labels may be true of an image of "{data.name}". Suspects need one label per image.')
@@ -72,7 +72,7 @@ def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
 
 
 def _features(split: Split) -> tuple[Array, Array, Encoder]:
-    """Return the features of images that can be read ``[n, d]``, which rows these are, and what made them."""
+    """Return the features ``[n, d]`` of the readable images, their rows, and the encoder."""
     if split.shape is not None and len(split.shape) == 1:
         values = split.images.read(np.arange(len(split)), split.shape)
         return np.asarray(values, np.float32), np.arange(len(split)), Precomputed(split.shape[0])
@@ -84,7 +84,7 @@ def _features(split: Split) -> tuple[Array, Array, Encoder]:
 def _judged(
     data: Dataset, whole: Split, features: Array, rows: Array, encoder: Encoder
 ) -> tuple[list[Suspect], list[Suspect]]:
-    """Return the images that look like another label, the most doubtful first; and those that are ambiguous or odd."""
+    """Return the images that look like another label, most doubtful first, and the ambiguous or odd ones."""
     present, targets = np.unique(whole.targets[rows], return_inverse=True)
     names = tuple(data.labels.names[place] for place in present)
     if len(names) < 2:
@@ -122,7 +122,7 @@ def _judged(
 
 
 def _duplicates(data: Dataset, whole: Split, likeness: float) -> list[Suspect]:
-    """Return images that repeat an earlier one, by content or by looks; those with another label first."""
+    """Return duplicates of earlier images, by content or by looks; those with another label first."""
     first: dict[bytes, int] = {}
     copies = {
         row: first[digest] for row, digest in enumerate(whole.images.digests()) if first.setdefault(digest, row) != row
@@ -149,7 +149,7 @@ def _twin(files: Sequence[str], words: Sequence[str], row: int, other: int, valu
 
 
 def _lookalikes(whole: Split, likeness: float, copies: set[int]) -> dict[int, tuple[int, float]]:
-    """Return the earlier image that each image looks most like, and how much, if it is a lookalike at all."""
+    """Return the most similar earlier image of each lookalike, and their similarity."""
     prints, _ = fingerprints(whole.images)
     best: dict[int, tuple[int, float]] = {}
     for first, second, values in alike(prints, likeness):

@@ -1,4 +1,4 @@
-"""Whatever a person holds, as ``Images``: paths, folders, the content of files, PIL images, arrays, tensors, columns of a table."""
+"""Convert user input to ``Images``: paths, folders, file contents, PIL images, arrays, tensors, table columns."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -37,11 +37,11 @@ class Uploads(StoredImages):
 
 
 def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
-    """Return images: of a path, a folder, a shard, the content of a file, a PIL image, an array, or several of these.
+    """Convert a path, a folder, a shard, the content of a file, a PIL image, an array, or several of these to images.
 
     Arrays (and tensors of torch) hold bytes, or floats in [0, 1], ``[h, w, c]`` or ``[c, h, w]``, with or without a first axis for
-    many. Where they could be read in two ways, they are read as images of ``shape`` if they can be; else arrays have channels last,
-    tensors first. Floats ``[n, a]`` without a ``shape``, and numbers where it is ``(a,)``, are features.
+    many. If this is ambiguous, they are read as images of ``shape`` if possible; else arrays have channels last, tensors
+    first. Floats ``[n, a]`` without a ``shape``, and numbers where it is ``(a,)``, are features.
     """
     if isinstance(images, Images):
         return images
@@ -71,7 +71,7 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
 
 
 def as_batch(images: ImagesLike, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
-    """Return images as a model of a shape takes them: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
+    """Return a batch for a model of this shape: bytes ``[n, c, h, w]``, or features ``[n, a]`` (float32)."""
     return read_all(as_images(images, tuple(shape)), tuple(shape), fit)
 
 
@@ -102,7 +102,7 @@ def as_bytes(array: Array) -> Array:
 def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = True) -> Array:
     """Return one image or many as bytes ``[n, c, h, w]``, whichever axis the channels are on.
 
-    Where it could be read in two ways, as ``shape`` if it can; else with channels ``last``, or first.
+    If this is ambiguous, use ``shape`` if possible; else ``last`` decides.
     """
     x = as_bytes(array)
     if x.ndim == 2:
@@ -124,7 +124,7 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
 
 
 def _path_images(paths: Sequence[str | Path]) -> Images:
-    """Return the images that paths name: files unchanged, those in folders and below, and images in shards."""
+    """Return the images at paths: files, all images below folders, and images in shards."""
     parts: list[Images] = []
     files: list[str | Path] = []
     for path in paths:

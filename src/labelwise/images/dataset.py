@@ -1,4 +1,4 @@
-"""What a source returns: images and targets per split, the labels, and what could not be read."""
+"""Data sets: images and targets by split, labels, and unreadable files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ Array = npt.NDArray[Any]
 
 
 def several_true(targets: Any) -> bool:
-    """Return whether several labels may be true of one image."""
+    """Return whether targets are multi-label."""
     return bool(targets.ndim == 2)
 
 
 def have_label(targets: Any) -> Array:
-    """Return which images have a label, or more ``[n]`` (bool)."""
+    """Return which images have at least one label ``[n]`` (bool)."""
     return np.asarray(targets.any(1) if several_true(targets) else targets >= 0)
 
 
@@ -31,14 +31,14 @@ def truth_table(targets: Any, k: int) -> Array:
 
 
 def labels_present(targets: Any) -> list[int]:
-    """Return the labels that some image has, in order."""
+    """Return the labels that occur, in order."""
     if several_true(targets):
         return np.flatnonzero(targets.any(0)).tolist()
     return sorted(set(targets.tolist()) - {-1})
 
 
 def among_labels(targets: Any, labels: Sequence[int], k: int) -> Array:
-    """Return the targets of the same images among some of k labels; those of other labels have none."""
+    """Restrict targets to some of k labels; images of other labels become unlabelled."""
     columns = np.asarray(labels, np.int64)
     if several_true(targets):
         return np.asarray(targets[:, columns])
@@ -48,7 +48,7 @@ def among_labels(targets: Any, labels: Sequence[int], k: int) -> Array:
 
 
 def strata(targets: Any) -> Array:
-    """Return what images are divided by ``[n]``: their label, or of several true ones the rarest, so that it is shared out."""
+    """Return the strata of images ``[n]``: their label, or in multi-label data the rarest of their labels."""
     if not several_true(targets):
         return np.asarray(targets)
     counts = np.where(targets, targets.sum(0), len(targets) + 1)
@@ -74,16 +74,16 @@ class Split:
 
     # arrays and tensors become images: bytes ``[n, c, h, w]``, or features ``[n, a]``
     images: Any  # ``Images``
-    # positions in the data set's labels ``[n]`` (int64), -1 where there is no label; or, where several labels may be
-    # true of one image, or none, which of them are ``[n, k]`` (bool). See ``images.targets``; tensors become arrays.
+    # label positions ``[n]`` (int64), -1 if an image has no label; in multi-label data, a table ``[n, k]`` (bool).
+    # Tensors become arrays.
     targets: Any
     files: tuple[str, ...] = ()  # where each image came from, n names, or empty
     texts: tuple[tuple[str, ...], ...] = ()  # sentences that describe each image, n tuples, or empty
     domains: tuple[str, ...] = ()  # where or how each image was taken (a camera, a style), n names, or empty
-    # what each image belongs to (an animal, a day): a group never lies on both sides of a split; or empty
+    # the group of each image (an animal, a day): no group is in two splits; or empty
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
-    # how much each image counts in a closed-form fit, above 0; empty: all alike
+    # weight of each image in a closed-form fit, above 0; empty: equal
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -126,17 +126,17 @@ class Split:
 
     @property
     def labelled(self) -> Array:
-        """Which images have a label, or more ``[n]`` (bool)."""
+        """Which images have at least one label ``[n]`` (bool)."""
         return have_label(self.targets)
 
     @property
     def present(self) -> list[int]:
-        """The labels that some image has, in order."""
+        """The labels that occur, in order."""
         return labels_present(self.targets)
 
     @property
     def strata(self) -> Array:
-        """What to divide images by ``[n]``: their label, or the rarest of several."""
+        """The strata of images ``[n]``: their label, or the rarest of several."""
         return strata(self.targets)
 
     def table(self, labels: int) -> Array:
@@ -148,7 +148,7 @@ class Split:
         return label_words(names, self.targets)
 
     def select(self, rows: Rows) -> "Split":
-        """Return these rows only, in this order; a mask of yes and no for each row will do, too."""
+        """Return these rows, in this order; ``rows`` may be a mask."""
         index = positions(rows)
         if np.array_equal(index, np.arange(len(self))):
             return self
@@ -157,7 +157,7 @@ class Split:
         return Split(images=self.images.select(index), targets=self.targets[index], **columns)
 
     def join(self, other: "Split") -> "Split":
-        """Return the rows of both; a piece that only one of them has is dropped."""
+        """Concatenate two splits; drop the fields that only one of them has."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
         both = {what: getattr(self, what) + getattr(other, what) for what in COLUMNS}
@@ -167,7 +167,7 @@ class Split:
 
 
 def split_images(images: Any) -> Images:
-    """Return the images of a split: bytes ``[n, c, h, w]`` and floats ``[n, a]``, of NumPy or torch, become images."""
+    """Convert arrays and tensors to ``Images``: bytes ``[n, c, h, w]``, or floats ``[n, a]`` as features."""
     if isinstance(images, Images):
         return images
     values = images.detach().cpu().numpy() if hasattr(images, "detach") else np.asarray(images)
@@ -175,26 +175,26 @@ def split_images(images: Any) -> Images:
 
 
 def shape_words(shape: tuple[int, ...] | None) -> str:
-    """Return a shape in words, with a space before; nothing for files."""
+    """Describe a shape in words, with a leading space; empty for files."""
     return "" if shape is None else f" {' x '.join(map(str, shape))}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Labels and splits under a name. Only evaluation reaches for ``test``; training receives ``TrainData``."""
+    """A named data set: labels and splits. Only evaluation reads ``test``; training receives ``TrainData``."""
 
     name: str  # of the data
     labels: Labels  # what targets point into
     splits: Mapping[str, Split]  # images by split
     skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
-    # whether the data name their splits themselves; False where they name none and were divided by shares
+    # whether the data name their splits; False if the library made them
     own_splits: bool = True
-    own_val: bool = True  # whether val, where there is one, is not a part of the data's own train
+    own_val: bool = True  # whether val comes with the data, not from their train split
     own_images: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
-    drawn: bool = False  # whether the images are drawings by a program, for which encoders of photos are no help
-    # what made ``Split.groups``: the data themselves, or what was looked for (``split.grouping``)
+    drawn: bool = False  # whether a program drew the images: encoders for photos do not help
+    # origin of ``Split.groups``: the data, or a kind of grouping (``split.grouping``)
     grouping: str = "column"
-    # what chose the labels if not a person: "answers" of a classifier, or "groups" of images that look alike
+    # origin of the labels, unless a person: "answers" of a classifier, or "groups" of lookalikes
     labels_by: str = ""
 
     def __post_init__(self) -> None:
@@ -224,7 +224,7 @@ class Dataset:
         return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}{shape}{left}>"
 
     def split(self, name: str) -> Split:
-        """Return one split, or raise an error that lists those there are."""
+        """Return a split, or raise an error that lists the existing ones."""
         if name not in self.splits:
             todo = ' Name what to train on "train".' if name == "train" else ""
             raise DataError(f'"{self.name}" has no {name} split. It has: {listing(self.splits)}.{todo}')
@@ -244,13 +244,13 @@ class Dataset:
 
     @property
     def features(self) -> int | None:
-        """How many numbers an image is, where the data hold features in place of images."""
+        """The size of precomputed features; None for images."""
         shape = self.shape
         return shape[0] if shape is not None and len(shape) == 1 else None
 
     @property
     def home(self) -> str:
-        """The folder that all image files of a person are in, as these name it; empty where images are no such files."""
+        """The common folder of a person's image files; empty for any other images."""
         files = [file for split in self.splits.values() for file in split.files] if self.own_images else []
         folders = {os.path.dirname(file) or os.curdir for file in files}
         mixed = len({os.path.isabs(folder) for folder in folders}) > 1
@@ -259,7 +259,7 @@ class Dataset:
         return os.path.commonpath(map(os.path.abspath, folders) if mixed else folders) or os.curdir
 
     def below_home(self) -> "Dataset":
-        """Return the same with files named from ``home`` on, which says nothing of where on a machine they are."""
+        """Return the data with file names relative to ``home``, which reveal nothing about this machine."""
         home = self.home
         if not home:
             return self

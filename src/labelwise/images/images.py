@@ -1,7 +1,7 @@
-"""Images in the order of a table, read when they are asked for, at the shape that is asked for.
+"""Lazy sequences of images, read on demand at the requested shape.
 
-Whatever holds images is one of these: files and uploads (``stored``), packs and shards (``sources``), arrays, features. To
-select some of them or to join them reads nothing.
+Files and uploads (``stored``), packs and shards (``sources``), arrays and features all implement ``Images``. Selecting or
+joining images reads nothing.
 """
 
 from abc import ABC, abstractmethod
@@ -20,19 +20,19 @@ from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError, listing
 
 Array = npt.NDArray[Any]
-Rows = npt.ArrayLike  # numbers of rows, or yes and no for each
+Rows = npt.ArrayLike  # row numbers, or a mask
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """In place of an image that cannot be read."""
+    """A placeholder for an unreadable image."""
 
     reason: str  # in words for people
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A file that could not be read, and why, in words."""
+    """An unreadable file, with the reason in words."""
 
     file: str
     reason: str
@@ -40,15 +40,15 @@ class Skipped:
 
 @runtime_checkable
 class Images(Protocol):
-    """Images in the order of a table, read when asked for."""
+    """A lazy sequence of images."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """What each is called: a path, the name of an upload, or its row."""
+        """The name of each image: a path, the name of an upload, or its row."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of all: ``(c, h, w)`` of bytes, ``(a,)`` of features; None for files, which have a shape each."""
+        """The common shape: ``(c, h, w)`` of bytes, ``(a,)`` of features; None for files, whose shapes differ."""
 
     def __len__(self) -> int: ...
 
@@ -63,10 +63,10 @@ class Images(Protocol):
 
 
 class Selection(ABC):
-    """Images that are some rows of something, and know their digests once these were asked for."""
+    """Base of images that are rows of a shared store; digests are cached."""
 
     def __init__(self, base: object, rows: Rows) -> None:
-        self.base = base  # what selections of the same images have in common
+        self.base = base  # shared by all selections of the same images
         self.rows = positions(rows)  # which of its images these are
         self._known: dict[int, bytes] = {}  # digests by row of the base
 
@@ -96,7 +96,7 @@ class Selection(ABC):
 
     @property
     def follow(self) -> bool:
-        """Whether the rows follow one another in what they are rows of."""
+        """Whether the rows are consecutive in the base."""
         return len(self.rows) > 0 and bool((np.diff(self.rows) == 1).all())
 
     def digests(self) -> Sequence[bytes]:
@@ -111,7 +111,7 @@ class Selection(ABC):
         return self.of(self.rows[positions(rows)])
 
     def __getitem__(self, rows: "int | slice | Rows") -> Self:
-        """Return some rows, as ``select`` does; one number is one image."""
+        """Select rows; an integer selects one image."""
         return self.of(np.atleast_1d(self.rows[rows if isinstance(rows, slice) else np.asarray(rows)]))
 
     def of(self, rows: Array) -> Self:
@@ -136,7 +136,7 @@ class _Rows(Selection):
 
     @property
     def values(self) -> Array:
-        """The rows ``[n, ...]``, no copy where they follow one another."""
+        """The rows ``[n, ...]``; a view if they are consecutive."""
         return self._array[self.rows[0] : self.rows[-1] + 1] if self.follow else self._array[self.rows]
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
@@ -161,7 +161,7 @@ class ArrayImages(_Rows):
         return [self._ids[row] for row in self.rows.tolist()] if self._ids else super().ids
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
-        """Return images of a shape; those of another are resized, and grey becomes colour and colour grey."""
+        """Return images of a shape, resized and converted between grey and colour if necessary."""
         images = self._array[self.rows[positions(rows)]]
         return list(images if self.shape == tuple(shape) else resize_images(images, shape, fit))
 
@@ -176,7 +176,7 @@ class FeatureRows(_Rows):
         check_finite(self._array)
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:  # noqa: ARG002
-        """Return the features of some rows; they have one shape only."""
+        """Return the features of some rows; no other shape is possible."""
         if tuple(shape) != self.shape:
             wanted = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
             raise UsageError(f"This model takes {wanted}; given {[len(self), *self.shape]}.")
@@ -198,12 +198,12 @@ class JoinedImages(Selection):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape that all parts have, if they have one."""
+        """The common shape of all parts, or None."""
         shapes = {part.shape for part in self._parts}
         return shapes.pop() if len(shapes) == 1 else None
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
-        """Return images of a shape, from whichever part each is of."""
+        """Return images of a shape, each from its part."""
         at = self.rows[positions(rows)]
         places = np.searchsorted(self._ends, at, "right")
         images: list[Array | Unreadable] = [Unreadable("")] * len(at)
@@ -220,7 +220,7 @@ class JoinedImages(Selection):
 
 
 def join(parts: Sequence[Images]) -> Images:
-    """Return the images of all parts, one part after another."""
+    """Concatenate images."""
     filled = [part for part in parts if len(part)] or list(parts[:1])
     first = filled[0]
     if isinstance(first, Selection) and all(isinstance(part, Selection) and part.base is first.base for part in filled):
@@ -233,7 +233,7 @@ def join(parts: Sequence[Images]) -> Images:
 
 
 def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
-    """Return all images of a shape ``[n, *shape]``; one that cannot be read is an error."""
+    """Read all images at a shape ``[n, *shape]``; raise an error if one is unreadable."""
     if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
         return images.values
     values = images.read(range(len(images)), shape, fit)
@@ -246,14 +246,14 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array
 
 
 def at_side(images: Images, side: int | None) -> Images:
-    """Return images of a shape as squares of a side; without a side, and features, unchanged."""
+    """Resize images to squares of this side; features, and files, are unchanged."""
     if side is None or images.shape is None or len(images.shape) != 3:
         return images
     return ArrayImages(read_all(images, (images.shape[0], side, side)))
 
 
 def resize_images(images: Array, shape: tuple[int, ...], fit: Fit) -> Array:
-    """Return bytes ``[n, *shape]`` from bytes ``[n, c, h, w]``, as files are resized and cut."""
+    """Resize and crop bytes ``[n, c, h, w]`` to ``[n, *shape]``, as for files."""
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3, 4):
         raise UsageError(f"This model takes images of shape {list(shape)}; given {list(images.shape[1:])}.")
     frame = Frame.of(shape, fit)
@@ -273,13 +273,13 @@ def check_finite(features: Array) -> None:
 
 
 def positions(rows: Rows) -> Array:
-    """Return row numbers ``[m]`` (int64) from numbers or from a mask of yes and no."""
+    """Return row numbers ``[m]`` (int64) from numbers or a mask."""
     array = np.asarray(rows)
     return np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64).reshape(-1)
 
 
 def skipped_lines(skipped: Sequence[Skipped]) -> list[str]:
-    """Return a line for each of ten reasons, with three of its files, and one that counts all where there are more reasons."""
+    """Return a line for each of at most ten reasons, with three files each, and a total if there are more reasons."""
     reasons: dict[str, list[str]] = {}
     for one in skipped:
         reasons.setdefault(one.reason, []).append(one.file)
@@ -288,12 +288,12 @@ def skipped_lines(skipped: Sequence[Skipped]) -> list[str]:
 
 
 def skipped_rows(names: Sequence[str], faults: Mapping[int, str]) -> tuple[Skipped, ...]:
-    """Return the files of rows that could not be read, in their order; ``faults`` says why."""
+    """Return the unreadable files, in row order; ``faults`` has the reasons."""
     return tuple(Skipped(file=names[row], reason=reason) for row, reason in sorted(faults.items()))
 
 
 def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
-    """Raise an error where images could not be read and all should be, or where none of ``count`` could."""
+    """Raise an error if images are unreadable and all are required, or if none of ``count`` is readable."""
     if skipped and (strict or len(skipped) == count):
         some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
         more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""

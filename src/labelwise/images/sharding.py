@@ -1,6 +1,6 @@
-"""Data written as WebDataset shards: tar files of images, each with its label (``.cls``) and what else is known of it (``.json``).
+"""Write data as WebDataset shards: tar files of images with labels (``.cls``) and metadata (``.json``).
 
-Images are written as their files hold them; those that come from no file as PNG. Their order is random, so that shards are alike.
+Image files are copied unchanged; other images become PNG. The order is random, so that shards are similar.
 """
 
 import io
@@ -34,7 +34,7 @@ MEGABYTES = 256  # of a shard, about
 
 @dataclass(frozen=True, kw_only=True)
 class Shards:
-    """What was written."""
+    """The written shards."""
 
     folder: str  # or an address
     shards: int
@@ -43,9 +43,10 @@ class Shards:
 
 
 def write_shards(dataset: Dataset, folder: str | Path, *, megabytes: float = MEGABYTES, seed: int = 0) -> Shards:
-    """Write all images of a data set as shards of about ``megabytes`` each into a new folder, which appears once it is complete.
+    """Write a data set as shards of about ``megabytes`` each to a new folder, which appears once it is complete.
 
-    At an address (``s3://bucket/birds``) shards appear one after another, and the names of labels last. Splits that the data name are kept, a shard holds images of one; the groups that stay together where splits are made are written, too.
+    At an address (``s3://bucket/birds``) shards appear one by one, and label names last. Splits named by the data are kept,
+    and each shard holds images of one split. Groups are written, too.
     """
     if dataset.features:
         raise DataError(f'"{dataset.name}" holds features, not images. A table or an .npz pack holds these.')
@@ -88,7 +89,7 @@ def check_new(folder: str | Path) -> None:
 
 @contextmanager
 def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
-    """Yield a folder to write to, and what a file that is whole is given to; if not all is written, nothing is left."""
+    """Yield a folder to write to, and a function to call with each complete file; after an error, nothing is left."""
     check_new(target)
     if is_remote(target):
         with TemporaryDirectory() as place, _uploading(target) as keep:
@@ -110,7 +111,7 @@ def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
 
 @contextmanager
 def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
-    """Yield what brings a file to an address and removes it here; what was brought is taken away again where an error follows."""
+    """Yield a function that moves a file to an address; after an error, remove the uploaded files."""
     with plain_errors(target):
         fs, path = url_to_fs(target)
     sent: list[str] = []
@@ -162,7 +163,7 @@ def _samples(split: Split, names: tuple[str, ...], seed: int) -> Iterator[dict[s
 
 
 def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
-    """Return what returns the suffix and the content of the image of a row."""
+    """Return a function from a row to the suffix and the content of its image."""
     images = split.images
 
     def content(row: int) -> tuple[str, bytes]:
@@ -182,10 +183,10 @@ def _content_of(split: Split) -> Callable[[int], tuple[str, bytes]]:
 
 
 def _suffix(name: str) -> str:
-    """Return how an image's name ends, as images do; blank where it does not."""
+    """Return the image suffix of a name; blank if it has none."""
     return Path(name).suffix[1:].lower() if is_image(name) else ""
 
 
 def _kind(content: bytes) -> str:
-    """Return the suffix of an image that has no name, by how it begins."""
+    """Return the suffix of an image from its first bytes."""
     return next((kind for start, kind in _STARTS.items() if content.startswith(start)), "jpg")

@@ -1,4 +1,4 @@
-"""Label (``lw.label``): from images without labels to a classifier, with few answers. NumPy alone; it asks for features and actions."""
+"""Label (``lw.label``): label images with few answers. Uses NumPy only; the input is features and actions."""
 
 from typing import TYPE_CHECKING
 

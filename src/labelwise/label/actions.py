@@ -1,4 +1,4 @@
-"""Actions: what a person did, one record each. A session is its list of actions, so to store these is to store it."""
+"""Actions: one record for each step of a person. A session is its list of actions, so storing these stores it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ ROWS: Mapping[str, tuple[int, float]] = {  # how many images each takes
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """What a person did.
+    """A step of a person.
 
     name: the images show the label. not: they do not show it. unknown: they show none of the labels. skip: no answer.
     add: a new label. merge: the label becomes another one, ``into``. split: the images are no group. undo: takes back the
@@ -36,7 +36,7 @@ class Action:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check it."""
+        """Check the fields."""
         if self.kind not in get_args(Kind):
             raise UsageError(f'An action is one of {", ".join(get_args(Kind))}; given "{self.kind}".')
         if self.form not in get_args(Form):
@@ -51,7 +51,7 @@ class Action:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Action":
-        """Return the action of a JSON document; unknown keys and values of the wrong type are errors."""
+        """Read an action from a JSON document; raise an error for unknown keys and wrong types."""
         known = {"kind": "", **document, "rows": document.get("rows", ())}
         if unknown := set(known) - set(cls.__dataclass_fields__):
             raise UsageError(f"An action has no {', '.join(sorted(map(str, unknown)))}.")
@@ -66,11 +66,11 @@ class Action:
         return cls(**{**known, "rows": tuple(known["rows"])})
 
     def document(self) -> dict[str, Any]:
-        """Return what ``read`` takes, without what is as by default."""
+        """Return the JSON document for ``read``, without default values."""
         return {name: value for name, value in asdict(self).items() if value != self.__dataclass_fields__[name].default}
 
 
 def _whole(rows: Any) -> bool:
-    """Return whether these are whole numbers."""
+    """Return whether these are integers."""
     listed = isinstance(rows, Sequence) and not isinstance(rows, str | bytes)
     return listed and all(isinstance(row, int) and not isinstance(row, bool) for row in rows)

@@ -1,4 +1,4 @@
-"""The engine: how probable each label is of each image, kept up to date with the answers."""
+"""The engine: label probabilities of all images, updated with each answer."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ from labelwise.label.space import Floats, Ints, Space
 from labelwise.label.spread import Spread
 from labelwise.support.processes import on_one_thread
 
-FOLDS = 4  # parts of the answers that are left out in turn to decide about spreading
+FOLDS = 4  # folds of answers for the decision about spreading
 LEAST_ACTIONS = 8
-FIRST, GROWTH = 20, 1.6  # answers from which on that is decided, and how many times more until the next time
-SHARP = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0)  # that are tried, by the likelihood of answers that were left out
-LEAST = 1e-6  # probability of what is certainly wrong, in likelihoods
+FIRST, GROWTH = 20, 1.6  # answers at the first decision, and the factor until the next
+SHARP = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0)  # candidates, chosen by held-out likelihood
+LEAST = 1e-6  # floor of probabilities in likelihoods
 
 
 class Engine:
@@ -33,7 +33,7 @@ class Engine:
 
     @on_one_thread
     def update(self, ledger: Ledger) -> Floats:
-        """Return how probable each label is of each image ``[n, k]``, answered ones and checks as if nobody had answered the latter."""
+        """Return the probability of each label of each image ``[n, k]``, as if checks were unanswered."""
         answered = ledger.answered()
         self._follow(answered)
         actions = len(np.unique(answered.batches))
@@ -52,7 +52,7 @@ class Engine:
         return guess(self.whitened, self.spread, answered, spread if pays else None, self.sharpness)
 
     def _follow(self, answered: Answered) -> None:
-        """Bring what was spread up to date: add new answers, subtract those that are gone."""
+        """Update spread labels: add new answers, subtract removed ones."""
         before = dict(zip(self._known.rows.tolist(), self._known.targets.tolist(), strict=True))
         now = dict(zip(answered.rows.tolist(), answered.targets.tolist(), strict=True))
         if answered.labels < self._known.labels:  # a label went: places of labels have moved
@@ -66,10 +66,10 @@ class Engine:
         self._known = answered
 
     def _decide(self, answered: Answered, checks: Mapping[int, int]) -> None:
-        """Decide by answers that are left out in turn whether spreading pays, and how sharp probabilities are.
+        """Decide by cross-validation on answers whether to spread, and the sharpness of probabilities.
 
-        An answer counts for the images that it is like: those that were asked about are no fair sample of all. Checks are one; ten of them
-        count as much as all other answers.
+        Questions are a biased sample, so an answer is weighted by the number of images it resembles. Checks are unbiased; ten of
+        them have the weight of all other answers.
         """
         self._decided = len(answered.rows)
         folds = (
@@ -100,7 +100,7 @@ class Engine:
         self.whitened.answers = 0  # the covariance is computed again
 
     def _left_out(self, answered: Answered, left: np.ndarray, *, pays: bool) -> tuple[Floats, Ints, Ints]:
-        """Return the log probabilities of answers that are left out, by the others, their labels and rows; only labels that others have."""
+        """Predict held-out answers from the others; return log probabilities, labels and rows, for labels that the others have."""
         rest = answered.select(~left)
         out = answered.select(left & np.isin(answered.targets, rest.targets))
         gone = answered.select(left)
@@ -124,7 +124,7 @@ def _logs(chances: Floats) -> Floats:
 
 
 def _likelihood(scores: Floats, targets: Ints, weights: Floats) -> float:
-    """Return the mean log likelihood of labels under scores, labels that nothing speaks for counted as ``LEAST``."""
+    """Return the mean log likelihood of labels under scores, with probabilities of at least ``LEAST``."""
     power = np.exp(scores - scores.max(1, keepdims=True))
     chances = power[np.arange(len(targets)), targets] / power.sum(1)
     return float(np.average(np.log(np.maximum(chances, LEAST)), weights=weights))

@@ -1,7 +1,7 @@
-"""What each image is, guessed from answers: directions in a whitened space, the nearest mean of a label, and one step of self-training.
+"""Guess labels from answers: nearest label mean by cosine in a whitened space, and one step of self-training.
 
-The first guess compares images with the means of answers, or of what answers spread to their neighbours. Each image's guess is then
-averaged with those of its neighbours, and means and covariance are computed again, of all images weighed by these guesses.
+The first guess compares images with label means, over answers alone or over labels spread to neighbours. Guesses are then
+averaged over neighbours, and means and covariance are computed again from all images, weighted by these guesses.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from labelwise.label.spread import Spread
 from labelwise.support.rows import unit_rows
 
 RIDGE = 1.0  # of the covariance inside labels, relative to its mean variance
-PRIOR = 100.0  # answers that the covariance of neighbours counts for next to them
-GROWTH = 1.3  # the covariance is computed again where there are so many times more answers
+PRIOR = 100.0  # weight of the covariance of neighbours, in answers
+GROWTH = 1.3  # factor of new answers after which the covariance is computed again
 SHARPNESS = 20.0  # of cosines: of the first guess, and of the last where too few answers say how sure it is
 FAR = -10.0  # cosine of a label without images
 SOFT = 0.5  # power of what was spread, as a prior of the guesses
@@ -35,7 +35,7 @@ class Answered:
 
 
 class Whitened:
-    """All images whitened by the covariance inside labels, as of some number of answers."""
+    """All images, whitened by the within-label covariance at some number of answers."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -43,7 +43,7 @@ class Whitened:
         self.answers = 0
 
     def update(self, soft: Floats, answers: int) -> None:
-        """Compute the covariance again where many answers came since it was computed."""
+        """Recompute the covariance after many new answers."""
         if answers < GROWTH * self.answers:
             return
         points, weights = self.space.points, soft.sum(1)
@@ -60,7 +60,7 @@ class Whitened:
 
 
 def soft_labels(spread: Floats, answered: Answered) -> Floats:
-    """Return the share of each label that reached each image ``[n, k]``, that of an answer 1; rows out of reach are 0."""
+    """Normalise spread labels to shares ``[n, k]``; answers have 1, and rows out of reach are 0."""
     spread = np.maximum(spread, 0)  # what was subtracted again leaves rounding
     total = spread.sum(1, keepdims=True)
     soft = np.where(total > 1e-4, spread / np.maximum(total, 1e-4), 0).astype(np.float32)
@@ -73,7 +73,7 @@ def one_hot(n: int, answered: Answered) -> Floats:
 
 
 def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Floats | None, sharpness: float) -> Floats:
-    """Return how probable each label is of each image ``[n, k]``; ``reached`` is what answers spread, None where that does not pay."""
+    """Return the probability of each label of each image ``[n, k]``; ``reached`` are spread labels, None to ignore them."""
     first = one_hot(len(whitened.space), answered) if reached is None else soft_labels(reached, answered)
     labels = softmax(cosines(whitened.points, first) * SHARPNESS)
     if reached is not None:
@@ -87,7 +87,7 @@ def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Float
 
 
 def cosines(points: Floats, soft: Floats) -> Floats:
-    """Return the cosines of unit rows ``[n, d]`` and the means of soft labels ``[n, k]``; labels without images are far."""
+    """Return the cosines of unit rows ``[n, d]`` and the means of soft labels ``[n, k]``; empty labels get a low value."""
     counts = soft.sum(0)
     scores = points @ unit_rows(soft.T @ points).T
     scores[:, counts < 1e-3] = FAR

@@ -1,4 +1,4 @@
-"""The ledger: what the actions of a session add up to."""
+"""The ledger: the state that the actions of a session add up to."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from labelwise.label.space import Ints
 from labelwise.support.errors import UsageError, suggest
 
 NO_LABEL, UNKNOWN = -1, -2
-MOST_LABELS = 5_000  # each has a chance for each image, in memory
+MOST_LABELS = 5_000  # limited, since memory holds a probability for each label and image
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Ledger:
         self.batches = np.zeros(self.size, np.int64)
 
     def label(self, name: str) -> int:
-        """Return the place of a label, as a person means it; a new name becomes a label."""
+        """Return the position of a label in any spelling; add a new name as a label."""
         known = find_name(name, self.names)
         if known is None:
             known = label_name(name)
@@ -45,14 +45,14 @@ class Ledger:
         return self.names.index(known)
 
     def find(self, name: str) -> int:
-        """Return the place of a label that is there."""
+        """Return the position of an existing label."""
         known = find_name(name, self.names)
         if known is None:
             raise UsageError(f'There is no label "{name}".{suggest(name, self.names)}')
         return self.names.index(known)
 
     def check(self, action: Action) -> None:
-        """Raise an error where an action speaks of images or labels that are not there; nothing is changed."""
+        """Raise an error if an action refers to unknown images or labels; change nothing."""
         wrong = [row for row in action.rows if not 0 <= row < self.size]
         if wrong:
             raise UsageError(f"There are images 0 to {self.size - 1}; given {wrong[0]}.")
@@ -66,7 +66,7 @@ class Ledger:
             raise UsageError(f"A session has at most {MOST_LABELS:,} labels. Merge some of them first.")
 
     def add(self, action: Action) -> None:
-        """Take in an action."""
+        """Apply an action."""
         rows = list(action.rows)
         if action.kind == "add":
             self.label(action.label)
@@ -91,7 +91,7 @@ class Ledger:
             self.sheets.append((len(rows) if action.kind == "name" else 0, len(rows)))
 
     def answered(self) -> Answered:
-        """Return the answers that train: those of checks do not, so that they stay a fair sample."""
+        """Return the answers used for training, without checks, so that checks stay an unbiased sample."""
         known = self.targets >= 0
         known[list(self.checks)] = False
         rows = np.flatnonzero(known)
@@ -104,12 +104,12 @@ class Ledger:
         return np.asarray(free)
 
     def purity(self) -> float:
-        """Return the mean share of images that fitted on the last sheets; at first as if on two sheets 9 of 10 had."""
+        """Return the mean share of images that fitted on the last sheets; the prior is two sheets with 9 of 10."""
         recent = [good / size for good, size in self.sheets[-10:]]
         return (2 * 0.9 + sum(recent)) / (2 + len(recent))
 
     def trust(self) -> float:
-        """Return how often guesses about images that were asked about were right of late; 0 at first."""
+        """Return the recent accuracy of guesses about the images in questions; 0 at first."""
         recent = self.hits[-40:]
         return sum(recent) / (len(recent) + 2)
 
@@ -123,7 +123,7 @@ class Ledger:
             self.checks[row] = label
 
     def _merge(self, old: int, new: int) -> None:
-        """Let a label become another one; labels behind it move up."""
+        """Merge a label into another; later labels move up."""
         moved = [new - (new > old) if place == old else place - (place > old) for place in range(len(self.names))]
         known = self.targets >= 0
         self.targets[known] = np.array(moved)[self.targets[known]]
@@ -135,7 +135,7 @@ class Ledger:
 
 
 def ledger_of(size: int, names: Sequence[str], actions: Iterable[Action]) -> Ledger:
-    """Return the ledger of actions; those that were taken back do not count."""
+    """Build the ledger of actions, without those that were undone."""
     listed = list(actions)
     back = taken_back(listed)
     ledger = Ledger(size)
@@ -149,7 +149,7 @@ def ledger_of(size: int, names: Sequence[str], actions: Iterable[Action]) -> Led
 
 
 def taken_back(actions: Sequence[Action]) -> set[int]:
-    """Return the places of actions that were taken back; to take back an undo brings the action back."""
+    """Return the positions of undone actions; undoing an undo restores the action."""
     back: set[int] = set()
     for place in reversed(range(len(actions))):
         if actions[place].kind == "undo" and place not in back:

@@ -1,4 +1,4 @@
-"""A simulated person: knows the labels, makes mistakes at a rate, and takes seconds per kind of action. To measure a loop, and to test it."""
+"""A simulated annotator, for measurements and tests: knows the labels, errs at a rate, takes seconds per action."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MARK = 1.0  # seconds to mark an image that does not belong
 
 @dataclass
 class Person:
-    """Answers questions as somebody who knows the labels."""
+    """A simulated annotator who knows the labels."""
 
     truth: Sequence[str]  # the label of each image; "" is none of the labels
     mistakes: float = 0.0  # share of answers that are wrong
@@ -30,7 +30,7 @@ class Person:
         self._labels = sorted(set(self.truth) - {""})
 
     def answer(self, question: Question, session: Session) -> list[Action]:
-        """Return the actions that answer a question: naming a sheet, and one more for each image that is marked."""
+        """Return the actions that answer a question: a name for a sheet, and one action for each marked image."""
         if question.form == "sheet":
             return self._sheet(question)
         row = question.rows[0]
@@ -70,9 +70,9 @@ class Person:
 def simulate(
     session: Session, person: Person, *, sheets: bool = True, actions: int = 100
 ) -> Iterator[tuple[int, float]]:
-    """Let a person answer questions; yield how many actions were taken and after how many seconds, question by question.
+    """Let a person answer questions; after each, yield the total actions and seconds.
 
-    Each image that is marked on a sheet counts as an action of its own.
+    Each marked image on a sheet counts as an action.
     """
     taken, seconds = 0, 0.0
     while taken < actions and (question := session.question(sheets=sheets)) is not None:
@@ -84,7 +84,7 @@ def simulate(
 
 
 def accuracy(session: Session, truth: Sequence[str], among: Callable[[Session], np.ndarray] | None = None) -> float:
-    """Return the share of images whose best guess is right, of all or of some ``[n]``."""
+    """Return the accuracy of the best guesses, on all images or some ``[n]``."""
     if not session.names:
         return 0.0
     names = np.array(session.names)

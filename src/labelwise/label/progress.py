@@ -1,4 +1,4 @@
-"""How far a session is: accuracy with its interval from the random stream alone, and what more answers would bring."""
+"""Progress of a session: accuracy with its interval from the random stream, and the value of more answers."""
 
 import math
 from dataclasses import dataclass
@@ -18,24 +18,22 @@ MOST = 1_000  # checks that a person is asked for
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What is known about the guesses on images that nobody answered."""
+    """The quality of the guesses for unanswered images."""
 
     images: int
     answered: int  # images whose label a person gave
     sure: int  # images without an answer whose guess is above the threshold
-    missing: (
-        int | None
-    )  # checks without which no guess is sure, if all of them are right; None where guesses are sure or nobody can say
+    missing: int | None  # further right checks until guesses are sure; None if some are sure, or this is unknown
     checks: int  # answers of the random stream
     accuracy: float | None  # on these; None without any
     low: float  # the accuracy lies between
     high: float
-    more: int | None  # about so many answers for one more point; None where nobody can say
+    more: int | None  # estimated answers for one more point; None if unknown
     stop: bool  # whether more answers are hardly worth their time
 
     @property
     def words(self) -> str:
-        """What a person is told."""
+        """The message to the user."""
         if self.accuracy is None:
             return "The accuracy is not known yet: no random image has been checked."
         shown = f"About {self.accuracy:.0%} of guesses are right (between {self.low:.0%} and {self.high:.0%}, from {self.checks} random images)."
@@ -47,7 +45,7 @@ class Progress:
 
 
 def interval(hits: int, n: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share (Clopper and Pearson 1934): shorter ones miss shares near 1 too often.
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934). Shorter ones miss shares near 1 too often.
 
     >>> tuple(round(end, 2) for end in interval(9, 10))
     (0.55, 1.0)
@@ -57,16 +55,16 @@ def interval(hits: int, n: int) -> tuple[float, float]:
 
 
 def sure_share(tops: Floats, right: np.ndarray, every: Floats, precision: float) -> tuple[float, int | None]:
-    """Return the probability from which on guesses are right as often as wanted, and how many checks are missing if there is none.
+    """Return the probability threshold above which guesses reach the precision, and the number of missing checks.
 
-    The lower limit of the share that is right is exact, of checks alone (one-sided, ``RISK``). Without a threshold the first number is
-    above 1, and the second says how many more checks it takes if all are right.
+    The lower confidence limit of the precision is exact and uses checks only (one-sided, ``RISK``). Without a threshold, the
+    first number is above 1, and the second is the number of further checks needed if all are right.
 
     Args:
-        tops: how probable the guess of each check is ``[c]``.
-        right: whether it is right ``[c]``.
-        every: how probable the guess of each image without an answer is ``[n]``.
-        precision: how often guesses are to be right.
+        tops: probability of the guess of each check ``[c]``.
+        right: whether the guess is right ``[c]``.
+        every: probability of the guess of each unanswered image ``[n]``.
+        precision: required share of right guesses.
     """
     missing = list[float]()
     for part in range(PARTS, 0, -1):
@@ -81,12 +79,12 @@ def sure_share(tops: Floats, right: np.ndarray, every: Floats, precision: float)
 
 
 def lower_limit(hits: int, n: int) -> float:
-    """Return the share that is right at least, wrong with the probability ``RISK``."""
+    """Return the lower confidence limit of a share, at risk ``RISK``."""
     return float(betaincinv(hits, n - hits + 1, RISK))
 
 
 def answers_for_a_point(history: list[tuple[int, float]]) -> int | None:
-    """Return about how many more answers bring one point, from how sure guesses were at numbers of answers: linear in the logarithm."""
+    """Estimate the answers needed for one more point: a linear fit of confidence to the log number of answers."""
     recent = [(n, sure) for n, sure in history if n >= history[-1][0] / 2 and n > 0] if history else []
     if len({n for n, _ in recent}) < 4:
         return None

@@ -1,9 +1,9 @@
-"""Which question is worth most per second: a sheet of images that look alike, an image, or "is it a y?".
+"""Choose the question with the most value per second: a sheet of similar images, an image, or "is it a y?".
 
-An image is worth what it covers: the sum over images i of u_i max(0, k_ij - c_i), with k the kernel of neighbours, c_i how near the nearest
-answer is, and u_i how unsure the guess of i is (generalised coverage, Bae et al., ECCV 2024; with uncertainty, ICLR 2025). At first every
-guess is worth nothing, and typical images of regions without an answer come first. The more often guesses turn out right, the more
-unsure images count. Nothing is set: u_i = 1 - t p_i, with t how often guesses were right so far.
+The value of an image j is its coverage: the sum over images i of u_i max(0, k_ij - c_i). Here k is the kernel of neighbours,
+c_i the kernel value of the nearest answer, and u_i the uncertainty of the guess of i (generalised coverage, Bae et al.,
+ECCV 2024; with uncertainty, ICLR 2025). At first guesses are not trusted, and typical images of regions without an answer come
+first. As guesses prove right, uncertain images gain weight: u_i = 1 - t p_i, where t is the share of right guesses so far.
 """
 
 from dataclasses import dataclass
@@ -43,48 +43,48 @@ class Question:
 
 
 def gains(space: Space, unsure: Floats, covered: Floats, open_rows: np.ndarray) -> Floats:
-    """Return what an answer to each image is worth ``[n]``; -1 for those that are not to be asked about."""
+    """Return the value of an answer to each image ``[n]``; -1 for excluded images."""
     more = np.maximum(space.kernel - covered[:, None], 0) * unsure[:, None]
     worth = np.bincount(space.neighbours.ravel(), more.ravel(), len(space)) + unsure * np.maximum(1 - covered, 0)
     return np.where(open_rows, worth, -1).astype(np.float32)
 
 
 def coverage(space: Space, answered: np.ndarray) -> Floats:
-    """Return how near the nearest answered image is to each ``[n]``, 1 for those answered ``[n]`` themselves."""
+    """Return the kernel value of the nearest answered image ``[n]``; 1 for answered images."""
     near = np.where(answered[space.neighbours], space.kernel, 0).max(1)
     return np.where(answered, 1, near).astype(np.float32)
 
 
 def unsureness(chances: Floats, trust: float) -> Floats:
-    """Return how unsure each guess is ``[n]``."""
+    """Return the uncertainty of each guess ``[n]``."""
     if not chances.shape[1]:
         return np.ones(len(chances), np.float32)
     return np.asarray(1 - trust * chances.max(1), np.float32)
 
 
 def sheet_of(space: Space, seed: int, free: np.ndarray, chances: Floats, ledger: Ledger) -> tuple[int, ...]:
-    """Return an image and those most like it that may be asked about and have the same guess, typical ones first."""
+    """Return an image and the most similar open images with the same guess, typical ones first."""
     size = SHEET if ledger.purity() > 0.75 else SHEET // 2 if ledger.purity() > 0.6 else SHEET // 4
     rows = space.neighbours[seed][free[space.neighbours[seed]]]
     if chances.shape[1] > 1 and len(ledger.answered().rows):
         rows = rows[chances[rows].argmax(1) == chances[seed].argmax()]
     sheet = (seed, *rows[: size - 1].tolist())
     while any(len(group & set(sheet)) > max(SMALL, len(group) // 2) and seed in group for group in ledger.split):
-        sheet = sheet[: max(1, len(sheet) // 2)]  # what a person divided is asked about in halves
+        sheet = sheet[: max(1, len(sheet) // 2)]  # after a split, ask about halves
         if len(sheet) <= SMALL:
             break
     return sheet
 
 
 def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], *, sheets: bool) -> Question | None:
-    """Return the question that is worth most per second; None where nothing is left to ask.
+    """Return the question with the most value per second; None if nothing is left to ask.
 
     Args:
         space: of the images.
         ledger: the answers so far.
-        chances: how probable each label is ``[n, k]``.
-        busy: images that others are asked about.
-        sheets: whether to ask about several images at a time.
+        chances: probabilities of labels ``[n, k]``.
+        busy: images in open questions of other people.
+        sheets: whether to ask about several images at once.
     """
     free = ledger.open_rows()
     free[list(busy)] = False
@@ -103,7 +103,7 @@ def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], 
 
 
 def single(ledger: Ledger, chances: Floats, row: int, space: Space) -> Question:
-    """Return the question about one image: "is it a y?" where that says more per second than "what is it?"."""
+    """Return a question about one image: "is it a y?" or "what is it?", whichever informs more per second."""
     listed = suggestions(ledger, chances[row])
     denied = row in ledger.excluded  # "no" was said of it: a second "is it?" could go on for ever
     if len(listed) and len(ledger.answered().rows) and ledger.trust() > 0 and not denied:
@@ -118,7 +118,7 @@ def single(ledger: Ledger, chances: Floats, row: int, space: Space) -> Question:
 
 
 def what_seconds(ledger: Ledger) -> float:
-    """Return how long "what is it?" takes: less where each label has a key."""
+    """Return the seconds that "what is it?" takes: fewer if each label has a key."""
     return SECONDS["keys" if len(ledger.names) <= KEYS else "what"]
 
 
@@ -129,13 +129,13 @@ def suggestions(ledger: Ledger, chances: Floats) -> tuple[tuple[str, float], ...
 
 
 def _together(space: Space, rows: tuple[int, ...], unsure: Floats, covered: Floats) -> float:
-    """Return what answers to all of some images are worth."""
+    """Return the joint value of answers to some images."""
     chosen = np.zeros(len(space), bool)
     chosen[list(rows)] = True
     return float((unsure * np.maximum(coverage(space, chosen) - covered, 0)).sum())
 
 
 def _example(ledger: Ledger, space: Space, row: int, label: str) -> int | None:
-    """Return the answered image of a label that looks most like an image."""
+    """Return the answered image of a label that is most similar to an image."""
     known: Ints = np.flatnonzero(ledger.targets == ledger.find(label))
     return int(known[(space.directions[known] @ space.directions[row]).argmax()]) if len(known) else None

@@ -1,4 +1,4 @@
-"""A session: images without labels, a person's actions, and what the images are from these."""
+"""A labelling session: unlabelled images, a person's actions, and the labels inferred from them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -47,15 +47,15 @@ class Session:
         seed: int = 0,
         hidden: Iterable[int] = (),
     ) -> None:
-        """Begin a session, or go on with one.
+        """Start a session, or resume one.
 
         Args:
-            features: of all images ``[n, d]``, or the space that an earlier session made of them.
-            names: labels that are known already.
-            actions: of a session to go on with.
+            features: of all images ``[n, d]``, or the space of an earlier session.
+            names: labels known in advance.
+            actions: of a session to resume.
             checks: share of the questions that go to the random stream.
             seed: of the random stream.
-            hidden: images that are never asked about, since nobody can see them.
+            hidden: images that cannot be shown, so never asked about.
         """
         if not 0 <= checks < 1:
             raise UsageError(f"The share of checks must be at least 0 and below 1; given {checks}.")
@@ -78,7 +78,7 @@ class Session:
 
     @property
     def chances(self) -> Floats:
-        """How probable each label is of each image ``[n, k]``."""
+        """The probability of each label of each image ``[n, k]``."""
         if self._chances is None:
             self._chances = self._engine.update(self.ledger)
             open_rows = self.ledger.open_rows()
@@ -148,11 +148,11 @@ class Session:
         return listed
 
     def threshold(self, precision: float = PRECISION) -> float:
-        """Return the probability from which on guesses are right as often as wanted, as checks say; above 1 for none."""
+        """Return the probability threshold above which guesses reach the precision, by checks; above 1 if there is none."""
         return self._sure(precision)[0]
 
     def _sure(self, precision: float) -> tuple[float, int | None]:
-        """Return the threshold, and how many checks are missing if there is none."""
+        """Return the threshold, and the number of missing checks if there is none."""
         free = self.ledger.targets == NO_LABEL
         if not self.chances.shape[1] or not free.any() or not 0 < precision < 1:
             return 1.1, None
@@ -187,7 +187,7 @@ class Session:
         return self.chances[rows].argmax(1) == targets if self.chances.shape[1] else np.zeros(len(rows), bool)
 
     def _due(self, busy: frozenset[int], *, now: bool) -> int | None:
-        """Return the next image of the random stream where one is due."""
+        """Return the next image of the random stream if one is due."""
         late = len(self.ledger.checks) < self.checks * (len(self.ledger.hits) + 1) - 1e-9
         if not (late or now) or not len(self.ledger.answered().rows):
             return None
@@ -195,7 +195,7 @@ class Session:
         return next((row for row in self._stream if free[row] and row not in busy), None)
 
     def _guess_of(self, rows: tuple[int, ...]) -> str:
-        """Return what the images are taken for."""
+        """Return the guessed label of the images."""
         if not self.chances.shape[1] or not len(self.ledger.answered().rows):
             return ""
         return self.ledger.names[int(self.chances[list(rows)].mean(0).argmax())]

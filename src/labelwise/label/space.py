@@ -1,7 +1,7 @@
-"""The space that images are compared in, and their neighbours there. It is made once, from all features, without a label.
+"""The space in which images are compared, and their neighbours. It is computed once, from all features, without labels.
 
-Neighbours mostly share a label, so the differences of neighbours say how images of one label vary. Whitening by the covariance of these
-differences is discriminant analysis without labels, in the manner of Hinneburg et al. and of "relevant component analysis" (Bar-Hillel
+Neighbours mostly share a label, so their differences show how images of one label vary. Whitening by the covariance of these
+differences is discriminant analysis without labels, like Hinneburg et al. and "relevant component analysis" (Bar-Hillel
 et al., JMLR 6, 2005) with neighbours in place of known pairs.
 """
 
@@ -24,7 +24,7 @@ SAMPLE = 8_000  # images that components and the covariance of neighbours are co
 NEAREST = 5  # neighbours whose differences are taken
 RIDGE = 0.3  # of the covariance of differences, relative to its mean variance
 NEIGHBOURS = 50  # of each image that are remembered
-BLOCK = 2_048  # rows whose products with all others are in memory at a time
+BLOCK = 2_048  # rows of one block of products
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Space:
 
     points: Floats  # principal components [n, d]
     directions: Floats  # whitened unit rows [n, d]
-    covariance: Floats  # of the differences of neighbours, halved: how images vary inside a label [d, d]
+    covariance: Floats  # half the covariance of differences of neighbours: the within-label covariance [d, d]
     neighbours: Ints  # the nearest others of each, nearest first [n, m]
     kernel: Floats  # how near each is: 1 at the same place, 1/e at the usual distance of the last [n, m]
 
@@ -43,7 +43,7 @@ class Space:
 
 @on_one_thread
 def make_space(features: npt.NDArray[Any]) -> Space:
-    """Return the space of images from their features ``[n, d]``."""
+    """Build the space of images from features ``[n, d]``."""
     if features.ndim != 2 or len(features) < 2:
         raise DataError(f"Labelling needs features of at least two images [n, d]; given {list(features.shape)}.")
     if not np.isfinite(features).all():
@@ -72,8 +72,8 @@ def nearest(points: Floats, queries: Floats, count: int, *, others: bool = False
     Args:
         points: ``[n, d]``.
         queries: ``[q, d]``.
-        count: how many.
-        others: queries are the points themselves, and none is its own neighbour.
+        count: number of neighbours.
+        others: the queries are the points themselves; exclude each from its own neighbours.
     """
     rows, values = np.empty((len(queries), count), np.int64), np.empty((len(queries), count), np.float32)
     for start in range(0, len(queries), BLOCK):

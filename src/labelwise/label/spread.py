@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from labelwise.label.space import Floats, Ints, Space
 
 NEAR = 10  # neighbours that an answer spreads to directly
-STEPS, STAY = 12, 0.8  # steps of the series, and what is left of an answer from one to the next
+STEPS, STAY = 12, 0.8  # steps of the series, and the decay from one to the next
 
 
 class Spread:
-    """How much of each label has reached each image ``[n, k]``."""
+    """The labels spread to each image ``[n, k]``."""
 
     def __init__(self, space: Space) -> None:
         n = len(space)
@@ -38,7 +38,7 @@ class Spread:
             self.values[:, present] += sign * self.reach(rows, columns, len(present))
 
     def reach(self, rows: Ints, targets: Ints, labels: int) -> Floats:
-        """Return how much of each label reaches each image ``[n, labels]`` from some answers."""
+        """Spread some answers; return the result ``[n, labels]``."""
         step = np.zeros((len(self.values), labels), np.float32)
         step[rows, targets] = 1
         total = step.copy()
@@ -48,5 +48,5 @@ class Spread:
         return total
 
     def step(self, values: Floats) -> Floats:
-        """Return the mean of each image's neighbours ``[n, k]``, nearer ones counting more."""
+        """Return the kernel-weighted mean over each image's neighbours ``[n, k]``."""
         return np.asarray(self._steps @ values, np.float32)

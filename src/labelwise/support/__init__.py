@@ -1,5 +1,5 @@
-"""What all rooms share and that knows nothing of images and labels: errors, settings, files, limits, stopping, processes.
+"""Shared code without images or labels: errors, settings, files, caches, signals, processes.
 
-Files that a user names are opened by ``regular``, written by ``writable``; ``limits`` says how large they may be. ``files`` holds
-tensors and arrays, ``cache`` what need not be computed again.
+``files`` opens the files that a user names and reads tensors and arrays; ``writable`` writes files. ``cache`` stores
+computed features.
 """

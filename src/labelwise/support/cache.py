@@ -1,9 +1,9 @@
-"""What was computed of images, kept for later commands of a user: features by encoder, and the digest of each file.
+"""The feature cache: features by encoder, and the digest of each file, kept between commands.
 
-One SQLite file in the user's cache folder (``LABELWISE_CACHE``; "off" is none), which several processes may use at once. It holds
-no pixel and no path. It only saves time: a damaged file is recreated with a warning, and where it cannot be written (a full or
-read-only disk) one warning says so and everything else goes on. A folder that other users may write to is not used: whoever writes
-to it decides answers.
+It is one SQLite file in the user's cache folder (``LABELWISE_CACHE``; "off" disables it). Several processes may use it at once.
+It holds no pixels and no paths. The cache only saves time: a damaged file is recreated with a warning. If it cannot be
+written (a full or read-only disk), one warning says so and work continues. A folder that other users may write to is not
+used, since they could change answers.
 """
 
 import atexit
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def user_folder() -> Path:
-    """Return the folder of this user's caches: ``LABELWISE_CACHE``, or the one that the system has for them."""
+    """Return the user's cache folder: ``LABELWISE_CACHE``, or the default of the system."""
     named = os.environ.get(VARIABLE, "")
     if named and named != OFF:
         return Path(named)
@@ -58,17 +58,17 @@ def user_folder() -> Path:
 
 
 def encoders_folder() -> Path:
-    """Return the folder of downloaded encoders: ``LABELWISE_ENCODERS``, or one in the cache's folder."""
+    """Return the folder of downloaded encoders: ``LABELWISE_ENCODERS``, or one in the cache folder."""
     return Path(os.environ.get(ENCODERS) or user_folder() / GRAPHS)
 
 
 def is_on() -> bool:
-    """Return whether the cache is used: unless ``LABELWISE_CACHE`` is off, or others may write to its folder."""
+    """Return whether the cache is used: not if ``LABELWISE_CACHE`` is off, or others may write to its folder."""
     return os.environ.get(VARIABLE) != OFF and is_own()
 
 
 def is_own(folder: Path | None = None) -> bool:
-    """Return whether a folder, by default ``user_folder``, is this user's alone, or not there yet; a warning says once that it is not."""
+    """Return whether a folder, by default ``user_folder``, is private or missing; if it is not, warn once."""
     folder = folder or user_folder()
     try:
         about = os.stat(folder)
@@ -88,12 +88,12 @@ def is_own(folder: Path | None = None) -> bool:
 
 
 def switched_off() -> dict[str, str]:
-    """Return the environment without a cache, where encoders stay where they are."""
+    """Return environment variables that disable the cache but keep the folder of encoders."""
     return {ENCODERS: str(encoders_folder()), VARIABLE: OFF}
 
 
 def digest(*parts: bytes) -> bytes:
-    """Return 16 bytes that are the same for the same parts."""
+    """Return a 16-byte digest of the parts."""
     state = blake2b(digest_size=DIGEST_SIZE)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -103,7 +103,7 @@ def digest(*parts: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the cache holds."""
+    """The contents of the cache."""
 
     file: Path
     megabytes: float  # on disk
@@ -120,7 +120,7 @@ class Cache:
         self.limit = float(os.environ.get("LABELWISE_CACHE_MB") or LIMIT)
 
     def read(self, space: bytes, keys: Sequence[bytes], size: int | None = None) -> dict[bytes, bytes]:
-        """Return the values of those keys that are known; if not all have the size in bytes, these are left out and the file is checked."""
+        """Return the values of known keys; drop values of another size in bytes, and then check the file."""
         known = self._read(space, keys)
         good = {key: value for key, value in known.items() if isinstance(value, bytes) and size in (None, len(value))}
         if len(good) < len(known):
@@ -128,12 +128,12 @@ class Cache:
         return good
 
     def read_rows(self, space: bytes, keys: Sequence[bytes], width: int) -> dict[bytes, npt.NDArray[np.float32]]:
-        """Return the rows of ``width`` finite numbers of those keys that are known."""
+        """Return the rows of ``width`` finite numbers of known keys."""
         rows = {key: np.frombuffer(value, np.float32) for key, value in self.read(space, keys, 4 * width).items()}
         return {key: row for key, row in rows.items() if np.isfinite(row).all()}
 
     def _read(self, space: bytes, keys: Sequence[bytes]) -> dict[bytes, object]:
-        """Return what is under these keys, of whatever type."""
+        """Return the values of these keys, of any type."""
         if not is_on() or not self.file.exists():
             return {}
 
@@ -155,7 +155,7 @@ class Cache:
         return self._do(ask) or {}
 
     def write(self, space: bytes, entries: Mapping[bytes, bytes], name: str = "") -> None:
-        """Keep these entries, and what the space is called; where all are too many, those used longest ago go."""
+        """Store entries, and the name of the space; if the cache is full, evict the least recently used."""
         if not is_on() or not entries:
             return
         now = int(time.time())
@@ -176,7 +176,7 @@ class Cache:
         self._do(put)
 
     def contents(self) -> Contents:
-        """Return what there is."""
+        """Return the contents."""
         encoders: dict[str, int] = {}
         files = [0]
 
@@ -190,12 +190,12 @@ class Cache:
 
         if self.file.exists() and is_own(self.file.parent):
             self._do(count)
-        _CONNECTION.close()  # which brings everything into the one file
+        _CONNECTION.close()  # merges everything into the one file
         size = sum(each.stat().st_size for each in (*self._files(), *self._graphs()) if each.exists())
         return Contents(self.file, size / 1e6, self.limit, encoders, files[0])
 
     def check(self) -> None:
-        """Recreate the file if it is damaged; to be asked where an entry cannot be what was written."""
+        """Recreate the file if it is damaged; called when an entry looks wrong."""
 
         def ask(db: sqlite3.Connection) -> None:
             result = db.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -206,7 +206,7 @@ class Cache:
             self._do(ask)
 
     def clear(self) -> None:
-        """Remove everything, and the graphs of encoders that lie next to it."""
+        """Remove all entries, and the encoder graphs next to the file."""
         self._remove()
         for each in self._graphs():
             each.unlink(missing_ok=True)
@@ -223,7 +223,7 @@ class Cache:
         return [self.file.with_name(FILE + end) for end in ("", "-wal", "-shm")]
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return what work makes in one transaction; None where it cannot be done, which a warning says once."""
+        """Run ``work`` in one transaction; if it fails, warn once and return None."""
         try:
             for attempt in range(TRIES):
                 try:
@@ -245,7 +245,7 @@ class Cache:
 
 
 class _Connection:
-    """The one open file of this process; a fork opens its own, and so does whoever finds another file in its place."""
+    """The open file of this process; reopened after a fork, or if another file is in its place."""
 
     def __init__(self) -> None:
         self.failed: set[Path] = set()
@@ -253,7 +253,7 @@ class _Connection:
         self._open: tuple[tuple[int, str, int, int], sqlite3.Connection] | None = None
 
     def do(self, file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what work makes of the file in one transaction."""
+        """Run ``work`` on the file in one transaction."""
         with self._lock:
             if self._open is None or self._open[0] != _identity(file):
                 self.close()
@@ -264,7 +264,7 @@ class _Connection:
                 return work(db)
 
     def close(self) -> None:
-        """Close it; that of a parent process is left alone."""
+        """Close the file, unless it belongs to a parent process."""
         with self._lock:
             if self._open is not None:
                 if self._open[0][0] == os.getpid():
@@ -292,7 +292,7 @@ class _Connection:
 
 
 def _identity(file: Path) -> tuple[int, str, int, int]:
-    """Return this process and the file that lies at a path now."""
+    """Return the identity of this process and of the file at a path."""
     try:
         about = os.stat(file)
     except OSError:

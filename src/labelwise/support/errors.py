@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each says what is wrong, what was given and what to do; none shows the credentials of an address."""
+"""Errors shown to users. Each says what is wrong, what was given and what to do; none shows credentials."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _HIDDEN = (  # a user and a password, or a token, before the host of an address;
 
 
 def without_credentials(text: str) -> str:
-    """Return a text in which the credentials of addresses are stars.
+    """Replace the credentials of addresses in a text by stars.
 
     >>> without_credentials('Cannot reach "postgresql://ann:secret@host/birds".')
     'Cannot reach "postgresql://***@host/birds".'
@@ -24,14 +24,14 @@ def without_credentials(text: str) -> str:
 
 
 class LabelwiseError(Exception):
-    """Root of every error this library raises on purpose; its text is written for the user."""
+    """Base of all errors that this library raises on purpose; the text is written for the user."""
 
     def __init__(self, text: str = "", *more: object) -> None:
         super().__init__(without_credentials(text), *more)
 
 
 class DataError(LabelwiseError):
-    """The data cannot be read or does not fit what is asked of it."""
+    """The data cannot be read, or do not fit the request."""
 
 
 class UsageError(LabelwiseError):
@@ -43,22 +43,22 @@ class StoreError(LabelwiseError):
 
 
 class UnsupportedError(LabelwiseError):
-    """This model cannot answer this question; the text says why."""
+    """The model does not support this request; the text says why."""
 
 
 class Interrupted(LabelwiseError):  # noqa: N818 - an interruption is not a fault
-    """A signal stopped it; the text says how to go on."""
+    """A signal stopped the work; the text says how to resume."""
 
 
 class LabelwiseWarning(UserWarning):
-    """Something a user should know, though it is no error."""
+    """Base of the library's warnings."""
 
     def __init__(self, text: str) -> None:
         super().__init__(without_credentials(text))
 
 
 def needs_torch(what: str, error: ModuleNotFoundError) -> UsageError:
-    """Return the error for what needs torch, which is not installed; a module that is missing otherwise is raised unchanged."""
+    """Return the error for features that need torch, if torch is missing; re-raise if another module is missing."""
     if error.name != "torch":
         raise error
     return UsageError(f'{what} needs torch, which is not installed: pip install "labelwise[train]".')

@@ -1,4 +1,4 @@
-"""Folders that labelwise fills: the record in each, and names of folders and files that are safe on every system, no two alike."""
+"""Folders that labelwise fills: their record file, and unique names that are safe on every system."""
 
 import json
 import os
@@ -16,7 +16,7 @@ LONGEST = 200  # bytes of the name of a folder or of the stem of a file: room fo
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield a file name, then the same name with numbers."""
+    """Yield a file name, then numbered variants."""
     yield name
     stem, ending = os.path.splitext(name)
     number = 2
@@ -26,7 +26,7 @@ def numbered(name: str) -> Iterator[str]:
 
 
 def folder_names(words: Iterable[str]) -> dict[str, str]:
-    """Return a name for the folder of each word: safe on every system, and no two alike, whatever the case of letters."""
+    """Return a folder name for each word: safe on every system, and unique regardless of case."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for word in dict.fromkeys(words):
@@ -51,7 +51,7 @@ def cut(name: str, most: int = LONGEST) -> str:
 
 
 def read_record(root: Path) -> dict[str, Any]:
-    """Return what is recorded in a folder that labelwise filled; nothing of any other."""
+    """Read the record of a folder that labelwise filled; empty for any other folder."""
     file = root / RECORD
     try:
         document = json.loads(read_text(file)) if file.is_file() and not file.is_symlink() else {}

@@ -1,4 +1,4 @@
-"""Files that a user names: the one opener, how much memory they may take, checksums, and safetensors read without unpickling."""
+"""Open files that a user names, with memory limits; read and write safetensors with checksums."""
 
 import errno
 import hashlib
@@ -29,7 +29,7 @@ MAX_BYTES = 2**30  # of an image or a sound: 100 million pixels of four 16-bit v
 MAX_TEXT = 2**28  # of names, settings, a log
 CHUNK = 2**20  # bytes read or unpacked at a time
 VARIABLE = "LABELWISE_MAX_GB"
-SHARE = 0.5  # of this machine's memory, where nothing else is said
+SHARE = 0.5  # default limit, as a share of this machine's memory
 _MAX_GB: ContextVar[float | None] = ContextVar("max_gb", default=None)
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -41,13 +41,13 @@ _KINDS = {
 
 
 class NotAFileError(OSError):
-    """A path leads to something other than a file."""
+    """A path that is not a regular file."""
 
 
 def open_regular(path: str | Path, most: int | None = MAX_BYTES) -> BufferedReader:
     """Return the content of a file as a stream, or raise an ``OSError`` if it is not a file or has more bytes than ``most``.
 
-    Links are followed. Devices and pipes are not opened: opening a device may have effects, and opening a pipe waits.
+    Links are followed. Devices and pipes are not opened: a device may have side effects, and a pipe blocks.
     """
     _check(path, os.stat(path), most)
     stream = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")  # noqa: SIM115
@@ -71,7 +71,7 @@ def read_text(path: str | Path, most: int = MAX_TEXT, encoding: str = "utf-8") -
 
 
 def regular_path(path: str | Path, most: int | None = None) -> str:
-    """Return the path of a file for a library that opens it by itself, or raise what ``open_regular`` does."""
+    """Check a path for a library that opens files itself; raise the errors of ``open_regular``."""
     _check(path, os.stat(path), most)
     return os.fspath(path)
 
@@ -85,14 +85,14 @@ def _check(path: str | Path, about: os.stat_result, most: int | None) -> None:
 
 
 class Stream(Protocol):
-    """What is read from."""
+    """A readable stream."""
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, so many at most."""
+        """Read at most this many bytes."""
 
 
 def check_size(file: str | Path, size: float, error: type[LabelwiseError] = DataError) -> None:
-    """Raise an error if what a file holds would take more bytes of memory than is allowed, see ``max_bytes``."""
+    """Raise an error if the content of a file would exceed the memory limit, see ``max_bytes``."""
     if size > (most := max_bytes()):
         raise error(
             f'"{file}" would take {size / 1e9:.3g} GB of memory, and {most / 1e9:.3g} GB are allowed. If you trust the file, '
@@ -101,7 +101,7 @@ def check_size(file: str | Path, size: float, error: type[LabelwiseError] = Data
 
 
 def max_bytes() -> float:
-    """Return how many bytes may be taken: as ``at_most`` says, or the variable ``LABELWISE_MAX_GB``, or half of the memory."""
+    """Return the memory limit in bytes: from ``at_most``, or ``LABELWISE_MAX_GB``, or half of the memory."""
     limit = _MAX_GB.get()
     if limit is None and (words := os.environ.get(VARIABLE)):
         with suppress(ValueError):
@@ -113,7 +113,7 @@ def max_bytes() -> float:
 
 @contextmanager
 def at_most(max_gb: float | None) -> Iterator[None]:
-    """While open, files may take so many gigabytes of memory; None leaves the limit unchanged."""
+    """Limit the memory of files to this many gigabytes within the block; None leaves the limit unchanged."""
     if max_gb is not None and not max_gb > 0:
         raise UsageError(f"max_gb must be a number of gigabytes above 0; given {max_gb}.")
     token = _MAX_GB.set(_MAX_GB.get() if max_gb is None else max_gb)
@@ -124,7 +124,7 @@ def at_most(max_gb: float | None) -> Iterator[None]:
 
 
 def unpack(stream: Stream, file: str | Path) -> bytes:
-    """Return all that a stream unpacks to; counted on the way, for what headers say of it may be a lie."""
+    """Unpack a stream, counting bytes on the way because headers may lie."""
     content = bytearray()
     while part := stream.read(CHUNK):
         content += part
@@ -134,7 +134,7 @@ def unpack(stream: Stream, file: str | Path) -> bytes:
 
 @cache
 def memory() -> int:
-    """Return the bytes of memory that this process may use: the machine's, or its container's where that is less."""
+    """Return the memory available to this process, in bytes: that of the machine, or its container if less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # none there, or "max"
@@ -147,7 +147,7 @@ def memory() -> int:
 MARK = b'{"__metadata__":{"about":"{\\"checksum\\": \\"crc32:'
 PLACE = slice(8 + len(MARK), 8 + len(MARK) + 8)  # of the checksum, in hexadecimal digits
 BLANK = f"crc32:{0:08x}"
-# What readers of safetensors raise for files that lie: of unknown kinds of numbers and of shapes that no tensor has, too.
+# Raised by readers of safetensors for malformed files, including unknown dtypes and impossible shapes.
 BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, OverflowError)
 
 
@@ -162,7 +162,7 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
-    """Return the tensors and the JSON document of a file that ``write_tensors`` wrote; one that was changed is an error."""
+    """Read the tensors and the JSON document of a file from ``write_tensors``; raise an error if it was changed."""
     return _read_safetensors(path, "pt")
 
 
@@ -176,7 +176,7 @@ def write_arrays(path: Path, arrays: Mapping[str, "NDArray[Any]"], about: Mappin
 
 
 def read_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, Any]]:
-    """Return the arrays and the JSON document of a file that ``write_arrays`` or ``write_tensors`` wrote."""
+    """Read the arrays and the JSON document of a file from ``write_arrays`` or ``write_tensors``."""
     return _read_safetensors(path, "np")
 
 
@@ -193,7 +193,7 @@ def _write_safetensors(path: Path, whole: bytes, keep: Path | None = None) -> No
 
 
 def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a safetensors file holds, as tensors ("pt") or arrays ("np"), and its JSON document."""
+    """Read a safetensors file, as tensors ("pt") or arrays ("np"), and its JSON document."""
     try:
         with open_regular(path, None) as stream:
             check_size(path, stream.seek(0, SEEK_END), StoreError)
@@ -223,7 +223,7 @@ def file_digest(path: Path) -> str:
 
 
 def _verify(path: Path, stream: BufferedReader) -> None:
-    """Raise an error if the content of a file is not what its checksum says, if it was written with one."""
+    """Raise an error if the content of a file does not match its checksum, if it has one."""
     stream.seek(0)
     head, stated = stream.read(PLACE.start), stream.read(PLACE.stop - PLACE.start)
     if not any(mark in head + stated for mark in (b'\\"checksum\\"', b'\\"crc32:')):  # one of both may be damaged
@@ -233,7 +233,7 @@ def _verify(path: Path, stream: BufferedReader) -> None:
 
 
 def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
-    """Return the checksum of the parts in a row, as digits."""
+    """Return the checksum of the concatenated parts, as digits."""
     value = 0
     for part in parts:
         value = zlib.crc32(part, value)

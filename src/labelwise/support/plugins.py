@@ -1,4 +1,4 @@
-"""Imports by name: public names on first use, and what another package adds: methods, backbones, data sets, layouts, verbs.
+"""Lazy imports of public names, and plug-ins that add methods, backbones, data sets, layouts and verbs.
 
 A plug-in is a module with members of ``Plugin``; what it leaves out it does not offer. A package names its module in the entry-point
 group ``labelwise.plugins``. The module must be quick to import: ``labelwise --help`` reads its verbs.
@@ -21,7 +21,7 @@ GROUP = "labelwise.plugins"  # of entry points: "name = module"
 
 
 class Plugin(Protocol):
-    """What a plug-in offers."""
+    """The extensions of a plug-in."""
 
     VERBS: Mapping[
         str, Sequence[Callable[..., None]]
@@ -40,10 +40,10 @@ class Plugin(Protocol):
         """Return the names of the data sets that ``load`` knows."""
 
     def load(self, name: str, *, root: str | Path | None, size: int | None, protocol: str | None, seed: int) -> Any:
-        """Return a ``Dataset`` by its name and the way it is divided or labelled."""
+        """Load a data set by name, with a way to divide or label it."""
 
     def reads(self, path: Path) -> bool:
-        """Return whether ``read`` knows the layout of a folder."""
+        """Return whether ``read`` supports the layout of a folder."""
 
     def read(self, path: Path, seed: int) -> Any:
         """Return the ``Dataset`` of a folder."""
@@ -101,7 +101,7 @@ def lazy_names(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[
     places = {each.asname or each.name: (node.module or "", each.name) for node in imports for each in node.names}
 
     def load(name: str) -> Any:
-        """Return a public name, importing where it lives."""
+        """Import the module of a public name, and return the object."""
         if name not in places:
             raise AttributeError(f"module {module} has no attribute {name!r}")
         home, own = places[name]

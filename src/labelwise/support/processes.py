@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-ROWS = 2**16  # of a table that are summed in one message
+ROWS = 2**16  # rows of a table summed in one message
 MOST_THREADS = 8  # that ``parallel_map`` starts
 _THREADS = [0]  # of this process; 0 is not set
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that share the work."""
+    """The position of this process among those that share the work."""
 
     rank: int = 0
     world: int = 1
 
     def own(self, total: int) -> slice:
-        """Return which of so many rows are this process's, possibly none."""
+        """Return this process's share of this many rows, possibly none."""
         return slice(self.rank * total // self.world, (self.rank + 1) * total // self.world)
 
 
@@ -45,13 +45,13 @@ _GROUP: ContextVar[ProcessGroup | None] = ContextVar("group", default=None)
 
 
 def threads() -> int:
-    """Return how many threads this process computes with: as ``set_threads`` says, by default one for each core it may use."""
+    """Return the number of computing threads: from ``set_threads``, by default one for each available core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return _THREADS[0] or cores
 
 
 def set_threads(count: int) -> None:
-    """Let this process compute with so many threads, as where several processes share the cores."""
+    """Set the number of computing threads, for example when several processes share the cores."""
     _THREADS[0] = count
 
 
@@ -68,7 +68,7 @@ def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def split_rows_across(rank: int, world: int) -> Iterator[None]:
-    """Share work on rows among so many processes while open."""
+    """Share work on rows among this many processes within the block."""
     token = _GROUP.set(ProcessGroup(rank, world))
     try:
         yield
@@ -77,12 +77,12 @@ def split_rows_across(rank: int, world: int) -> Iterator[None]:
 
 
 def current_group() -> ProcessGroup:
-    """Return this process among those that share the work, by default alone."""
+    """Return the group of processes that share the work; by default this process is alone."""
     return _GROUP.get() or ProcessGroup()
 
 
 def sum_over_processes(table: "Tensor") -> "Tensor":
-    """Return a table ``[n, ...]`` summed in place over the processes that share the work."""
+    """Sum a table ``[n, ...]`` in place over the processes that share the work."""
     if current_group().world > 1:
         import torch.distributed as dist
 
@@ -103,7 +103,7 @@ def all_gather(value: T) -> list[T]:
 
 
 def is_main_process() -> bool:
-    """Return whether this process is the one that writes files and talks to the user."""
+    """Return whether this process writes files and prints messages."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -118,7 +118,7 @@ Pool = TypeVar("Pool", bound=Executor)
 
 
 class SignalHandler:
-    """Raises ``KeyboardInterrupt`` on the first signal, or only records it where ``deferred``."""
+    """Raise ``KeyboardInterrupt`` on the first signal; if ``deferred``, only record it."""
 
     def __init__(self, *, deferred: bool = False) -> None:
         self.received: int | None = None
@@ -140,7 +140,7 @@ class SignalHandler:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle signals while open; an ignored SIGINT, as in the background of a script, stays ignored."""
+        """Handle signals within the block; an ignored SIGINT, as in a background script, stays ignored."""
         for kind in self._before:
             signal.signal(kind, self)
         try:
@@ -151,7 +151,7 @@ class SignalHandler:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raise ``KeyboardInterrupt`` for a signal that comes while open or came before."""
+        """Raise ``KeyboardInterrupt`` for a signal within the block or before it."""
         self.deferred = False
         try:
             self.check()
@@ -204,7 +204,7 @@ def cancel_on_error(pool: Pool) -> Iterator[Pool]:
 
 
 def parallel_map(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Return what work makes of each item, several at a time."""
+    """Map ``work`` over items in parallel."""
     if len(items) < 2:
         return [work(item) for item in items]
     with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:

@@ -1,4 +1,4 @@
-"""Rows of an array: appended in amortised constant time, removed in one copy, drawn at random, averaged in groups."""
+"""Operations on rows of arrays: amortised append, removal, random draws, means of groups."""
 
 from hashlib import blake2b
 from threading import Lock
@@ -14,7 +14,7 @@ WIDE = 2**28  # from here on torch draws two words for an integer
 
 
 class Draws:
-    """A stream of draws; the same seed gives the same stream.
+    """A reproducible random stream, compatible with torch; the same seed gives the same draws.
 
     >>> Draws(0).permutation(5)
     array([4, 0, 1, 3, 2])
@@ -77,7 +77,7 @@ def _box_muller(uniform: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def mix(*numbers: int) -> int:
-    """Return one seed in [0, 2**63) made of several whole numbers."""
+    """Mix several integers into a seed in [0, 2**63)."""
     digest = blake2b(repr(numbers).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -86,9 +86,9 @@ LEAST = 64  # rows from which on spare room is reserved
 
 
 class _Memory:
-    """Memory with more rows than are in use. Arrays made of it have it as the base of their base.
+    """Memory with spare rows. It is the base of the base of its arrays.
 
-    Whoever is first to add rows behind the last one in use may write them there, so no array ever changes.
+    Only the first append after the last used row writes in place, so no array ever changes.
     """
 
     def __init__(self, first: NDArray[Any], second: NDArray[Any]) -> None:
@@ -102,7 +102,7 @@ class _Memory:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> "_Memory | None":
-        """Return the memory whose first rows an array is, if there is one."""
+        """Return the memory of an array that is its first rows, or None."""
         memory = getattr(array.base, "base", None)
         if not isinstance(memory, cls):
             return None
@@ -110,7 +110,7 @@ class _Memory:
         return memory if own == other else None
 
     def append(self, begin: int, rows: NDArray[Any]) -> bool:
-        """Write rows behind the first ``begin`` ones; return False where others were written there, or room ends."""
+        """Write rows after the first ``begin`` ones; return False if these places are taken or there is no room."""
         with self.lock:
             end = begin + len(rows)
             if self.used != begin or end > len(self.rows):
@@ -124,9 +124,9 @@ class _Memory:
 
 
 def append_rows(array: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
-    """Return both ``[n + m, ...]``, as ``np.concatenate`` does, in the dtype of the first; neither changes.
+    """Concatenate arrays to ``[n + m, ...]``, in the dtype of the first; neither changes.
 
-    An array that came from here has room behind it, so its rows are not copied again each time.
+    The result has spare room, so repeated appends do not copy its rows each time.
     """
     more = np.asarray(rows, array.dtype)
     end = len(array) + len(more)
@@ -139,14 +139,14 @@ def append_rows(array: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
 
 
 def drop_rows(array: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
-    """Return an array without the rows from ``begin`` to ``end``, with room behind it; the given one does not change."""
+    """Return a copy without the rows from ``begin`` to ``end``, with spare room for appends."""
     before, behind = array[:begin], array[end:]
     count = len(before) + len(behind)
     return np.concatenate([before, behind]) if count < LEAST else _Memory(before, behind).first(count)
 
 
 def draw_rows(count: int, most: int, seed: int = 0) -> NDArray[Any]:
-    """Return at most ``most`` rows of ``count``, drawn at random, in their order ``[m]``."""
+    """Draw at most ``most`` of ``count`` rows at random; return them sorted ``[m]``."""
     return np.arange(count) if count <= most else np.sort(Draws(seed).permutation(count)[:most])
 
 
@@ -169,7 +169,7 @@ def segment_mean(values: ArrayLike, groups: ArrayLike, count: int) -> NDArray[An
 def connected_groups(n: int, first: ArrayLike, second: ArrayLike) -> NDArray[Any]:
     """Return the group of each of n rows ``[n]``, numbered in the order of rows; the rows of each pair ``[p]`` share one.
 
-    By hand: what scipy has for it takes longer to import than a fit of a thousand images.
+    Implemented here because importing scipy takes longer than a fit of a thousand images.
     """
     one, other = np.asarray(first), np.asarray(second)
     lowest = np.arange(n)  # the lowest known row of each one's group
@@ -183,6 +183,6 @@ def connected_groups(n: int, first: ArrayLike, second: ArrayLike) -> NDArray[Any
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return rows ``[n, d]`` of unit length; zeros stay zeros."""
+    """Scale rows ``[n, d]`` to unit length; zeros stay zeros."""
     unit: NDArray[Any] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), SHORTEST)
     return unit

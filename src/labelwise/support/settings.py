@@ -1,4 +1,4 @@
-"""Settings as plain values and back: frozen dataclasses, JSON, and ``key=value`` words from the shell.
+"""Convert settings between frozen dataclasses, JSON, and ``key=value`` words from the shell.
 
     @dataclass(frozen=True)
     class Optimizer:
@@ -20,12 +20,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from labelwise.support.errors import UsageError, listing, suggest
 
 T = TypeVar("T")
-# Resolving the annotations of a class takes longer than reading its settings.
+# Cached: resolving the annotations of a class takes longer than reading its settings.
 hints_of: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 
 def setting(default: T, words: str) -> T:
-    """Return a field of a dataclass of settings: its default, and its help text."""
+    """Declare a setting as a dataclass field with a default and a help text."""
     return field(default=default, metadata={"help": words})
 
 
@@ -41,7 +41,7 @@ class Setting:
 
 
 def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -> Iterator[Setting]:
-    """Yield every setting with its default and help text, those of parts that are off by default too."""
+    """Yield every setting with its default and help text, including parts that are off by default."""
     kind = type(settings)
     hints = hints_of(kind)
     for f in (f for f in fields(settings) if f.init):
@@ -79,7 +79,7 @@ def _summary(kind: type) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return settings as values that JSON can hold."""
+    """Convert settings to JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
     if isinstance(value, dict):
@@ -88,7 +88,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Return the settings of class ``kind`` with these values; keys that are not given keep their default."""
+    """Return settings of class ``kind`` with these values; missing keys keep their defaults."""
     hints = hints_of(kind)
     known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
     for key in values:
@@ -105,14 +105,14 @@ def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 def override(settings: T, pairs: Mapping[str, str]) -> T:
     """Return the settings with values given as text under dotted keys, such as ``optimizer.lr`` = ``0.05``.
 
-    All are changed at once, so that two which must be given together can be.
+    All change at once, so that settings which depend on each other can be given together.
     """
     changed: T = _override(settings, [(key.split("."), text, key) for key, text in pairs.items()])
     return changed
 
 
 def pairs_of(words: Sequence[str]) -> dict[str, str]:
-    """Return settings given as ``key=value`` words; one that is given twice, with two values, is an error."""
+    """Parse ``key=value`` words; raise an error if a key has two different values."""
     pairs: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -124,7 +124,7 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def of_the_run(words: list[str]) -> tuple[str, int]:
-    """Return how steps are to be taken on a GPU, and of how many batches, and take these settings, which are no method's, out of the words."""
+    """Remove the settings of the run from the words, and return them: how a GPU takes steps, and of how many batches."""
     own = [word for word in words if word.startswith(("run.engine=", "run.accumulate="))]
     words[:] = [word for word in words if word not in own]
     pairs = pairs_of(own)
@@ -145,7 +145,7 @@ def describe(settings: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def brief(record: Any) -> str:
-    """Return a record in a line: arrays by their shape, long texts and lists by their beginning. For ``__repr__``."""
+    """Summarise a record in a line, for ``__repr__``: shapes of arrays, truncated texts and lists."""
     return (
         f"{type(record).__name__}({', '.join(f'{f.name}={_brief(getattr(record, f.name))}' for f in fields(record))})"
     )
@@ -161,7 +161,7 @@ def _brief(value: Any) -> str:
 
 
 def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
-    """Return the settings changed by texts, each under the path and the whole key that were given."""
+    """Apply texts to settings; each has a path and the full key given by the user."""
     known = [f.name for f in fields(settings) if f.init]
     kinds = hints_of(type(settings))
     values: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> A
 
 
 def _parse(text: str) -> Any:
-    """Return what a word from the shell says: JSON where it is JSON, a comma list, or the word itself."""
+    """Parse a word from the shell: JSON, a comma-separated list, or the word itself."""
     lowered = text.strip().lower()
     if lowered in ("none", "null", "true", "false"):
         return {"none": None, "null": None, "true": True, "false": False}[lowered]
@@ -199,12 +199,12 @@ def _parse(text: str) -> Any:
 
 
 def options_of(kind: Any) -> tuple[Any, ...]:
-    """Return the kinds that a union is made of, or the one kind."""
+    """Return the members of a union, or the single type."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def convert(value: Any, kind: Any, key: str) -> Any:
-    """Return a plain value as a kind of setting, or raise an error that names the setting."""
+    """Convert a plain value to the type of a setting, or raise an error that names the setting."""
     results = (_try(value, option, key) for option in options_of(kind))
     result = next((result for result in results if result is not MISSING), MISSING)
     if result is MISSING:
@@ -213,7 +213,7 @@ def convert(value: Any, kind: Any, key: str) -> Any:
 
 
 def _try(value: Any, kind: Any, key: str) -> Any:
-    """Return a value as a kind that is no union, or MISSING where it is none of that kind."""
+    """Convert a value to a type that is not a union; return MISSING if it does not fit."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is dict and isinstance(value, Mapping):
         return {name: convert(part, args[1], f"{key}.{name}") for name, part in value.items()}
@@ -233,7 +233,7 @@ def _try(value: Any, kind: Any, key: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a number that a float can be, though not NaN; an infinity means no limit."""
+    """Return whether a value is a number in the range of floats, not NaN; infinity means no limit."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= sys.float_info.max or abs(value) == math.inf
@@ -265,7 +265,7 @@ RANGES: dict[str, Callable[[float], bool]] = {
 
 
 def check_range(settings: Any, words: str, *names: str) -> None:
-    """Raise an error unless the settings of these names are in a range, one of ``RANGES``; None is left open."""
+    """Raise an error unless these settings are in a range, one of ``RANGES``; None passes."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not RANGES[words](value):

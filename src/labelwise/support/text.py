@@ -1,4 +1,4 @@
-"""Texts for people: names made safe to show, what figures are called, and a bar while they wait."""
+"""Text for users: escaping of unsafe names, names of figures, progress bars."""
 
 import json
 import math
@@ -25,7 +25,7 @@ LONGEST = 60  # letters of a name in an image or in the name of a file
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""Return a text with what is unsafe to show spelled out in ASCII; line breaks and tabs stay where it has ``lines``.
+    r"""Escape unsafe characters in ASCII; ``lines`` keeps line breaks and tabs.
 
     A byte of a file's name that is not UTF-8 is spelled as that byte: ``caf\xe9.png``.
     """
@@ -38,7 +38,7 @@ def _spell(match: re.Match[str]) -> str:
 
 
 def json_text(document: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
-    """Return a document as JSON, with null for numbers that are not finite, which JSON does not have."""
+    """Serialize a document as JSON, with null for non-finite numbers."""
     try:
         return json.dumps(document, ensure_ascii=ascii_only, indent=indent, allow_nan=False)
     except ValueError:
@@ -46,7 +46,7 @@ def json_text(document: Any, indent: int | None = None, *, ascii_only: bool = Fa
 
 
 def _finite(document: Any) -> Any:
-    """Return a document with None in place of infinite numbers and of those that are none."""
+    """Replace infinities and NaN in a document by None."""
     if isinstance(document, dict):
         return {name: _finite(value) for name, value in document.items()}
     if isinstance(document, list | tuple):
@@ -55,34 +55,34 @@ def _finite(document: Any) -> Any:
 
 
 def as_json(document: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
-    """Return a document as JSON that is safe to show: the same values, some letters spelled in ASCII."""
+    """Serialize a document as JSON that is safe to show: some characters are escaped."""
     text = json_text(document, indent, ascii_only=ascii_only)
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def caption(name: str) -> str:
-    """Return a name as matplotlib writes it into an image: not as a formula between dollars, and not longer than a line."""
+    """Prepare a name for matplotlib: escape dollar signs, and truncate it to a line."""
     short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
     return visible(short).replace("$", r"\$")
 
 
 def to_cell(name: str) -> str:
-    """Return a name as a cell of a table that a spreadsheet may open: ``=cmd()`` gets a quote before it. See ``from_cell``."""
+    """Escape a name for a spreadsheet cell: ``=cmd()`` gets a leading quote. See ``from_cell``."""
     return f"'{name}" if FORMULA.match(name) else name
 
 
 def from_cell(cell: str) -> str:
-    """Return the name that ``to_cell`` made a cell of."""
+    """Undo ``to_cell``."""
     return cell[1:] if QUOTED.match(cell) else cell
 
 
 def as_file_name(name: str) -> str:
-    """Return a name as a part of the name of a file: letters, digits and few others, not too long."""
+    """Convert a name to a part of a file name: letters, digits and a few other characters, limited in length."""
     return re.sub(r"[^\w.-]+", "_", name)[:LONGEST]
 
 
 def with_bar(parts: Iterable[T], count: int, words: str) -> Iterable[T]:
-    """Return so many parts, with a bar while they are gone through; none for one part alone."""
+    """Iterate over parts with a progress bar; a single part has none."""
     if count < 2 or not sys.stderr.isatty():
         return parts
     from rich.console import Console

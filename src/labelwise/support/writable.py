@@ -1,6 +1,6 @@
-"""Files written whole or not at all; and whether they can be: the place, the room on its disk, another process that writes there.
+"""Atomic writes of files and folders, with checks of permissions, disk space and locks before work begins.
 
-That is asked before the work begins. What fails all the same, on a full disk, is one sentence, and nothing is left of it.
+A write that still fails, such as on a full disk, raises a one-sentence error and leaves nothing behind.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 
 
 def check_writable(target: Path) -> None:
-    """Raise an error unless a file or folder of this name can be written: a folder is made next to it, renamed and removed."""
+    """Raise an error unless a file or folder of this name can be written; test it with a temporary folder next to it."""
     if not target.name or target.name == "..":
         raise UsageError(f'"{target}" is not a file name. Give one, such as birds.lw.')
     try:
@@ -39,7 +39,7 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def _parents(target: Path) -> Iterator[None]:
-    """While open, the folder of the target is there; what had to be made for it and is empty in the end is removed."""
+    """Create the folder of the target for the block; afterwards, remove new folders that are empty."""
     missing = [folder for folder in target.parents if not os.path.exists(folder)]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +55,9 @@ def _parents(target: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """While open, the folder of a target is there, and what cannot be written is a ``StoreError``.
+    """Create the folder of a target for the block, and turn write errors into ``StoreError``.
 
-    A folder that had to be made for it, and the target if it is a folder, are removed if they are empty in the end.
+    Afterwards, remove new folders, and the target if it is a folder, if they are empty.
     """
     with _parents(target):
         try:
@@ -71,7 +71,7 @@ def writing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def writing_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces the target in the end; a crash leaves the old one or none, never a part of the new one."""
+    """Yield a new folder that replaces the target at the end; a crash leaves the old one or none, never a partial one."""
     part, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
     with writing(target):
         try:
@@ -94,20 +94,20 @@ def _put_in_place(part: Path, old: Path, target: Path) -> None:
             old.rename(target)
         raise
     sync_folder(target.parent)
-    if old.is_symlink():  # a link was replaced, not what it leads to
+    if old.is_symlink():  # a link was replaced, not its target
         old.unlink()
     else:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def write_file(target: str | Path, *content: bytes | memoryview) -> None:
-    """Write a file whole or not at all, in folders that are made for it."""
+    """Write a file atomically; create its folders."""
     with writing(Path(target)):
         write_atomically(Path(target), *content)
 
 
 def write_by(target: str | Path, save: Callable[[BinaryIO], object]) -> None:
-    """Write a file of what ``save`` puts into a stream, whole or not at all."""
+    """Write a file atomically from a function ``save`` that fills a stream."""
     stream = io.BytesIO()
     save(stream)
     write_file(target, stream.getbuffer())
@@ -121,7 +121,7 @@ def _refusal(target: Path, error: OSError) -> UsageError:
 
 
 def check_room(place: Path, size: int) -> None:
-    """Raise an error unless the disk of a file or folder, which need not exist yet, has room for so many bytes."""
+    """Raise an error unless the disk of a path, which need not exist yet, has room for this many bytes."""
     here = next(folder for folder in (place, *place.absolute().parents) if os.path.exists(folder))
     free = shutil.disk_usage(here).free
     if free < size:
@@ -132,7 +132,7 @@ def check_room(place: Path, size: int) -> None:
 
 
 def create_private_folder(folder: Path) -> None:
-    """Create a folder for its owner alone (0700) if there is none, and bring the names of all that is new to disk."""
+    """Create a private folder (0700) if it is missing, and sync all new names to disk."""
     missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -153,9 +153,9 @@ def _busy(target: Path, owner: str) -> LabelwiseError:
 def sole_writer(
     target: Path, lock: Path | None = None, busy: Callable[[Path, str], LabelwiseError] = _busy
 ) -> Iterator[None]:
-    """While open, no other process can open it for the same target: it gets the error that ``busy`` makes, at once.
+    """Lock a target within the block; another process that tries gets the error from ``busy`` at once.
 
-    ``lock`` is a file, ``.NAME.lock`` next to the target where left out; it is freed when its process ends, in whatever way.
+    ``lock`` is a file, by default ``.NAME.lock`` next to the target. The lock ends with its process, even after a crash.
     """
     path = lock or target.with_name(f".{target.name}.lock")
     with _parents(path):
@@ -176,7 +176,7 @@ def sole_writer(
 
 @contextmanager
 def turn(lock: Path) -> Iterator[None]:
-    """Wait until no other process is inside with the same file, and keep others waiting while open."""
+    """Wait for a lock file, and hold the lock within the block."""
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -186,7 +186,7 @@ def turn(lock: Path) -> Iterator[None]:
 
 
 def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
-    """Return the open lock, which nobody else has."""
+    """Open and acquire the lock."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)  # no planted link
         try:
@@ -202,9 +202,9 @@ def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
 
 
 def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part, even after a crash.
+    """Write a file so that a reader sees the old or the new content, never a part, even after a crash.
 
-    ``content`` is written one piece after another; ``keep`` is where the file that is replaced goes.
+    ``content`` is written piece by piece; the replaced file moves to ``keep``.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
@@ -223,7 +223,7 @@ def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk, as after a rename; some file systems cannot."""
+    """Sync the names in a folder to disk, as after a rename; some file systems cannot."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):

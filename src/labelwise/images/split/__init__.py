@@ -1,1 +1,1 @@
-"""Splits: made, kept in files, checked for leaks."""
+"""Make splits, store them in files, check them for leaks."""

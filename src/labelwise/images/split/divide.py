@@ -1,4 +1,4 @@
-"""Data divided again: images pooled, grouped, and the rows of each split chosen."""
+"""Divide data again: pool and group images, then choose the rows of each split."""
 
 import os
 from collections import Counter
@@ -28,10 +28,9 @@ BURST = 3.0  # seconds between two images of a burst, at most
 def group_columns(
     by: Grouping, images: Images, files: Sequence[str], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ``groups`` of n images, blank where one has none, and of ``exif`` their ``moments``; () if there are none.
+    """Return the ``groups`` of n images, blank for ungrouped ones, and for ``exif`` their ``moments``; () if there are none.
 
-    ``files`` say where each came from, empty where they come from none; ``labels`` the name of each image's label, blank where
-    it has none.
+    ``files`` are the paths of images, or empty. ``labels`` are their label names, blank for unlabelled ones.
     """
     if by == "lookalike":
         groups = lookalike_groups(images)
@@ -52,7 +51,7 @@ def check_grouping(by: str) -> None:
 
 
 def moments(files: Sequence[str]) -> tuple[str, ...]:
-    """Return when each image was taken and by which camera, "2026-05-01T10:20:30.5 Maker Model"; blank where EXIF does not say."""
+    """Return the time and camera of each image, "2026-05-01T10:20:30.5 Maker Model"; blank if EXIF lacks them."""
     return tuple(parallel_map(_moment, files))
 
 
@@ -63,7 +62,7 @@ def _moment(file: str) -> str:
             more = about.get_ifd(ExifTags.IFD.Exif)
         taken = more.get(ExifTags.Base.DateTimeOriginal) or more.get(ExifTags.Base.DateTimeDigitized)
         time = datetime.strptime(str(taken).strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()
-    except Exception:  # no image, no EXIF, a camera that writes dates in a way of its own: nothing is known
+    except Exception:  # not an image, no EXIF, or a non-standard date
         return ""
     part = "".join(filter(str.isdigit, str(more.get(ExifTags.Base.SubsecTimeOriginal, ""))))
     camera = " ".join(str(about.get(tag, "")).strip("\0 ") for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
@@ -71,7 +70,7 @@ def _moment(file: str) -> str:
 
 
 def bursts(taken: Sequence[str]) -> tuple[str, ...]:
-    """Return the burst of each image, by ``moments``: the next of one camera follows within ``BURST`` seconds; blank alone."""
+    """Return the burst of each image: consecutive ``moments`` of a camera within ``BURST`` seconds; blank if alone."""
     if not any(taken):
         raise DataError(
             "None of these images says when it was taken (EXIF), so there are no bursts to find. Group by lookalike."
@@ -98,7 +97,7 @@ def _folders(files: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def group_words(groups: Sequence[str]) -> str:
-    """Return in words what groups there are, of n images; blank if there are none."""
+    """Describe the groups of n images in words; blank if there are none."""
     sizes = [count for name, count in Counter(filter(None, groups)).items() if count > 1]
     if not sizes:
         return ""
@@ -118,11 +117,11 @@ def divide(
     seed: int = 0,
     group: Grouping | None = None,
 ) -> Dataset:
-    """Return the data set divided again, all its images pooled first; one that leaks is refused.
+    """Pool all images of a data set and divide them again; raise an error if the result leaks.
 
-    The kind is ``stratified`` (each label divided), ``grouped`` (the same, and it is an error where there are no groups),
-    ``domain`` (``domain`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). No
-    ``group`` (see ``split.grouping``) is divided by the first two; None is as the data are grouped.
+    The kind is ``stratified`` (each label is divided), ``grouped`` (the same; an error without groups), ``domain``
+    (``domain`` is the test split), or ``zero-shot`` (a fifth of the labels is unseen in training). The first two keep each
+    group whole (``group``, see ``split.grouping``); None uses the groups of the data.
     """
     dataset = _regroup(dataset, group)
     whole = pool(dataset)
@@ -154,7 +153,7 @@ def divide(
 
 
 def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset:
-    """Return the data set with the ``groups`` of its images; splits that the data do not name are made again from them."""
+    """Group the images of a data set; remake the splits that the data do not name."""
     if group is None:
         return dataset
     dataset = _regroup(dataset, group)
@@ -166,7 +165,7 @@ def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset
 
 
 def _regroup(dataset: Dataset, group: Grouping | None) -> Dataset:
-    """Return the data set with the groups of all images, whatever their split; None looks again for what it was grouped by."""
+    """Group all images, across splits; None repeats the current kind of grouping."""
     by = cast("Grouping", group or dataset.grouping)
     check_grouping(by)
     whole = pool(dataset)
@@ -189,10 +188,10 @@ def _check_column(name: str, column: str, cells: Sequence[str]) -> None:
 
 
 def pool(dataset: Dataset) -> Split:
-    """Return all images of a data set in one split, those of train first, then val, then test.
+    """Join all images of a data set into one split, in the order train, val, test.
 
-    Images without a file name are called "image 0", "image 1" and so on by their place, so that they differ
-    after they are divided again. What only some splits know (texts, domains, groups) is blank for the others.
+    Images without a file are named "image 0", "image 1" and so on by position, so that names stay unique after a new
+    division. Fields that some splits lack (texts, domains, groups) are blank there.
     """
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     filled = [part for part in parts if len(part)] or parts[:1]
@@ -210,9 +209,9 @@ def pool(dataset: Dataset) -> Split:
 
 
 def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
-    """Return the data set divided again by positions in ``pool(dataset)`` for train, val and test, or some of them.
+    """Divide a data set by positions in ``pool(dataset)`` for train, val and test, or some of them.
 
-    Its own splits are forgotten; images that no split names are left out.
+    The previous splits are discarded; images in no new split are left out.
     """
     whole = pool(dataset)
     parts = {name: np.asarray(part, np.int64) for name, part in rows.items()}

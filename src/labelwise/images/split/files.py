@@ -19,11 +19,10 @@ _KEPT = (("domain", "domains"), ("group", "groups"), ("moment", "moments"))
 
 
 def write_split(dataset: Dataset, path: str | Path) -> None:
-    """Write which split each image is in: a CSV file with the columns file, label (or labels), split (domain, group, moment).
+    """Write the split of each image: a CSV file with the columns file, label (or labels), split (domain, group, moment).
 
-    Files are named from the folder that all of them share, so that the file still fits when the data move. See
-    ``pool`` for images that come from no file. The label is blank if there is none. A file that is there is
-    replaced as a whole.
+    File names are relative to their common folder, so that the table remains valid if the data move. See ``pool`` for images
+    without a file. Unlabelled images have a blank label. An existing file is replaced atomically.
     """
     whole = pool(dataset)
     files = _short_names(whole.files, dataset.name)
@@ -41,11 +40,10 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
 
 
 def apply_split(dataset: Dataset, path: str | Path) -> Dataset:
-    """Return the data set divided as a CSV file says, which ``write_split`` wrote; the order of its images stays.
+    """Divide a data set by a CSV file that ``write_split`` wrote; the order of images stays.
 
-    Of the columns, ``file`` and ``split`` decide; a ``label`` is compared with the data, so that a file that belongs
-    to other data is noticed. Others are not read. Rows are counted as a spreadsheet does: the header is 1. Images
-    that the file does not name are an error.
+    The columns ``file`` and ``split`` decide. A ``label`` is compared with the data, to detect a file of other data. Other
+    columns are ignored. The header is row 1, as in a spreadsheet. Raise an error if the file omits an image.
     """
     whole = pool(dataset)
     names = _short_names(whole.files, dataset.name)
@@ -77,7 +75,7 @@ def apply_split(dataset: Dataset, path: str | Path) -> Dataset:
 
 
 def _short_names(files: Sequence[str], data: str) -> list[str]:
-    """Return file names from the folder that all share, with forward slashes; they must differ."""
+    """Return file names relative to their common folder, with forward slashes; they must differ."""
     paths = [PurePath(file).parts for file in files]
     folders = {path[:-1] for path in paths} or {()}
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(folders), max(folders), strict=False)))

@@ -1,4 +1,4 @@
-"""Leaks: the same file, image or group in two splits; images that look alike; equal images with different labels."""
+"""Find leaks: a file, image or group in two splits, lookalikes, and equal images with different labels."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakReport:
-    """What is the same where it should differ. Every entry lists the places of one thing."""
+    """Files, images and groups shared by splits. Each entry lists the places of one of them."""
 
     files: tuple[tuple[Place, ...], ...]  # each file that is in more than one split
     images: tuple[tuple[Place, ...], ...]  # each image whose bytes are in more than one split, under different names
@@ -38,7 +38,7 @@ class LeakReport:
 
     @property
     def count(self) -> int:
-        """How many files, images and groups are in more than one split."""
+        """The number of files, images and groups in more than one split."""
         return len(self.files) + len(self.images) + len(self.groups)
 
     def offenders(self) -> list[str]:
@@ -50,7 +50,7 @@ class LeakReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Lookalike:
-    """An image and the one of an earlier split that looks most like it."""
+    """An image and the most similar image of an earlier split."""
 
     image: Place  # the image, of val or test
     twin: Place  # the image of an earlier split
@@ -58,10 +58,10 @@ class Lookalike:
 
 
 def check_leaks(dataset: Dataset) -> LeakReport:
-    """Return what two splits share (files, images byte for byte, groups), and equal images with different labels."""
+    """Find files, identical images and groups shared by splits, and equal images with different labels."""
     places = _places(dataset)
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    own = dataset.grouping == "column"  # else they are what looks alike, which is no proof
+    own = dataset.grouping == "column"  # other groups are lookalikes, which prove nothing
     groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
     equal = _places_by_key([each for part in parts for each in part.images.digests()], places).values()
     return LeakReport(
@@ -78,7 +78,7 @@ def check_leaks(dataset: Dataset) -> LeakReport:
 
 
 def refuse_leaks(dataset: Dataset) -> None:
-    """Raise an error that lists what is in more than one split, if anything is."""
+    """Raise an error that lists the leaks, if there are any."""
     report = check_leaks(dataset)
     if report.count:
         first = report.offenders()[:10]
@@ -90,11 +90,11 @@ def refuse_leaks(dataset: Dataset) -> None:
 
 
 def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lookalike, ...]:
-    """Return the images that look like one of an earlier split (train, then val), the most alike first.
+    """Return the images that look like one of an earlier split (train, then val), most similar first.
 
-    Two images look alike where their thumbnails correlate by ``likeness`` or more (see ``lookalikes``): a copy that was resized,
-    brightened or compressed again. It is a hint for a person, not a proof: two drawings of the figure 1 look alike as well.
-    Features are compared by their cosine; images of a single grey have no looks to compare and are never returned.
+    Two images look alike if their thumbnails correlate by at least ``likeness`` (see ``lookalikes``): copies that were resized,
+    brightened or compressed again. This is a hint, not a proof: two drawings of the digit 1 look alike, too. Features are
+    compared by cosine. Images of uniform grey are never returned.
     """
     if not 0 < likeness <= 1:
         raise UsageError(f"Likeness must be above 0 and at most 1; given {likeness}.")
@@ -108,7 +108,7 @@ def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lo
     for first, second, values in alike(prints, likeness):  # rows are in the order of splits
         across = split[first] < split[second]
         first, second, values = first[across], second[across], values[across]
-        order = np.argsort(values, kind="stable")  # of several for one image the last, most alike, stays
+        order = np.argsort(values, kind="stable")  # the last, most similar, match of an image stays
         one, other, value = first[order], second[order], values[order]
         more = value > best[other]
         best[other[more]], twins[other[more]] = value[more], one[more]
@@ -131,7 +131,7 @@ def _places(dataset: Dataset) -> list[Place]:
 
 
 def _places_by_key(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
-    """Return the places of the images that have a key in common, for each such key."""
+    """Return the places of the images that share a key, for each shared key."""
     groups: dict[Hashable, list[Place]] = {}
     for key, place in zip(keys, places, strict=True):
         groups.setdefault(key, []).append(place)

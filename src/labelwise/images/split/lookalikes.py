@@ -1,7 +1,8 @@
-"""Lookalikes: images that show the same once more (a copy resized, brightened, compressed again; frames of a burst).
+"""Lookalikes: near-duplicate images (copies resized, brightened or compressed again; frames of a burst).
 
-Two images look alike where their fingerprints (``decode.fingerprint``) correlate by ``LIKENESS``. Features are compared by their cosine around their mean. Of many images none is compared with all others: a tree over the
-first principal directions, in which two are never farther apart than in all of them, names every pair that can be alike.
+Two images look alike if their fingerprints (``decode.fingerprint``) correlate by at least ``LIKENESS``. Features are
+compared by their cosine around the mean. To avoid comparing all pairs, a tree over the first principal directions finds every
+candidate: distances there never exceed the full distances.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from labelwise.support.rows import connected_groups, unit_rows
 LIKENESS = 0.97
 _CHUNK = 1024
 _TOGETHER = 256  # images read at a time
-_FEW = 4_096  # rows up to which all are compared with all
+_FEW = 4_096  # up to this number of rows, all pairs are compared
 _DIRECTIONS = (7, 16)
 _PAIRS = 10_000_000  # that are held at once, about
 _SAMPLE = 500  # rows by which these are estimated
@@ -28,9 +29,9 @@ Prints = NDArray[np.float32]
 
 
 def fingerprints(images: Images) -> tuple[Prints, dict[int, str]]:
-    """Return what images or features are compared by ``[n, a]``, of length one, and why rows cannot be read.
+    """Return fingerprints ``[n, a]`` of unit length of images or features, and the faults of unreadable rows.
 
-    Rows of a single grey, and those that cannot be read, are zeros. Several processes that share the work read a share each.
+    Rows of uniform grey and unreadable rows are zeros. Processes that share the work read a share each.
     """
     if isinstance(images, FeatureRows):
         rows = images.values
@@ -47,7 +48,7 @@ def fingerprints(images: Images) -> tuple[Prints, dict[int, str]]:
 
 
 def _read(images: Images) -> tuple[Prints, dict[int, str]]:
-    """Return the fingerprints of images that are not features, and why rows cannot be read."""
+    """Return the fingerprints of images, and the faults of unreadable rows."""
     if isinstance(images, StoredImages):
         return images.fingerprints()
     prints, faults = np.zeros((len(images), SIDE * SIDE), np.float32), dict[int, str]()
@@ -62,13 +63,13 @@ def _read(images: Images) -> tuple[Prints, dict[int, str]]:
 
 
 def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
-    """Yield the pairs of rows that look alike, the smaller row first, and how much; all of them, some at a time."""
+    """Yield all pairs of rows that look alike, smaller row first, and their similarity, in blocks."""
     for first, second in _near(prints, likeness):
         yield _alike((prints, prints), first, second, likeness)
 
 
 def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, ...]:
-    """Return the group of each image: those that look alike, directly or by way of others; blank if there is none."""
+    """Return the lookalike group of each image, connected directly or through others; blank if alone."""
     prints = fingerprints(images)[0]
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
@@ -80,12 +81,12 @@ def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, .
 
 
 def join_groups(member: Rows, first: Rows, second: Rows) -> Rows:
-    """Return the group of each row ``[n]`` where the groups of each pair of rows are one."""
+    """Merge the groups of each pair of rows; return the group of each row ``[n]``."""
     return connected_groups(len(member), member[first], member[second])[member]
 
 
 def name_groups(kind: str, member: Rows) -> tuple[str, ...]:
-    """Return a name for each row, by its group ``[n]``: "kind 1", "kind 2" in the order of rows; blank for a row alone."""
+    """Name the group ``[n]`` of each row: "kind 1", "kind 2" in the order of rows; blank for a row alone."""
     sizes = np.bincount(member, minlength=1)
     several = [int(group) for group in member.tolist() if sizes[group] > 1]
     names = {group: f"{kind} {i}" for i, group in enumerate(dict.fromkeys(several), 1)}
@@ -93,7 +94,7 @@ def name_groups(kind: str, member: Rows) -> tuple[str, ...]:
 
 
 def _near(prints: Prints, likeness: float) -> Iterator[tuple[Rows, Rows]]:
-    """Yield all pairs that can be alike, the smaller row first, and others that are not."""
+    """Yield candidate pairs, smaller row first: all pairs that may look alike, and some others."""
     rows = np.flatnonzero(prints.any(1))
     if len(rows) <= _FEW:
         for start in range(0, len(rows), _CHUNK):
@@ -112,14 +113,14 @@ def _near(prints: Prints, likeness: float) -> Iterator[tuple[Rows, Rows]]:
 
 
 def radius_of(likeness: float) -> float:
-    """Return how far apart two of length one that are so alike can be, in any directions."""
+    """Return the largest distance of two unit vectors with this similarity."""
     return float((2 * (1 - likeness)) ** 0.5) + 1e-3
 
 
 def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows, Rows]]:
-    """Yield all pairs of a row of each that can be alike, and others that are not; where both are the same, the smaller row first.
+    """Yield candidate pairs of rows of two sets; within one set, the smaller row first.
 
-    ``[n, d]`` and ``[m, d]`` are where images are in the first principal directions.
+    ``[n, d]`` and ``[m, d]`` are coordinates in the first principal directions.
     """
     from scipy.spatial import cKDTree
 
@@ -147,7 +148,7 @@ def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows
 def pairs_between(
     prints: tuple[Prints, Prints], places: tuple[Places, Places], likeness: float
 ) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
-    """Yield the pairs of a row of each that look alike, and how much; see ``near`` for where they lie."""
+    """Yield the pairs of rows of two sets that look alike, and their similarity; see ``near``."""
     for first, second in near(*places, likeness):
         yield _alike(prints, first, second, likeness)
 
@@ -155,7 +156,7 @@ def pairs_between(
 def _alike(
     prints: tuple[Prints, Prints], first: Rows, second: Rows, likeness: float
 ) -> tuple[Rows, Rows, NDArray[np.float32]]:
-    """Return those of some pairs that look alike, and how much: a row of the first and one of the second prints."""
+    """Filter candidate pairs to those that look alike; also return their similarity."""
     here, there = prints
     values = np.empty(len(first), np.float32)
     for start in range(0, len(first), _CHUNK * 64):

@@ -1,4 +1,4 @@
-"""Splits of every kind: which rows go where; ``divide`` takes data apart by them."""
+"""Choose the rows of splits of every kind; ``divide`` applies them to data."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from labelwise.support.rows import Draws
 
 Array = npt.NDArray[Any]
 
-VAL_SHARE = 0.1  # of train, where the data name no val
-# the most images that are set aside: in all, or of each label where that is more
+VAL_SHARE = 0.1  # of train, if the data name no val
+# the most images to hold out: in all, or of each label if that is more
 ENOUGH, OF_EACH = 1_000, 10
 
 
 def val_share(targets: npt.ArrayLike) -> float:
-    """Return the share of training images, of which these are the targets ``[n]``, that becomes val where the data name none.
+    """Return the share of training images with targets ``[n]`` that becomes val if the data name none.
 
     >>> val_share(np.arange(50_000) % 10)
     0.02
@@ -31,7 +31,7 @@ def val_share(targets: npt.ArrayLike) -> float:
 
 
 def split_name(spelling: str, where: str) -> str:
-    """Return train, val or test for any spelling of a split; ``where`` begins the error for what is none."""
+    """Return train, val or test for any spelling of a split; ``where`` begins the error for any other word."""
     name = SPELLINGS.get(spelling.strip().casefold())
     if name is None:
         raise DataError(
@@ -42,7 +42,7 @@ def split_name(spelling: str, where: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """How much of the data each split gets; the three sum to one and some of it is for training."""
+    """The share of each split; the three sum to one, and train is not empty."""
 
     train: float = 0.7
     val: float = 0.1
@@ -60,10 +60,9 @@ class Shares:
 def stratify(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share: sorted, disjoint, together all of them.
 
-    Each class of ``targets [n]`` is divided on its own, so every split gets its share of it within one image. A class with at
-    least as many images as there are splits is in all of them, even where that takes more than one image from
-    train. With fewer, train comes first, then the split with the larger share: one image goes to train,
-    two go to train and test.
+    Each label of ``targets [n]`` is divided separately, so every split gets its share within one image. A label with at least as
+    many images as there are splits is in all of them, even if that takes several images from train. With fewer images, train
+    comes first, then the split with the larger share: one image goes to train, two go to train and test.
     """
     names = _by_share(shares)
     parts = dict(zip(names, _divide(targets, [getattr(shares, name) for name in names], seed), strict=True))
@@ -71,7 +70,7 @@ def stratify(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Arr
 
 
 def _by_share(shares: Shares) -> list[str]:
-    """Return the splits that get some: train, then those of larger shares first."""
+    """Return the splits with a positive share: train, then by descending share."""
     others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
     return [name for name in ("train", *others) if getattr(shares, name) > 0]
 
@@ -79,8 +78,8 @@ def _by_share(shares: Shares) -> list[str]:
 def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Array, Array]:
     """Return the rows that stay and the rows held out, a share above 0 and below 1: sorted, disjoint, together all of them.
 
-    Each class gives its share within one image; a class with two images or more gives at least one and keeps at
-    least one, and a class with a single image keeps it. Groups, where there are any, stay whole, as ``divide_groups`` says.
+    Each label gives its share within one image. A label with two or more images gives at least one and keeps at least one; a
+    single image stays. Groups stay whole, see ``divide_groups``.
     """
     if not 0 < share < 1:
         raise UsageError(f"The share to hold out must be between 0 and 1; given {share}.")
@@ -92,7 +91,7 @@ def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[
 
 
 def leave_one_domain_out(domains: Sequence[str], domain: str) -> dict[str, Array]:
-    """Return train rows, of all domains but one, and test rows, of that one."""
+    """Return train rows, from all domains but one, and test rows, from that one."""
     known = sorted(set(domains))
     if domain not in known:
         raise UsageError(f'No domain "{domain}".{suggest(domain, known)} Domains: {listing(known) or "none"}.')
@@ -110,7 +109,7 @@ def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], domain: str,
 
 
 def strata(targets: npt.ArrayLike, domains: Sequence[str]) -> Array:
-    """Return one number for each label, or each pair of label and domain, where there are domains ``[n]``."""
+    """Return the strata of images ``[n]``: labels, or pairs of label and domain."""
     targets = np.asarray(targets)
     known = {name: i for i, name in enumerate(sorted(set(domains)))}
     return targets * len(known) + np.array([known[name] for name in domains]) if known else targets
@@ -119,10 +118,9 @@ def strata(targets: npt.ArrayLike, domains: Sequence[str]) -> Array:
 def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
     """Return the rows of each split that has a positive share, sorted: no group is in two, and together they are all.
 
-    Groups of several images are placed one by one, large ones first, each where the images of every class come nearest to their
-    shares (the least chi-squared distance), and then moved while a move helps; images alone (a blank name is a group of its
-    own) then fill up the shares of their class, so without any group this is ``stratify``. Each class keeps a group in train,
-    and no split is left empty.
+    Groups of several images are placed one by one, largest first, where label counts come nearest to their shares (by
+    chi-squared distance). Then they are moved while a move helps. Single images (a blank name is its own group) fill up the
+    shares of their label, so without groups this is ``stratify``. Each label keeps a group in train, and no split is empty.
     """
     targets = np.asarray(targets)
     if len(groups) != len(targets):
@@ -151,9 +149,10 @@ def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares,
 
 
 def folds_of(groups: Sequence[str], targets: npt.ArrayLike, folds: int, seed: int) -> Array:
-    """Return the fold of each image ``[n]``: a group is in one fold (a blank name is a group of its own), each class in as many as it can be.
+    """Return the fold of each image ``[n]``: groups stay whole, and each label is in as many folds as possible.
 
-    Groups are placed one by one, large ones first, each where there are fewest images of its classes, then fewest in all.
+    A blank name is its own group. Groups are placed one by one, largest first, where there are fewest images of their labels,
+    then fewest in all.
     """
     keys = {key: i for i, key in enumerate(dict.fromkeys(name or i for i, name in enumerate(groups)))}
     if not 2 <= folds <= len(keys):
@@ -172,7 +171,7 @@ def folds_of(groups: Sequence[str], targets: npt.ArrayLike, folds: int, seed: in
 
 
 def _fill(home: np.ndarray, counts: np.ndarray, splits: int) -> None:
-    """Move groups where a class has none in train, the first split, or a split is empty; ``counts`` are by group and class ``[g, k]``."""
+    """Move groups if a label has none in train, the first split, or a split is empty; ``counts`` are ``[g, k]``."""
     for absent in np.flatnonzero(counts[home == 0].sum(0) == 0):
         own = np.flatnonzero(counts[:, absent])
         home[own[counts[own].sum(1).argmin()]] = 0
@@ -189,18 +188,18 @@ def zero_shot(
     share: float = 0.2,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Return rows by class: ``train``, ``val_seen``, ``val_unseen``, ``test_seen`` and ``test_unseen``.
+    """Return rows by label: ``train``, ``val_seen``, ``val_unseen``, ``test_seen`` and ``test_unseen``.
 
-    Of every seen class ``share`` is for the test, and the same share of the rest for validation, so 64 % are left to
-    train on. All images of classes held out to choose settings on are in ``val_unseen`` and all of unseen ones in
-    ``test_unseen``; rows without a label (-1) are in none.
+    Each seen label gives ``share`` of its images to the test, and the same share of the rest to validation. By default, 64 %
+    remain for training. All images of labels held out to choose settings are in ``val_unseen``; all of unseen labels in
+    ``test_unseen``. Rows without a label (-1) are in no split.
 
     Args:
         targets: positions in ``names`` ``[n]``; -1 where there is no label.
-        names: the names of the labels; those without any image take no part.
-        held_out: how much of all classes is held out.
-        unseen: the unseen classes, by name, or how much of all classes (at least one).
-        share: how much of the images of seen classes the test gets.
+        names: the names of the labels; labels without an image are ignored.
+        held_out: share of all labels to hold out.
+        unseen: the unseen labels, by name, or their share of all labels (at least one).
+        share: share of the images of seen labels in the test.
         seed: the same seed gives the same split.
     """
     present = [names[i] for i in np.unique(targets).tolist() if i >= 0]
@@ -238,7 +237,7 @@ def zero_shot(
 
 
 def _divide(targets: npt.ArrayLike, shares: Sequence[float], seed: int) -> list[Array]:
-    """Return the rows of each part, sorted; earlier parts come first where a class is too small for all."""
+    """Return the sorted rows of each part; earlier parts come first if a label has too few images."""
     parts: list[list[Array]] = [[] for _ in shares]
     for rows in _shuffle_classes(targets, seed):
         ends = np.cumsum(_counts(len(rows), shares))
@@ -258,7 +257,7 @@ def _shuffle_classes(targets: npt.ArrayLike, seed: int) -> list[Array]:
 
 
 def _counts(size: int, shares: Sequence[float]) -> list[int]:
-    """Return how many of ``size`` images each part gets: largest remainders, and none empty where that can be."""
+    """Return the size of each part of ``size`` images by largest remainders; no part is empty if possible."""
     if size <= len(shares):
         return [int(i < size) for i in range(len(shares))]
     wanted = [size * share for share in shares]
@@ -273,14 +272,14 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
 
 
 def _group_counts(member: np.ndarray, targets: npt.ArrayLike) -> np.ndarray:
-    """Return how many images of each class each group has ``[g, k]``."""
+    """Count the images of each group and label ``[g, k]``."""
     classes = np.unique(targets, return_inverse=True)[1]
     size = (int(member.max()) + 1, int(classes.max()) + 1)
     return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
 
 
 def _place_groups(counts: np.ndarray, wanted: np.ndarray, seed: int) -> np.ndarray:
-    """Return the split of each group ``[g]``, from images by group and class ``[g, k]``, and those that each split should have ``[s, k]``."""
+    """Return the split of each group ``[g]``, from counts by group and label ``[g, k]`` and targets by split ``[s, k]``."""
     have = np.zeros_like(wanted)
     home = np.full(len(counts), -1)
     order = np.random.default_rng(seed).permutation(len(counts))
