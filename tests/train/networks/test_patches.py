@@ -10,6 +10,7 @@ from labelwise.cli.verbs import app
 from labelwise.data import finches
 from labelwise.methods import Encoder, ZeroLabel
 from labelwise.support.errors import DataError, UsageError
+from labelwise.train.export_encoder import export_encoder
 from labelwise.train.model import as_float
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.patches import EMBEDDING_SIZE, Patches, PatchNet, find_patches
@@ -39,6 +40,14 @@ def test_embeddings_are_uncorrelated_and_of_variance_one(found: ImageEncoder, bi
     assert made.shape == (len(birds), EMBEDDING_SIZE)
     assert made.mean(0).abs().max() < 1e-2
     assert torch.allclose(made.T @ made / len(made), torch.eye(EMBEDDING_SIZE, dtype=torch.float64), atol=0.02)
+
+
+@pytest.mark.torch_export
+def test_it_is_exported_for_any_number_of_images(found: ImageEncoder, birds: torch.Tensor) -> None:
+    exported = export_encoder(found)
+    for count in (1, 4):
+        images = birds[:count]
+        assert abs(exported(images.numpy()) - embeddings(found, images).numpy()).max() < 1e-3
 
 
 def test_the_same_seed_finds_the_same(found: ImageEncoder, birds: torch.Tensor) -> None:
