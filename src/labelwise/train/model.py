@@ -1,4 +1,4 @@
-"""What training works on: a model of torch that scores every (image, label) pair, and leaves an encoder and a head.
+"""The base of trainable torch models: they score every (image, label) pair, and export an encoder and a head.
 
 Shape letters: n images, k labels, d image embedding, e label embedding.
 """
@@ -21,7 +21,7 @@ from labelwise.support.errors import UnsupportedError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
-    """All that a method needs to build its model: the shape of one image, the labels to train on, and how it sees images.
+    """The inputs to build a model: the shape of one image, the training labels, and the view of images.
 
     ``shape`` is ``(channels, height, width)``, or ``(size,)`` for precomputed features. A model keeps ``view`` itself when it encodes
     images of this shape, as ``nn.image_encoder`` does.
@@ -36,12 +36,12 @@ class Spec:
 
 
 class LabelModel(nn.Module, ABC):
-    """Scores (image, label) pairs. Larger is better, always; a score never depends on the other labels.
+    """Scores (image, label) pairs. Larger is better; a score never depends on other labels.
 
-    Images reach a model as floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``); a model normalises
-    inside, so that pixel bounds mean the same for every method.
+    Images are floats in [0, 1], ``[n, c, h, w]`` (or features ``[n, a]``). The model normalises them itself, so that pixel
+    bounds mean the same for every method.
 
-    Its state is what gradients change. What is solved in closed form or counted is plain arrays, and goes to the head.
+    The state holds what gradients change. Closed-form solutions and counts are plain arrays, exported with the head.
     """
 
     exclusive: ClassVar[bool] = False  # scores of one image compete (softmax): only their differences carry meaning
@@ -55,7 +55,7 @@ class LabelModel(nn.Module, ABC):
         """Return image embeddings ``[n, d]`` of images in [0, 1]."""
 
     def encode_labels(self, labels: Labels) -> Tensor:
-        """Return label embeddings ``[k, e]``; without gradients, unless a model that is trained through them says otherwise."""
+        """Return label embeddings ``[k, e]``, without gradients unless the model trains through them."""
         return torch.from_numpy(self.export_head().embed_labels(labels)).to(self.device)
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
@@ -68,23 +68,23 @@ class LabelModel(nn.Module, ABC):
         raise UnsupportedError(f"{type(self).__name__} has no head.")
 
     def export_encoder(self) -> Encoder:
-        """Return what makes the features that the head takes."""
+        """Return the encoder that makes the head's features."""
         raise UnsupportedError(f"{type(self).__name__} has no encoder.")
 
     def head_features(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the features ``[n, f]`` that the head takes, of many images or of what ``prepare`` made of them."""
+        """Return the head's features ``[n, f]`` of images, or of the output of ``prepare``."""
         raise UnsupportedError(f"{type(self).__name__} has no head.")
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Return what ``encode_images`` takes in place of images: the features of a frozen trunk, computed once, else the images."""
+        """Return the input for ``encode_images``: cached features of a frozen trunk, else the images."""
         return images
 
     def restore(self, head: Head) -> None:
-        """Take over from the head of a saved classifier what the state does not hold."""
+        """Load from the head of a saved classifier what the state does not hold."""
 
     @property
     def device(self) -> torch.device:
-        """Where the model lives."""
+        """The device of the model."""
         return next((t.device for t in chain(self.parameters(), self.buffers())), torch.device("cpu"))
 
 
@@ -96,7 +96,7 @@ def as_float(images: Tensor) -> Tensor:
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """Return the name of the first tensor that holds NaN or an infinity; else None.
 
-    All tensors lie on one device, which is waited for once.
+    All tensors are on one device; it is synchronised once.
     """
     checked = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
     if not checked:

@@ -1,4 +1,4 @@
-"""Pretraining: an image encoder learns without any label, by SimCLR or MoCo v2, and every method takes its weights from a file."""
+"""Self-supervised pretraining of an image encoder by SimCLR or MoCo v2; every method can load the weights."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -89,8 +89,8 @@ class Pretrain(Method):
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
         """Yield the contrast, after the normalisation of the encoder is fitted.
 
-        Targets are out of its reach: it reads training images, and nothing else. Its log has, next to the loss, the alignment and
-        uniformity of the embeddings that are contrasted; they need no label.
+        It reads training images only, never targets. The log has the loss, and the alignment and uniformity of the contrasted
+        embeddings.
         """
         assert isinstance(model, ContrastModel)
         images = data.train.images
@@ -114,7 +114,7 @@ class Pretrain(Method):
 
 
 class ContrastModel(LabelModel):
-    """An image encoder and what trains it; it knows no label, so it scores none."""
+    """An image encoder with its contrastive projection; it has no labels, so it scores none."""
 
     queue: Tensor  # embeddings of earlier images, of unit length [m, e]; empty for SimCLR
     place: Tensor  # where in the queue the next embedding goes

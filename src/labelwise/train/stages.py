@@ -1,4 +1,4 @@
-"""What a method is: settings, a model, and the stages that train it."""
+"""Training stages: the loss, batches and stopping rule of a stretch of gradient descent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ Loss = Callable[[Batch], Mapping[str, Tensor]]  # the terms of the loss of a bat
 class Stage:
     """One stretch of gradient descent."""
 
-    name: str  # what the progress bar and the log call it
+    name: str  # name in the progress bar and the log
     loss: Loss  # returns the terms of the loss of a batch, each the mean over its rows; their sum is minimised
     parameters: Sequence[nn.Parameter]  # what is trained
     batches: Batches  # what it is trained on
-    epochs: int  # how often to go through the batches
+    epochs: int  # passes through the batches
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     # the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit
@@ -29,7 +29,7 @@ class Stage:
     # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
-    begins_well: bool = False  # the weights before the first epoch are validated, too, and kept unless some are better
+    begins_well: bool = False  # also validate the initial weights, and keep them unless later ones are better
     threads: int | None = None  # of a CPU while it trains; None leaves them unchanged
     # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
     # their place, and it is what is validated and kept in snapshots. None does not average.

@@ -1,8 +1,8 @@
-"""One training step: taken as it stands, or recorded on a GPU and replayed, so that no kernel waits for Python.
+"""One training step: eager, or recorded as a CUDA graph and replayed, so that no kernel waits for Python.
 
-A small network's step is hundreds of kernels, and to start them takes longer than to run them. A recording starts them all at once. What differs
-from step to step is filled in from outside: rows, images, the learning rate and the seeds of both generators; so a recorded step draws the numbers
-that it would have drawn, and ends with the same weights.
+A step of a small network is hundreds of kernels, and launching them takes longer than running them. A recording launches all
+at once. Rows, images, the learning rate and the seeds of both generators are filled in before each replay. So a replayed step
+draws the same random numbers and ends with the same weights as an eager one.
 """
 
 import warnings
@@ -28,7 +28,7 @@ FEW = 50  # a stage of fewer steps than these is not recorded: a recording takes
 
 @dataclass(eq=False, kw_only=True)
 class Step:
-    """The step of a stage: from rows of a batch to changed weights."""
+    """The step of a stage: from rows of a batch to updated weights."""
 
     stage: Stage
     loss: Loss  # that of the stage, or the same over several processes

@@ -1,9 +1,9 @@
-"""Where the means of labels lie, and how wrong that may be: a hierarchical Gaussian model in closed form.
+"""Posterior means of labels and their uncertainty: a hierarchical Gaussian model in closed form.
 
 Lindley and Smith, "Bayes estimates for the linear model", JRSS B 34 (1972); with the prior estimated from the labels themselves, as in
 Efron and Morris, "Empirical Bayes on vector observations", Biometrika 59 (1972). Rows are whitened, see ``whitening``.
 
-The mean of a label is m ~ N(e, B), where e is what is expected of it, and the mean x of n of its images is N(m, v I / n). So
+The mean of a label is m ~ N(e, B), with prior mean e. The sample mean of n of its images is x ~ N(m, v I / n). So
 
     posterior mean  e + B (B + I v/n)^-1 (x - e)        squared error  tr(B (I v/n) (B + I v/n)^-1)
 
@@ -24,7 +24,7 @@ from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, l
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
 PRIOR_LABELS = 300.0  # how many labels the belief counts for that means vary alike in all directions
 LEAST_WEIGHT = 1e-6  # of a mean: as good as no image
-# A label of fewer images than this, and of less than half of what labels have on average, is treated as if it were taught.
+# A label with fewer images than this, and less than half the average, is treated like a taught label.
 FEW_IMAGES = 10
 MANY_LABELS = 2_000  # of more labels not all pairs are multiplied
 ROWS_AT_ONCE = 2**14
@@ -33,7 +33,7 @@ LEAST_VARIANCE = 0.01  # of the noise: means of labels vary by at least this
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prior:
-    """How the means of labels vary around what is expected of them, B, and by how much images vary around the mean of their label, v."""
+    """The prior covariance B of label means, and the within-label variance v of images."""
 
     axes: Floats = shaped("q", "d")  # orthonormal rows
     variances: Floats = shaped("q")  # of B along each
@@ -43,13 +43,13 @@ class Prior:
     def posterior_mean(
         self, examples: Floats, weights: Floats, parts: Floats | None = None, labels: Ints | None = None
     ) -> tuple[Floats, Floats]:
-        """Return posterior means ``[g, d]`` around zero, and what squared distances to them exceed ``[g]``.
+        """Return posterior means ``[g, d]`` around zero, and the excess of squared distances to them ``[g]``.
 
         Args:
-            examples: means of example images ``[g, d]``, less what is expected of their labels.
-            weights: of how many images each is the mean ``[g]``; of none the posterior mean is zero.
-            parts: of labels in B ``[k, d]``, which are taken out again.
-            labels: which of these each row is of ``[g]``; None: one after another.
+            examples: means of example images ``[g, d]``, less the prior means of their labels.
+            weights: number of images in each mean ``[g]``; with 0 the posterior mean is zero.
+            parts: contributions of labels to B ``[k, d]``, which are removed.
+            labels: the label of each row ``[g]``; None: in order.
         """
         noise = (self.noise_variance / np.maximum(weights, LEAST_WEIGHT))[:, None]
         share = self.variances / (self.variances + noise)
@@ -70,10 +70,10 @@ class Prior:
 
 
 def error_share(weights: Floats) -> Floats:
-    """Return the share ``[g]`` of the squared error of means of so many images that is subtracted from every distance to them.
+    """Return the share ``[g]`` of the squared error to subtract from distances, by number of images in the mean.
 
-    A mean of many images hardly moves: its noise adds to every distance, and all of it is subtracted. A mean of few moves by as much as
-    it is noisy, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on held-out labels, see docs/discriminant.md.
+    A mean of many images hardly shrinks: its noise adds to every distance, and all of it is subtracted. A mean of few images
+    shrinks in proportion to its noise, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on held-out labels, see docs/discriminant.md.
     """
     return np.asarray((weights + 1) / (weights + 3))
 
@@ -91,12 +91,12 @@ class Beliefs:
 
     @property
     def other_means(self) -> Floats:
-        """The mean of each row's label without the rows of its group ``[n, d]``."""
+        """The mean of each row's label, without the row's group ``[n, d]``."""
         return self._without_groups[0]
 
     @property
     def other_excess(self) -> Floats:
-        """By which squared distances to these are too large ``[n]``."""
+        """The excess of squared distances to these means ``[n]``."""
         return self._without_groups[1]
 
     @cached_property
@@ -112,11 +112,11 @@ class Beliefs:
         return means, excess
 
     def select(self, rows: Ints) -> Self:
-        """Return what the whole sample says of labels, and of these rows of it."""
+        """Return the beliefs from the whole sample, restricted to these rows."""
         return replace(self, sample=self.sample.select(rows))
 
     def shrink_small_classes(self, other: Self) -> tuple[Floats, Floats]:
-        """Return means ``[k, d]`` and excess ``[k]``, those of another belief for labels of few images."""
+        """Return means ``[k, d]`` and excess ``[k]``, with another belief for labels of few images."""
         weights = self.sample.counts
         few = weights < min(FEW_IMAGES, float(weights.mean()) / 2)
         return np.where(few[:, None], other.means, self.means), np.where(few, other.excess, self.excess)
@@ -125,10 +125,10 @@ class Beliefs:
 def label_beliefs(
     sample: Sample, noise: float, expected: Floats | None = None, prior_labels: float = PRIOR_LABELS
 ) -> Beliefs:
-    """Return the posterior of the labels of a whitened sample of this noise, drawn towards what is expected of each ``[k, d]``, or zero.
+    """Return the posterior of the labels of a whitened sample, shrunk towards their prior means ``[k, d]``, or zero.
 
-    A label is left out of the prior that its own mean is drawn by, so a label taught later is treated like one of training.
-    Where rows are left out, ``prior_labels`` is to be infinite: the directions in which labels vary were measured on these rows, too.
+    A label does not contribute to its own prior, so taught labels are treated like trained ones. Leave-one-out requires
+    an infinite ``prior_labels``: otherwise the left-out rows would influence the directions of B.
     """
     k, d = sample.means.shape
     start = np.zeros((1, d), sample.means.dtype) if expected is None else expected.astype(sample.means.dtype)
@@ -144,10 +144,10 @@ def label_beliefs(
 
 
 def means_at_full_size(sample: Sample, beliefs: Beliefs) -> tuple[Floats, Floats]:
-    """Return the mean of each row's label without the row's group, as certain as one of all its rows ``[n, d]``, and its excess ``[n]``.
+    """Return the mean of each row's label without its group, shrunk as if it were complete ``[n, d]``, and its excess ``[n]``.
 
-    Left out, a row finds its own label drawn with more caution than the other labels, which no new image does. What the mean of fewer
-    rows is longer by, because it is noisier, is subtracted. B must be the same in all directions, see ``label_beliefs``.
+    Leaving out a row shrinks its own label more than the others, which no new image experiences. The extra length of a mean of
+    fewer rows, due to noise, is subtracted. B must be isotropic, see ``label_beliefs``.
     """
     left, prior = sample.other_counts, beliefs.prior
     weights = np.where(left > 0, sample.counts[sample.targets], 0)
@@ -161,7 +161,7 @@ def means_at_full_size(sample: Sample, beliefs: Beliefs) -> tuple[Floats, Floats
 
 
 def margin_ratio(sample: Sample, beliefs: Beliefs) -> Floats:
-    """Return how much less the margin between a label and another varies for new images than for rows left out ``[n]``, at most 1.
+    """Return the ratio of the margin's spread for new images to that of left-out rows ``[n]``, at most 1.
 
     The difference of squared distances to means of m and n images varies, in units of 4 v tau, as h(m) + h(n) + s (1 + 1/n): noise of
     the two means, h(m) = 1/m + 1/(2 m^2), and that of the image along what separates two near labels, s = variance of B / v.
@@ -175,17 +175,17 @@ def margin_ratio(sample: Sample, beliefs: Beliefs) -> Floats:
 def fit_prior(
     away: Floats, weights: Floats, noise: float, size: float, prior_labels: float = PRIOR_LABELS
 ) -> tuple[Prior, Floats]:
-    """Return the prior of k labels, from how far their means are from what was expected ``[k, d]``, and their parts in B ``[k, d]``.
+    """Fit the prior to deviations of k label means from their prior means ``[k, d]``; also return their parts of B ``[k, d]``.
 
-    A label counts the less, the more of its distance is noise. As k labels say nothing of most directions, three hundred imagined
-    labels that vary alike in all of them are added.
+    A label has less weight if more of its deviation is noise. Since k labels leave most directions undetermined,
+    ``prior_labels`` pseudo-labels with isotropic deviations are added.
 
     Args:
-        away: means of labels, less what was expected ``[k, d]``.
-        weights: of how many images each is the mean ``[k]``.
+        away: means of labels, less their prior means ``[k, d]``.
+        weights: number of images in each mean ``[k]``.
         noise: mean squared distance of an image to the mean of its label.
-        size: mean squared distance of means from what was expected.
-        prior_labels: how many imagined labels there are.
+        size: mean squared distance of means to their prior means.
+        prior_labels: number of pseudo-labels.
     """
     k, d = away.shape
     counts = label_weights(weights, size, noise)
@@ -203,10 +203,10 @@ def fit_prior(
 
 
 def between_label_variance(products: Floats, sample: Sample, noise: float) -> float:
-    """Return the mean square by which means of labels differ from what was expected.
+    """Return the variance of label means around their prior means.
 
-    That is what a row and the mean of the others of its label have in common: ``products [n]`` of how far both are away. A label counts
-    the less, the noisier these are; and the expected mean, the mean of all labels, has a part in each of them.
+    It is estimated from ``products [n]`` of the deviations of each row and of the mean of the others of its label, which share
+    no noise. Noisier labels have less weight. The prior mean, the mean of all labels, depends on each of them; this is corrected.
     """
     k, usable = len(sample.counts), sample.other_counts > 0
     weights = usable * sample.row_weights
@@ -222,12 +222,12 @@ def between_label_variance(products: Floats, sample: Sample, noise: float) -> fl
 
 
 def label_weights(weights: Floats, size: float, noise: float) -> Floats:
-    """Return how much labels of means of so many images ``[k]`` count in the prior: 0 where all is noise, at most 1."""
+    """Return the weights of labels in the prior from their numbers of images ``[k]``: 0 if all is noise, at most 1."""
     return np.asarray((weights > 0) * (size / (size + noise / np.maximum(weights, LEAST_WEIGHT))) ** 2)
 
 
 def regress_means(vectors: Floats, means: Floats) -> tuple[Floats, Floats]:
-    """Return the map from a label's vector to its expected mean ``[a, d]``, and what k labels are expected to be without each ``[k, d]``.
+    """Regress means on label vectors; return the map ``[a, d]`` and the leave-one-label-out predictions ``[k, d]``.
 
     Ridge regression from vectors ``[k, a]`` to means ``[k, d]``, both around zero, in closed form: Hoerl and Kennard, Technometrics 12
     (1970). The penalty minimises the leave-one-label-out error, residual / (1 - h).

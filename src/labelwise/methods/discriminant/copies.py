@@ -1,16 +1,15 @@
-"""Copies: images of one label that show the same once more (saved again, brightened, frames of a burst).
+"""Copies: near-duplicate images of one label (saved again, brightened, frames of a burst).
 
-Copies are left out together, so that none answers for another in an estimate. They do not change the classifier: an image counts as one
-image however much it looks like others, since images of a label may all look alike (tiles without a defect).
+Copies are left out together, so that estimates are not biased. They do not change the classifier: each image has full
+weight, since all images of a label may look alike (tiles without a defect).
 
-Two images of one label are copies where their squared distance is below
+Two images of one label are copies if their squared distance is below
 
     min(c t, q)
 
-with t the mean squared distance of two images of a label; c is ``COPY_DISTANCE``, and less in few dimensions, where many images come
-that near by chance (at most ``CHANCE`` of all may). q is what separates images of *different* labels: all but ``LOOKALIKES`` of the
-images are farther from every image of another label, so what different labels share makes no copy. A few may be nearer, since data
-have copies under wrong labels.
+where t is the mean squared distance of two images of a label. c is ``COPY_DISTANCE``, or less in few dimensions, so that at
+most a share ``CHANCE`` of images are that near by chance. q separates images of *different* labels: all but ``LOOKALIKES`` of
+the images are farther from every image of another label. A few may be nearer, since data contain copies under wrong labels.
 """
 
 import math
@@ -32,9 +31,9 @@ MOST_ROWS = 1_000  # images that are compared with those of other labels, and sa
 
 
 def copy_groups(embeddings: Floats, targets: Ints) -> Ints:
-    """Return the group of each image ``[n]``: images of one label whose embeddings ``[n, d]`` are copies, or copies of others of it.
+    """Group the copies within each label, transitively, by embeddings ``[n, d]``; return the group of each image ``[n]``.
 
-    A copy under another label is none: one of the two labels is wrong, which leaving the other images out shows.
+    Duplicates under different labels are not grouped: one of the labels is wrong, and leave-one-out reveals it.
     """
     n, x = len(embeddings), np.asarray(embeddings, np.float32)
     counts = np.bincount(targets)
@@ -49,7 +48,7 @@ def copy_groups(embeddings: Floats, targets: Ints) -> Ints:
 
 
 def join_groups(copies: Ints, groups: Sequence[str]) -> Ints:
-    """Return the group of each image ``[n]``: copies, and images of one group by name; () or a blank name is none."""
+    """Merge groups of copies with named groups; return the group of each image ``[n]``. A blank name, or (), is no group."""
     names = [name or row for row, name in enumerate(groups)]
     if not any(groups):
         return copies
@@ -98,7 +97,7 @@ def _between_labels(x: Floats, targets: Ints) -> float:
 def _windows(x: Floats, rows: Ints) -> Iterator[Ints]:
     """Yield the rows of a label in sets whose pairs are compared: all of them, or of many those that are near each other.
 
-    Copies are near each other in every direction, so also in that in which rows vary most.
+    Copies are near in every direction, so also along the first principal direction.
     """
     if len(rows) <= MOST_COMPARED:
         yield rows

@@ -52,23 +52,23 @@ ROWS_AT_ONCE = 512  # that are embedded: few enough for a processor's cache
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiscriminantFit:
-    """A fitted head, and the whitened training images, which can be left out."""
+    """A fitted head, and the whitened training images for leave-one-out."""
 
     head: DiscriminantHead
     sample: Sample  # copies are groups
-    plain: Beliefs  # of labels, as if they varied alike in all directions: so rows can be left out
+    plain: Beliefs  # of labels, under an isotropic prior, as leave-one-out requires
     groups: Ints  # copies, and images of one group of the data [n]
     embeddings: Array  # of the training images [n, d]
     kernel: KernelFit | None = None  # a second opinion
-    kernel_weights: Array | None = None  # how much each training image counts in it [n]
+    kernel_weights: Array | None = None  # weight of each training image in it [n]
 
     @on_one_thread
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
-        """Return what is said of training images, each left out; of very many images some.
+        """Return leave-one-out scores of training images; of very many images, a sample.
 
         Args:
-            also: what is left out with an image. Its "groups" of the data: for an honest estimate. True "copies" alone: so the classifier
-                is chosen, which images that merely look alike do not shape. Its whole "labels": so it is a stranger.
+            also: what is left out with an image. "groups": its group in the data, for an unbiased estimate. "copies": true copies
+                only, to choose the classifier. "labels": its whole label, to simulate an unknown image.
         """
         groups = {"groups": self.groups, "copies": self.sample.groups, "labels": self.sample.targets}[also]
         whole = replace(self.plain, sample=self.sample.regroup(groups))
@@ -109,9 +109,9 @@ class DiscriminantFit:
         )
 
     def _distances_of_strangers(self, beliefs: Beliefs, points: Array) -> Array:
-        """Return distances ``[n, k + 1]`` of images left out with their label to the points of labels, and to the mean of all.
+        """Return distances ``[n, k + 1]`` to label points and to the overall mean, each image's whole label left out.
 
-        That mean, which is 0, is another one without the label; and so is a mean of few images, which is drawn towards it.
+        Leaving out a label also moves the overall mean, which is 0, and the means of few images that shrink towards it.
         """
         sample, k = beliefs.sample, len(points) - 1
         raw = Sample.of(self.embeddings, self.sample.targets, k, self.sample.groups, self.sample.row_weights)
@@ -127,7 +127,7 @@ class DiscriminantFit:
         return table
 
     def kernel_left_out(self, rows: Ints, groups: Ints) -> Array:
-        """Return what the kernel adds to the scores ``[m, k]`` of these training images, each left out with its group ``[m]``."""
+        """Return the kernel's part of the leave-one-out scores ``[m, k]``, each image left out with its group ``[m]``."""
         assert self.kernel is not None
         assert self.kernel_weights is not None
         return self.kernel.leave_out(
@@ -135,7 +135,7 @@ class DiscriminantFit:
         )
 
     def pair_cosines(self, pairs: Array) -> Array | None:
-        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, as if neither had been seen."""
+        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, both left out."""
         return leave_out_cosines(self.sample, pairs) if self.head.whitens else None
 
 
@@ -148,7 +148,7 @@ def fit_discriminant(
     source: LabelSource | None = None,
     weights: Array | None = None,
 ) -> DiscriminantFit:
-    """Return the head of features ``[n, d]`` and what is needed to leave training images out.
+    """Fit a head to features ``[n, d]``; the result also supports leave-one-out.
 
     Args:
         features: of training images, float32.
@@ -157,7 +157,7 @@ def fit_discriminant(
         groups: names of sets of images that estimates leave out together, "" for none; () for none at all. They do not
             change the head.
         source: what made the vectors of labels, and makes those of labels described later.
-        weights: how many images each counts as ``[n]``, above 0; None: one.
+        weights: of images ``[n]``, above 0; None: one.
     """
     targets, rooted = np.asarray(targets, np.int64), float(features.min()) >= 0
     embeddings = _embed(features, rooted)
@@ -187,9 +187,9 @@ def fit_discriminant(
 
 @on_one_thread
 def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) -> DiscriminantFit:
-    """Return the fit with a kernel regression next to the Gaussian model, where images left out are clearly likelier under both.
+    """Add a kernel regression to the Gaussian model, if it clearly improves the leave-one-out likelihood.
 
-    ``shares [k]`` is how frequent labels are where the classifier is used; None: as in training.
+    ``shares [k]`` are label frequencies in use; None: as in training.
     """
     sample, k = fitted.sample, len(fitted.head.labels)
     left = fitted.leave_one_out("copies")
@@ -235,13 +235,13 @@ def _embed(features: Array, rooted: bool) -> Array:
 
 
 def _in_single(whitening: Whitening) -> Whitening:
-    """Return a whitening in single precision, as it is saved."""
+    """Return a whitening in single precision, for saving."""
     root, centre = (array.astype(np.float32) for array in (whitening.root, whitening.centre))
     return replace(whitening, root=root, centre=centre)
 
 
 def _regress(labels: Labels, sample: Sample, prior: Prior, source: LabelSource) -> tuple[Descriptions, Array]:
-    """Return what descriptions say of means, its prior still to be fitted, and the means expected of labels without their images."""
+    """Regress means on descriptions; return the regression, without its prior, and the expected mean of each held-out label."""
     mean = np.asarray(labels.vectors).astype(np.float64).mean(0).astype(np.float32)
     empty = Descriptions(source=source, mean=mean, weights=np.empty((len(mean), 0), np.float32), prior=prior)
     weights, expected = regress_means(empty.vectors(labels), sample.means.astype(np.float64))

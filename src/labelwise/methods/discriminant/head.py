@@ -1,4 +1,4 @@
-"""The head of method discriminant: a label is a Gaussian belief about the mean of its images."""
+"""The head of method discriminant: label means are Gaussian posteriors."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Descriptions:
-    """What the descriptions of labels say of their means: a linear regression, and how means vary around it."""
+    """A linear regression from label descriptions to means, and the spread of means around it."""
 
     source: LabelSource  # what makes vectors of descriptions
     mean: Array = shaped("a")  # of the vectors of trained labels
@@ -40,17 +40,17 @@ class Descriptions:
         return unit_rows(vectors.astype(np.float64) - self.mean)
 
     def expected_means(self, labels: Labels) -> Array:
-        """Return the whitened means ``[k, d]`` that are expected of labels."""
+        """Predict the whitened means of labels ``[k, d]``."""
         return np.asarray(self.vectors(labels) @ self.weights)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DiscriminantHead:
-    """Scores are log-likelihood ratios: how much nearer an image is to the mean of a label than to the mean of all labels.
+    """Linear discriminant head: scores are log-likelihood ratios of a label's mean to the mean of all labels.
 
-    Embeddings are root features at unit length; or, where training features have negative numbers, features at unit length. The score
-    is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias. Where a kernel has a say, too, m weights of
-    its centres follow; those of labels that it was not fitted to are 0.
+    Embeddings are square roots of features at unit length, or plain features at unit length if some training feature is
+    negative. The score is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias. With a kernel,
+    the weights of its m centres follow; they are 0 for labels that it was not fitted to.
     """
 
     kind: ClassVar[str] = "discriminant"
@@ -59,13 +59,13 @@ class DiscriminantHead:
     allows_new_labels: ClassVar[bool] = False
     penalty: ClassVar[Penalty] = "offset"
 
-    labels: Labels  # those it was fitted to
+    labels: Labels  # the fitted labels
     rows: Array = shaped("k", "d+1")  # their embeddings
     rooted: bool  # whether embeddings are root features
     whitening: Whitening
     prior: Prior
     descriptions: Descriptions | None = None  # None: labels were not described
-    kernel: Kernel | None = None  # a second opinion; None: it was no better
+    kernel: Kernel | None = None  # an additional kernel model; None: it did not improve scores
 
     @property
     def exclusive(self) -> bool:
@@ -79,7 +79,7 @@ class DiscriminantHead:
 
     @property
     def reads_descriptions(self) -> bool:
-        """Whether the labels it was fitted to were described."""
+        """Whether the fitted labels had descriptions."""
         return self.descriptions is not None
 
     def describe(self, labels: Labels) -> Labels:
@@ -93,7 +93,7 @@ class DiscriminantHead:
         return root_features(features) if self.rooted else unit_rows(features)
 
     def embed_labels(self, labels: Labels) -> Array:
-        """Return label embeddings ``[k, d + 1]``; that of a label it was not fitted to comes from its description."""
+        """Return label embeddings ``[k, d + 1]``; descriptions predict those of labels that were not fitted."""
         trained = {name: row for row, name in enumerate(self.labels.names)}
         unknown = [name for name in labels.names if name not in trained]
         known = self.rows if self.kernel is None else np.concatenate([self.rows, self.kernel.weights], 1)
@@ -131,7 +131,7 @@ class DiscriminantHead:
         return self._widened(self._label_rows(means, counts, self.prior))
 
     def label_from_both(self, embeddings: Array, description: Labels) -> Array:
-        """Return the label embedding ``[e]`` of examples ``[n, d]`` and the description of one label."""
+        """Return the label embedding ``[e]`` from both the examples ``[n, d]`` and the description of a label."""
         if self.descriptions is None:
             raise UsageError(
                 "The labels of this classifier were not described, so it learns a label from examples alone."
@@ -142,7 +142,7 @@ class DiscriminantHead:
         return np.asarray(row)
 
     def example_distances(self, embeddings: Array) -> Array:
-        """Return the squared distances ``[n]`` of examples of a label ``[n, d]`` to its mean by the others, in standard deviations."""
+        """Return the squared distance ``[n]`` of each example ``[n, d]`` to the mean of the others, in standard deviations."""
         n, whitened = len(embeddings), self._whitened_exactly(embeddings)
         others = (whitened.sum(0) - whitened) / (n - 1)
         rows = self._label_rows(others, np.full(n, n - 1.0), self.prior)
@@ -155,7 +155,7 @@ class DiscriminantHead:
         return self.whitening.noise > 0
 
     def whitened(self, embeddings: Array) -> Array:
-        """Return embeddings ``[n, d]`` in which images of one label differ alike in every direction."""
+        """Return whitened embeddings ``[n, d]``: the within-label covariance is isotropic."""
         return self.whitening(embeddings)
 
     def _likelihoods(self, embeddings: Array, label_embeddings: Array) -> Array:
@@ -163,7 +163,7 @@ class DiscriminantHead:
         return linear_scores(embeddings, label_embeddings[:, : self.width + 1])
 
     def _widened(self, rows: Array) -> Array:
-        """Return label embeddings of rows ``[g, d + 1]`` in which the kernel has no say."""
+        """Extend rows ``[g, d + 1]`` to label embeddings with kernel weights of zero."""
         return rows if self.kernel is None else np.pad(rows, ((0, 0), (0, len(self.kernel.centres))))
 
     def _whitened_exactly(self, embeddings: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Discriminant: a label is a belief about the mean of its images; a shared covariance says how far images are from it.
+"""Discriminant: Bayesian estimates of label means, with distances measured by a shared covariance.
 
 A Gaussian for each label with one covariance (linear discriminant analysis) on root features of a frozen encoder. Every choice is
 made by exact leave-one-out, in closed form: no validation images, no learning rate, seconds. See ``docs/discriminant.md``.
@@ -55,7 +55,7 @@ class Discriminant(Method):
 
     @property
     def holds_out(self) -> bool:
-        """Whether images are held out: an encoder that was trained on images cannot leave them out."""
+        """Whether images are held out: leave-one-out is invalid for an encoder that was trained on the images."""
         return self.tune is not None
 
     def build(self, spec: "Spec") -> "DiscriminantModel":
@@ -70,7 +70,7 @@ class Discriminant(Method):
         return LabelSource(source=self.source, sentences=self.sentences)
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the vectors that models read, where something describes them that can be read."""
+        """Return the labels with their vectors, if they have descriptions that can be read."""
         source = self.label_source
         if not source.describes(labels):
             return labels
@@ -82,7 +82,7 @@ class Discriminant(Method):
             return labels  # images are enough
 
     def stages(self, model: "LabelModel", data: "TrainData") -> "Iterator[Stage]":
-        """Solve in closed form; yield nothing, or the stages that tune the encoder before. Without tuning ``fitting.closed_form`` solves."""
+        """Yield the stages that tune the encoder, if any; then solve in closed form. See also ``fitting.closed_form``."""
         from labelwise.methods.discriminant.model import DiscriminantModel
         from labelwise.methods.discriminant.tuning import tuning_stages
 

@@ -1,8 +1,8 @@
-"""Tune a pretrained encoder with a linear layer of its own; kept only if validation images gain by it.
+"""Tune a pretrained encoder through a linear layer; the result is kept only if validation improves.
 
-Each learning rate is tried for a few steps. The best try then goes on, for twice the steps each time and at most for the time that is left, as
-long as validation images gain (Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017). So nearly all of the
-time goes into the weights that are kept.
+Each learning rate is tried for a few steps. The best trial continues, doubling its steps within the time limit, as long as
+validation improves (Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017). So nearly all
+of the time goes into the weights that are kept.
 """
 
 import math

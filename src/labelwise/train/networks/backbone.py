@@ -1,4 +1,4 @@
-"""What every image backbone is: a network that turns images into embeddings and knows no task."""
+"""The base of image backbones: networks from images to embeddings, independent of the task."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,12 +17,12 @@ Network = Callable[[Tensor], Tensor]
 class Backbone(nn.Module, ABC):
     """Turns normalised images ``[n, c, h, w]`` into embeddings ``[n, d]``."""
 
-    # how images must be normalised for its public weights; None if there are none
+    # normalisation for its public weights; None without public weights
     published: Normalisation | None = None
     comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
     registered: str | None = None  # the name under which ``encoders.registry`` runs it with its public weights
-    size: int | None = None  # the side of the images that these were trained on; None takes images unchanged
-    waveforms: bool = False  # whether it takes sound [n, samples] in place of images
+    size: int | None = None  # training resolution of these weights; None takes images unchanged
+    waveforms: bool = False  # whether the input is sound [n, samples], not images
 
     def __init__(self, width_out: int) -> None:
         super().__init__()
@@ -45,15 +45,15 @@ class Backbone(nn.Module, ABC):
         raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
 
     def has_published(self) -> bool:
-        """Return whether its weights are those that ``load_published`` loads, as far as that can be said."""
+        """Return whether the weights are those that ``load_published`` loads, as far as known."""
         return False
 
 
 class _Thinning(nn.Conv2d):
-    """A convolution of single pixels with a stride, on CPUs over those pixels alone.
+    """A strided 1x1 convolution that, on CPUs, first selects the strided pixels.
 
-    It is the same map. But there the gradient of torch's own (2.13) writes beyond its memory where there are eight channels
-    or fewer, last in memory, and many images.
+    The result is the same. It avoids a bug of torch 2.13 on CPUs: the gradient writes out of bounds with at most eight channels,
+    channels-last memory and many images.
     """
 
     def forward(self, input: Tensor) -> Tensor:

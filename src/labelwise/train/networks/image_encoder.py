@@ -1,7 +1,7 @@
-"""The image encoder: normalisation, a backbone, and a projection where another code size is wanted.
+"""The image encoder: normalisation, a backbone, and an optional projection to another embedding size.
 
-Normalisation and backbone are the trunk, what follows is the finish: ``embeddings = finish(trunk(images))``. A frozen trunk is
-never trained, so its features can be computed once and finished many times.
+Normalisation and backbone form the trunk: ``embeddings = finish(trunk(images))``. A frozen trunk is never trained, so its
+features are computed once and reused.
 """
 
 from typing import Self
@@ -26,7 +26,7 @@ PIECE = 64  # images that are encoded at a time where these are no bytes
 
 
 class WeakTensorCache(WeakTensorKeyDictionary):
-    """What was made of tensors, as long as these live; a pickle holds none of it, for these tensors stay behind."""
+    """A cache of values computed from tensors, for the lifetime of the tensors; excluded from pickles."""
 
     def __reduce__(self) -> tuple[type["WeakTensorCache"], tuple[()]]:
         return WeakTensorCache, ()
@@ -35,8 +35,8 @@ class WeakTensorCache(WeakTensorKeyDictionary):
 class ImageEncoder(nn.Module):
     """Turns images in [0, 1] ``[n, c, h, w]``, features ``[n, a]`` or waveforms ``[n, samples]`` into embeddings ``[n, d]``.
 
-    Channels and features are shifted and scaled by what ``fit_normalisation`` finds. A waveform is brought to one loudness instead, a
-    root mean square of 1: a sample at one place of a recording means nothing that others at that place share.
+    ``fit_normalisation`` sets the shift and scale of channels and features. Waveforms are scaled to a root mean square of 1
+    instead: positions in a recording have no common meaning.
 
     Args:
         backbone: what follows normalisation.
@@ -92,7 +92,7 @@ class ImageEncoder(nn.Module):
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
-        """Load the backbone's weights from a file, or the public ones; an error is kept for the first use."""
+        """Load the backbone's weights from a file, or the public ones; defer errors to the first use."""
         try:
             if path is None:
                 self.backbone.load_published()
@@ -113,7 +113,7 @@ class ImageEncoder(nn.Module):
         self.published = self.backbone.registered if same else None
 
     def train(self, mode: bool = True) -> Self:
-        """Return self in training mode, or not; a frozen backbone never is, nor are batch norms that came with public weights."""
+        """Set training mode, except for a frozen backbone and for batch norms with public weights."""
         super().train(mode)
         for module in self.backbone.modules() if self.frozen or self.backbone.comes_trained else ():
             if self.frozen or isinstance(module, BATCH_NORMS):
@@ -121,7 +121,7 @@ class ImageEncoder(nn.Module):
         return self
 
     def tune(self, on: bool) -> None:
-        """Let the weights of a frozen backbone be trained, with batch norms unchanged, or no longer; features made before are forgotten."""
+        """Unfreeze or refreeze the weights of a frozen backbone, batch norms excepted; clear cached features."""
         self.backbone.requires_grad_(on)
         self.tuning, self._encoded, self.published = on, WeakTensorCache(), None
 
@@ -133,7 +133,7 @@ class ImageEncoder(nn.Module):
         return (x - self.mean.view(channels)).div_(self.std.view(channels))
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Return what the backbone takes: what the view keeps of images, of its size, normalised."""
+        """Return the backbone's input: images cropped and resized by the view, normalised."""
         self.check_weights()
         size = self.view.size
         if self.view.crop is not None and x.shape[1:] == self.shape:
@@ -144,7 +144,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def mirrors(self) -> bool:
-        """Whether a mirror image is seen, too: never by what is being trained."""
+        """Whether to average over the mirror image; never in training."""
         return self.view.mirror and not self.tuning and (self.frozen or not self.training)
 
     def maps(self, x: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class ImageEncoder(nn.Module):
         return self._seen(self.prepare(x), self.compiled or self.backbone)
 
     def _seen(self, x: Tensor, network: Network) -> Tensor:
-        """Return the features that a network makes of what it takes, and of the mirror image where that counts, too."""
+        """Return the features of a network, averaged over the mirror image if the view asks for it."""
         features = network(x)
         return (features + network(x.flip(3))) / 2 if self.mirrors else features
 
@@ -170,7 +170,7 @@ class ImageEncoder(nn.Module):
         return self.backbone.width_out if self.untrained else self.code_size
 
     def embed(self, x: Tensor, network: Network | None = None) -> Tensor:
-        """Return what a head takes of images in [0, 1] ``[n, width]``; ``network`` stands in for the backbone."""
+        """Return the head's features of images in [0, 1] ``[n, width]``; ``network`` replaces the backbone."""
         features = self._seen(self.prepare(x), network or self.backbone)
         return features if self.untrained else self.finish(features)
 
@@ -194,7 +194,7 @@ class ImageEncoder(nn.Module):
     def features(self, images: Tensor | Images) -> Tensor:
         """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
 
-        For a frozen trunk they are kept as long as the images are, so a second call costs nothing.
+        For a frozen trunk they are cached for the lifetime of the images.
         """
         if not isinstance(images, Tensor):
             was_training = self.training

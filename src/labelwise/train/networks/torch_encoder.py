@@ -1,7 +1,7 @@
-"""An image encoder in memory as an ``Encoder``: what was just trained, or runs on a GPU.
+"""A torch image encoder as an ``Encoder``: freshly trained, or on a GPU.
 
-On a CPU it takes four images at a time on one thread, always four: torch's results depend on how many images and threads share a call,
-but not on what the other images are. On a GPU it runs in half precision, recorded and replayed, equal to 1e-2.
+On a CPU, each call has exactly four images on one thread: the results of torch depend on the number of images and threads,
+but not on the other images. On a GPU it runs in half precision, recorded and replayed, equal to 1e-2.
 """
 
 from collections import Counter
@@ -37,10 +37,10 @@ WARM, KINDS = 3, 4  # calls with so many images before these are recorded, and r
 
 
 def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
-    """Return what makes the features that the head of a model takes.
+    """Return the encoder that makes the features of a model's head.
 
-    Of a network that was trained these are its embeddings; of a frozen one the features of its backbone, by ONNX Runtime where the
-    weights are published; feature rows are taken unchanged.
+    A trained network makes its embeddings. A frozen one makes backbone features, by ONNX Runtime if its weights are published.
+    Precomputed features pass unchanged.
     """
     if image_encoder.untrained and len(image_encoder.shape) == 1:
         return Precomputed(image_encoder.shape[0])
@@ -82,7 +82,7 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
 
 
 class TorchEncoder:
-    """Runs an image encoder with the weights that it has now."""
+    """Runs an image encoder with its current weights."""
 
     exporter: ClassVar[str] = "labelwise.train.export_encoder:export_torch_encoder"  # what writes it as an ONNX file
 
