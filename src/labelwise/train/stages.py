@@ -24,21 +24,21 @@ class Stage:
     epochs: int  # passes through the batches
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
-    # the largest gradient norm, or what limits the gradients of these parameters itself; None is no limit
+    # the largest gradient norm, or a function that clips the gradients; None is no limit
     clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
     # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
     begins_well: bool = False  # also validate the initial weights, and keep them unless later ones are better
     threads: int | None = None  # of a CPU while it trains; None leaves them unchanged
-    # the share that stays of a moving average of the weights at each step; where the stage ends, the average takes
-    # their place, and it is what is validated and kept in snapshots. None does not average.
+    # decay of a moving average of the weights; the average is validated, stored in snapshots, and replaces the weights at
+    # the end of the stage. None does not average.
     average: float | None = None
-    # how many kinds of steps take turns, such as a critic's and a generator's; ``Batch.phase`` says whose turn it is
+    # number of alternating kinds of steps, such as critic and generator; ``Batch.phase`` is the current one
     phases: int = 1
-    # whether a step does the same for every batch of a shape, but for its numbers; one that decides anything in Python does not
+    # whether a step runs the same operations for every batch of a shape; False if Python code branches on values
     recordable: bool = True
-    # names of entries that ``loss`` returns for the log alone, without a gradient; they are not minimised
+    # names of entries of ``loss`` that are only logged, without a gradient, not minimised
     measured: tuple[str, ...] = ()
 
     def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:

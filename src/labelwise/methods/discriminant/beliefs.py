@@ -72,8 +72,9 @@ class Prior:
 def error_share(weights: Floats) -> Floats:
     """Return the share ``[g]`` of the squared error to subtract from distances, by number of images in the mean.
 
-    A mean of many images hardly shrinks: its noise adds to every distance, and all of it is subtracted. A mean of few images
-    shrinks in proportion to its noise, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on held-out labels, see docs/discriminant.md.
+    A mean of many images hardly shrinks: its noise adds to every distance, and all of it is subtracted. A mean of few
+    images shrinks in proportion to its noise, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on
+    held-out labels, see docs/discriminant.md.
     """
     return np.asarray((weights + 1) / (weights + 3))
 

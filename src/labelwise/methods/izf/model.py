@@ -1,4 +1,4 @@
-"""The models of izf: a linear map and a flow between features and latents, with labels by density or by a softmax."""
+"""The models of izf: a linear map and a flow from features to latents, then densities or a softmax over labels."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Matching two structures: which of k clusters is which of k labels, where only similarities inside either side are known.
+"""Match k clusters to k labels from the similarities within each side (quadratic assignment).
 
 A matching sends cluster i to label ``matching[i]``, each label once. Its score is the mean product of cluster similarities
 and the label similarities they are sent to (quadratic assignment). Many matchings are improved together.
@@ -15,11 +15,11 @@ LEAST_GAIN = 1e-9  # of an exchange that counts as better
 
 
 class Structure(NamedTuple):
-    """What is known of clusters and of labels."""
+    """Similarities of clusters and of labels."""
 
-    clusters: Array  # how alike clusters are [k, k], standardised (see `standardised`)
+    clusters: Array  # similarity of clusters [k, k], see `standardised`
     labels: Array  # how alike labels are [k, k], likewise
-    # how well each cluster fits each label by itself [k, k], added to the score; zeros where nothing is known
+    # fit of each cluster to each label [k, k], added to the score; zeros if unknown
     fits: Array
 
     @classmethod
@@ -81,7 +81,7 @@ def random_matchings(count: int, k: int, draws: Draws, fixed: Array | None = Non
 
 
 def gibbs_weights(matchings: Array, scores: Array, temperature: float) -> tuple[Array, Array]:
-    """Return the different matchings among ``[m, k]`` and what each weighs: exp(score / temperature), of sum 1."""
+    """Return the distinct matchings among ``[m, k]`` and their weights: exp(score / temperature), of sum 1."""
     different, inverse = np.unique(matchings, axis=0, return_inverse=True)
     own = np.full(len(different), -np.inf)
     np.maximum.at(own, inverse.ravel(), scores)
@@ -90,7 +90,7 @@ def gibbs_weights(matchings: Array, scores: Array, temperature: float) -> tuple[
 
 
 def gibbs_average(matchings: Array, scores: Array, temperature: float) -> Array:
-    """Return how probable it is that cluster i is label j ``[k, k]``: the average of the different matchings ``[m, k]``.
+    """Return the probability ``[k, k]`` that cluster i is label j: the average of the distinct matchings ``[m, k]``.
 
     A matching weighs exp(score / temperature); repeated ones count once.
     """
@@ -98,7 +98,7 @@ def gibbs_average(matchings: Array, scores: Array, temperature: float) -> Array:
 
 
 def marginals(matchings: Array, weights: Array) -> Array:
-    """Return how probable it is that cluster i is label j ``[k, k]``, from matchings ``[m, k]`` and their weights ``[m]``."""
+    """Return the probability ``[k, k]`` that cluster i is label j, from matchings ``[m, k]`` and their weights ``[m]``."""
     k = matchings.shape[1]
     average = np.zeros((k, k))
     np.add.at(average, (np.arange(k), matchings), weights[:, None])
@@ -119,7 +119,7 @@ def _sent(labels: Array, matchings: Array) -> Array:
 
 
 def _gains(structure: Structure, matchings: Array) -> Array:
-    """Return what the score of each matching gains when clusters i and j exchange their labels ``[m, k, k]``."""
+    """Return the gain in score of each matching when clusters i and j exchange labels ``[m, k, k]``."""
     a, b, k = structure.clusters, _sent(structure.labels, matchings), matchings.shape[1]
     product = a @ b
     own = np.diagonal(product, axis1=1, axis2=2)

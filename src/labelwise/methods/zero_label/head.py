@@ -1,4 +1,4 @@
-"""Named clusters, without torch: a linear head, what its names go by, and second opinions."""
+"""Named clusters in NumPy: a linear head, the evidence for its names, and second opinions."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""What a name says about looks: kinds of things, the words for them, and how images of them tend to look.
+"""Expected looks of a name: kinds of things, words for them, and the typical looks of their images.
 
 The table was written by hand, signs and rough sizes only: a landscape has a light blue sky above level lines, a fruit is colourful in
 the middle, what people build has upright and level edges. It was touched up by eye, against mean looks of labelled images of some classes of

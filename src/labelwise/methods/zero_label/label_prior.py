@@ -1,4 +1,4 @@
-"""What label names say about each other: similarity of labels, and the prior over scores that it makes.
+"""Similarity of labels, and the prior over scores derived from it.
 
 The prior of zero_label: an image of label i scores 1 at i, 0.5 at the most similar label, less the less similar a label is,
 and -0.5 at the most dissimilar one. Only the order of similarities counts.

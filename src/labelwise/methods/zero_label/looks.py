@@ -1,4 +1,4 @@
-"""What an image looks like without knowing what it shows: its colours by region, and how its edges lie."""
+"""Low-level image statistics: colours by region, and orientation of edges."""
 
 from typing import Any, Final
 

@@ -1,7 +1,7 @@
-"""How far names of clusters are settled: how many namings fit, what is sure of each cluster, and which question is worth most.
+"""Certainty of cluster names: the number of plausible namings, candidate labels, and the most valuable question.
 
-All that is known of names is the likeness of clusters and labels, and looks; the namings found in the search weigh as much as they do in the
-votes. Nothing here reads a label, so a naming may be settled and wrong.
+Names rest on similarities of clusters and labels, and on looks. Namings from the search have the same weights as in the votes.
+Nothing here reads a label, so a naming may be certain and wrong.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ SURE = 0.9  # of the votes for a cluster, which the labels that it may be have t
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """How far the names of clusters are settled."""
+    """The certainty of cluster names."""
 
     namings: float  # how many namings fit about as well as the best: as many equal ones would be as undecided
     may_be: tuple[
@@ -30,7 +30,7 @@ class Settled:
 
 
 def settled(head: NamedHead, answers: Mapping[int, int] | None = None) -> Settled:
-    """Return how far the names of a head are settled, given the labels of clusters that a person named."""
+    """Return the certainty of the names of a head, given the clusters that a person named."""
     known = dict(answers or {})
     evidence = evidence_of(head.labels, {name: getattr(head, name) for name in EVIDENCE})
     pool, weights = [], []

@@ -1,10 +1,10 @@
 """zero_label: a named classifier from images and label names; not one image has a label.
 
-Images are encoded by a network that was trained without these labels, their embeddings are clustered, and the clusters are named
-by how alike labels are. There are two ways to name. ``structure`` matches the likeness of clusters to the likeness of labels
-(``naming``), and, where there are images, their looks to what names say about looks (``kinds``). ``transport`` is that of Babu Sam et al. (2022): Sinkhorn clustering (stage II), then a linear layer is trained so
-that its scores follow a prior over labels, with each cluster moving as one (stage III). All restarts are trained together, and
-one is chosen by its loss alone.
+A network trained without these labels encodes the images, and the embeddings are clustered. Label similarities then name the
+clusters in one of two ways. ``structure`` matches the similarity of clusters to that of labels (``naming``). With images, it
+also matches their looks to what names imply (``kinds``). ``transport`` follows Babu Sam et al. (2022): Sinkhorn clustering
+(stage II), then training a linear layer whose scores follow a prior over labels (stage III). All restarts train together, and
+the loss alone chooses one.
 """
 
 from collections.abc import Iterator
@@ -73,11 +73,11 @@ class NamedModel(HeadModel):
         self.head.requires_grad_(False)
         # of transport naming, else None
         self.restarts = Restarts(r, k, d, method.clustering, method.matching) if method.naming == "transport" else None
-        # what can be told about the run, see `naming_figures`; empty until it is over
+        # the report of the run, see `naming_figures`; empty until it ends
         self.report: dict[str, Any] = {}
         shapes = {"votes": (k, k), "centres": (k, d), "opinions": (r, k, d + 1), "sizes": (r, k), "alike": (k, k)}
         shapes |= {"clusters": (r, k, k), "overlaps": (r, k, k)}
-        # what the head knows of clusters and their names, see ``NamedHead``
+        # clusters and names for the head, see ``NamedHead``
         self.known: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         self.known |= {"names": np.arange(k), "own_names": np.tile(np.arange(k), (r, 1)), "looks": None}
         self.known["search"] = method.search
@@ -163,7 +163,7 @@ class ZeroLabel(Method):
         return NamedModel(spec, self)
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield stages II and III where naming is by transport; then name, and keep what adding a label needs."""
+        """Yield stages II and III of transport naming; then name, and fit the statistics to add labels."""
         assert isinstance(model, NamedModel)
         k, shares = len(data.labels), data.labels.shares
         alike = label_similarity(data.labels, self.prior, neighbours=self.neighbours * (model.restarts is None))

@@ -1,8 +1,8 @@
-"""Naming clusters without a labelled image: their likeness to each other is matched to that of labels, their looks to names.
+"""Name clusters without labelled images: match cluster similarities to label similarities, and looks to names.
 
-Several clusterings of the same images are named, each by itself: many matchings are improved, and the best of them are
-averaged (``ops.assignment``). Each clustering then votes on what the images of the chosen clusters are called. The last
-functions tell, without a label, a good naming from a bad one.
+Several clusterings of the same images are named independently: many matchings are improved, and the best are averaged
+(``assignment``). The clusterings then vote on the names of the chosen clusters. The last functions assess a naming without
+labels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +34,12 @@ EVIDENCE = ("clusters", "overlaps", "sizes", "alike", "looks")  # what a head ho
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """What naming goes by: r clusterings of the same images, of which the first is the one to name."""
+    """The inputs to naming: r clusterings of the same images; the first is the one to name."""
 
-    clusters: Array  # how alike the clusters of each are [r, k, k]
-    overlaps: Array  # which share of a cluster of the first is in each cluster of the others [r, k, k]
+    clusters: Array  # similarity of the clusters of each [r, k, k]
+    overlaps: Array  # overlap: the share of each cluster of the first in each cluster of the others [r, k, k]
     sizes: Array  # the share of images in each cluster [r, k]
-    labels: Array  # how alike labels are [k, k]
+    labels: Array  # similarity of labels [k, k]
     shares: Array | None = None  # how frequent each label is [k], or None
     # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Array | None = None
@@ -66,14 +66,14 @@ class Evidence:
 
 
 def evidence_of(labels: Labels, held: Mapping[str, Array | None]) -> Evidence:
-    """Return what naming goes by, from what a head holds of it."""
+    """Restore the evidence from the fields of a head."""
     parts: dict[str, Any] = {name: None if part is None else part.astype(np.float64) for name, part in held.items()}
     alike, shares = parts.pop("alike"), None if labels.shares is None else np.asarray(labels.shares)
     return Evidence(**parts, labels=alike, shares=shares, turned=turned_round(labels, alike))
 
 
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Array:
-    """Return how probable each label is for each cluster of every clustering, each named by itself ``[r, k, k]``.
+    """Return the probability of each label for each cluster ``[r, k, k]``; clusterings are named independently.
 
     ``search`` random matchings are improved for each. ``answers`` are the labels of clusters of the first that a person named;
     the others take them over for the cluster that overlaps most.
@@ -143,7 +143,7 @@ def _one_way_round(matchings: Array, turned: Array, model: Array) -> Array:
 
 
 def vote(evidence: Evidence, tables: Array, answers: Mapping[int, int] | None = None) -> Array:
-    """Return how probable each label is for each cluster of the first clustering ``[k, k]``, all clusterings voting.
+    """Return the probability of each label for each cluster of the first clustering ``[k, k]``, by a vote of all.
 
     The tables ``[r, k, k]`` are those of ``name_each``; answers of a person are not outvoted.
     """

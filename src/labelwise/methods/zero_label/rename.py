@@ -1,4 +1,4 @@
-"""Names for clusters: which are uncertain, images of each to show to a person, and the answers taken in."""
+"""Rename clusters: find uncertain names, and apply the answers of a person."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from labelwise.support.errors import UnsupportedError, UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """A cluster, what it is called, how probable that is, and the other labels it may be, the most probable first."""
+    """A cluster with its name, the probability of the name, and the alternatives, most probable first."""
 
     cluster: int
     label: str
@@ -27,7 +27,7 @@ class Doubt:
 
 
 def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
-    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first.
+    """Return the clusters of a ``zero_label`` classifier, least certain name first.
 
     Show a person some images of it (``evaluate.naming.cluster_images``), and hand the answers to ``name_clusters``.
     """
@@ -42,7 +42,7 @@ def uncertain_clusters(classifier: Classifier) -> list[Doubt]:
 
 
 def name_clusters(classifier: Classifier, answers: Mapping[int, str]) -> Classifier:
-    """Return the classifier with clusters named as a person says, and the others named again in the light of it.
+    """Rename clusters by the answers of a person, and name the other clusters again.
 
     ``answers`` are by the number that ``uncertain_clusters`` gives. A name need not be one that the fit was given, and several clusters
     may have the same: they are then one label. What ``teach`` added to the classifier is lost.
@@ -107,7 +107,7 @@ def _bind(head: NamedHead, called: list[str], classifier: Classifier) -> Classif
 
 
 def settled_names(classifier: Classifier) -> Settled:
-    """Return how far the names of a ``zero_label`` classifier are settled, by what a person said of them and all else that is known."""
+    """Return the certainty of the names of a ``zero_label`` classifier, including the answers of a person."""
     head = named_head(classifier)
     answers = {int(cluster): name for cluster, name in classifier.origin.summary.get("answers", {}).items()}
     found = settled(head, _known(answers, head.labels))
