@@ -43,7 +43,10 @@ def test_side_by_side() -> None:
     closed = [evaluate_closed(Evaluation.of(model, test, data.labels)) for model in models.values()]
     assert rows["right (accuracy)"] == [shown(one.accuracy) for one in closed]
     assert rows[FIGURES["ece"]] == [shown(one.ece) for one in closed]
-    assert [row[0] for row in page.table("right answers")] == ["second against first", "third against first"]
+    pairs = {row[0]: row[1:] for row in page.table("compared with first")}
+    assert pairs["only it right : only first right"] == [
+        f"{row['only_second']} : {row['only_first']}" for row in made.figures["paired"]
+    ]
     mixed = np.stack([np.asarray(each) for each in right.values()])
     count = int((mixed.any(0) & ~mixed.all(0)).sum())
     assert count > 0

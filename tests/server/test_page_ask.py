@@ -276,7 +276,7 @@ def test_a_heat_map_sets_a_name_against_another(site: Sites, visit: Visit, image
     expect(page.locator("#heat-note")).to_have_text("Why blob 1 (orange), not blob 2 (blue)")
     assert page.evaluate(HEAT) not in (alone, page.evaluate(BLANK))
     page.locator("#bars button.row", has_text="blob 2").click()
-    expect(page.locator("#heat-note")).to_have_text("What speaks for blob 2")  # not against itself
+    expect(page.locator("#heat-note")).to_have_text("Evidence for blob 2")  # not against itself
     page.select_option("#heat-not", "")
     page.locator("#bars button.row", has_text="blob 1").click()
     assert heat_of(page, "blob 1") == alone

@@ -149,7 +149,7 @@ export function askView(service, shared, changed, refresh) {
   function sureness(p) {
     if (p >= 0.95) return "The model is very sure.";
     if (p >= 0.75) return "The model is fairly sure.";
-    return p >= 0.5 ? "The model is not sure: look at the next names, too." : "The model is guessing: several names fit about as well.";
+    return p >= 0.5 ? "The model is not sure: look at the next labels, too." : "The model is guessing: several labels fit about as well.";
   }
 
   function rest(rows) {
@@ -243,7 +243,7 @@ export function askView(service, shared, changed, refresh) {
       const any = [found.heat, found.heat_against ?? []].flat(2).some((level) => level > 0.02);
       draw(mine, any ? found : null);
       if (query.against) heatNote("Why ", nameOf(question), " (orange), not ", query.against, " (blue)");
-      else heatNote(any ? "What speaks for " : "Nothing in the image speaks for ", nameOf(question));
+      else heatNote(any ? "Evidence for " : "No evidence in the image for ", nameOf(question));
       document.querySelector(".heat-bar").classList.toggle("two", Boolean(query.against));
       $("heat").classList.remove("waiting");
     } catch (fault) {

@@ -147,7 +147,7 @@ function draw() {
   const known = question.form === "yes" ? listed().slice(1) : listed();
   known.forEach(([name, share], i) => $("choices").append(choice(String(i + 1), name, share === null ? null : percent(share), () => giveName(name))));
   for (const [what, key, text] of TOOLS) {
-    if (what !== "split" || question.form === "sheet") $("tools").append(make("button", { type: "button", class: "button small", onclick: answers[what] }, make("kbd", { text: key }), make("span", { text: `\u00a0${text}` })));
+    if (what !== "split" || question.form === "sheet") $("tools").append(make("button", { type: "button", class: "button small", onclick: answers[what] }, make("kbd", { text: key }), make("span", { text })));
   }
   $("keys").textContent = "Keys: 1 to 9, y and n, / to type, arrows and x to mark, u to undo.";
   say(question.words);
@@ -158,7 +158,7 @@ function drawProgress(state) {
   $("progress").textContent = p.words;
   $("meter-person").style.width = `${(100 * p.answered) / p.images}%`;
   $("meter-guess").style.width = `${(100 * p.sure) / p.images}%`;
-  $("counts").textContent = `${count(p.answered, "image")} answered, ${p.sure.toLocaleString("en")} confident guesses, ${p.images.toLocaleString("en")} in all; ${state.actions.toLocaleString("en")} actions.`;
+  $("counts").textContent = `${count(p.answered, "image")} answered, ${p.sure.toLocaleString("en")} confident guesses, ${p.images.toLocaleString("en")} in all; ${count(state.actions, "action")}.`;
   $("about").textContent = `${count(p.images, "image")} · ${count(state.labels.length, "label")}`;
   $("all-names").replaceChildren(...state.labels.map((one) => make("option", { value: one.name })));
 }
