@@ -1,4 +1,4 @@
-"""What this package adds to ``labelwise``: baselines, benchmarks by name, xlsa17 folders, attacks, sound, and verbs."""
+"""The plug-in of this package for ``labelwise``: baselines, benchmarks by name, xlsa17 folders, attacks, sound, and verbs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recipes: what a table or figure of a paper is made of, as strict TOML. A recipe holds no code.
+"""Recipes: strict TOML files that define the tables and figures of a paper, without code.
 
 A recipe names data sets, rows (a method with settings), what is measured of each, and the paper's figures. A cell is one row on
 one data set with one seed. An unknown key, row, figure or setting is an error that names the nearest valid one.

@@ -1,4 +1,4 @@
-"""Data by one word: the name of an embedded set or a benchmark, or the path of what a user has."""
+"""Load data by one word: the name of an embedded set or a benchmark, or a path."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The data check: what a data set holds, what is wrong with it, what can be trained on it, and a sheet to look at."""
+"""The data check: contents of a data set, problems, suitable methods, and a contact sheet."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Images stored as encoded files: on disk, or in memory as somebody handed them over."""
+"""Images stored as encoded files: on disk, or in memory as given."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""How an image is brought to a model: part of the model, saved with it, and the same for every verb and route."""
+"""The view: how images are resized and cropped for a model. It is saved with the model and used everywhere."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

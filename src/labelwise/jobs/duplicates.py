@@ -1,4 +1,4 @@
-"""Which of very many images look alike: all pairs, in memory that does not grow with them but for their names and where they lie.
+"""Find all pairs of lookalikes among very many images; memory holds only their names and coordinates.
 
 First the looks of all are written, by a job like any other (``looks``). Then images are divided into cells of near ones, by halves along the
 direction in which they vary most, and a block is a cell, compared with itself and with those cells after it that its images may reach. Of images

@@ -1,7 +1,7 @@
-"""Work in blocks by actors of Ray: on the cores of this machine, or on a cluster whose machines see the same files.
+"""Process blocks with Ray actors: on this machine, or on a cluster with shared files.
 
-Numbers of blocks are all that travels: an actor reads images and writes answers itself. So Ray's actors are enough, and the pipelines of Ray Data,
-which start three processes of their own and import pandas, would only cost.
+Only block numbers are sent: an actor reads images and writes answers itself. So plain actors are enough. Ray Data would start
+three more processes and import pandas without a benefit.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Work in blocks, each of which becomes a Parquet file of a folder.
 
-The folder is what is known of the work: a block is done if its file has the digest that a second file states, and was made of what is there
-now. So work that was stopped, or killed, goes on with the blocks that are missing or damaged, whatever ran it before; an image that was
-changed is answered again.
+The folder is the state of the work. A block is done if its file matches the digest in a second file, and its inputs are
+unchanged. So stopped or killed work resumes with the missing or damaged blocks, and changed images are answered again.
 """
 
 import hashlib

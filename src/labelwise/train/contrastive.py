@@ -1,4 +1,4 @@
-"""Contrast: two changed views of an image should lie closer together than those of other images.
+"""Contrastive losses: two augmented views of an image should be closer than views of other images.
 
 And two figures of embeddings that need no label (Wang and Isola, 2020): how close views of one image are, and how evenly all
 embeddings are spread over the sphere. All embeddings are brought to unit length here, and computed with in single precision.

@@ -1,4 +1,4 @@
-"""What training sees, as tensors: made of splits where training begins."""
+"""Training data as tensors, made from splits when training starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

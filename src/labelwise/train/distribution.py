@@ -1,4 +1,4 @@
-"""One training run over several processes: who takes which rows, and how results are joined.
+"""Distributed training: the rows of each process, and the reduction of results.
 
 Gradients are torch's work (``DistributedDataParallel``), and so is batch norm on GPUs (``SyncBatchNorm``). By hand, because
 torch has none: batch norm over processes on CPUs, dropout that draws for the whole batch, and a sum with a gradient (torch's own

@@ -1,4 +1,4 @@
-"""The same bytes on every run: one thread, and algorithms that add numbers in one order."""
+"""Bit-exact reproducibility: one thread, and deterministic algorithms."""
 
 import os
 from collections.abc import Iterator

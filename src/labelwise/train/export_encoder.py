@@ -1,4 +1,4 @@
-"""What training made of an image encoder, as an ONNX file that needs no torch."""
+"""Export a trained image encoder as an ONNX file that needs no torch."""
 
 import logging
 import warnings

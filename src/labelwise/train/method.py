@@ -1,4 +1,4 @@
-"""What a method is: settings, a model, and the stages that train it. Importing it imports no torch."""
+"""The base of methods: settings, a model, and training stages. Importing this module does not import torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping

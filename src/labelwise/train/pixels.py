@@ -1,4 +1,4 @@
-"""Images as one tensor for training: decoded once, held in memory where it fits, else mapped from a temporary file."""
+"""Training images as one tensor: decoded once, held in memory if they fit, else mapped from a temporary file."""
 
 import tempfile
 from math import prod

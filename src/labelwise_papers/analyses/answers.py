@@ -1,4 +1,4 @@
-"""Yes and no: how often is it yes for the right label, for a wrong one, for none; and are the probabilities right?"""
+"""Yes and no: rates of yes for the right label, a wrong one and no label, and calibration of the probabilities."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""How right the names are that ``zero_label`` gave, once labels are read: of the chosen restart, of all, and after answers."""
+"""Accuracy of the names that ``zero_label`` gives: of the chosen restart, of all restarts, and after answers."""
 
 from statistics import fmean, pstdev
 from typing import Any, Literal

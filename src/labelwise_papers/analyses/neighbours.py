@@ -1,4 +1,4 @@
-"""Which labels are alike to the model: for each label the others whose embeddings are nearest."""
+"""Nearest neighbours among labels, by label embeddings."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What image embeddings hold without the labels: a logistic regression on them, next to the classifier itself."""
+"""Linear probe: a logistic regression on image embeddings, compared with the classifier."""
 
 import warnings
 from typing import Any

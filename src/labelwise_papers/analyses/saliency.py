@@ -1,4 +1,4 @@
-"""How much of an image speaks for its label: the share of pixels that a heat map of the true label marks."""
+"""Saliency: the share of pixels that a heat map of the true label marks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Weights that a run kept while it trained, and how right the model was with them."""
+"""Snapshots of weights during training, and the accuracy of the model with each."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Images that an attack fooled, next to their clean ones and what was added: files to look at."""
+"""Save successful adversarial images, with the clean images and the perturbations."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Attacks that are weaker than they could be, to see how much of a model's robustness is the attack's doing."""
+"""Deliberately weak attacks, to show how much apparent robustness depends on the attack."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

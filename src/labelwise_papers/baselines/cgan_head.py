@@ -1,4 +1,4 @@
-"""A generator of features from noise and label vectors, and a softmax layer on what it makes, without torch."""
+"""A generator of features from noise and label vectors, and a softmax layer on generated features, in NumPy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

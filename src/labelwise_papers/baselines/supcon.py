@@ -1,4 +1,4 @@
-"""Supervised contrastive learning (SCL): an encoder trained by contrast, then a linear layer on what it makes."""
+"""Supervised contrastive learning (SCL): an encoder trained by contrast, then a linear layer on its embeddings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

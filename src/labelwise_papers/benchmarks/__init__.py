@@ -1,4 +1,4 @@
-"""Every benchmark of the papers by name: what it is, where it is found, and how it is read."""
+"""The benchmarks of the papers by name: contents, location, and readers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Benchmarks fetched from their official addresses: resumed where a transfer broke, checked, then unpacked.
+"""Download benchmarks from their official addresses: resume broken transfers, check, then unpack.
 
 Archives are unpacked safely: only plain files and folders, and nothing outside the folder they are unpacked into.
 """

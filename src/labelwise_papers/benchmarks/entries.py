@@ -1,4 +1,4 @@
-"""The table of benchmarks, every set that the papers use by name: what is known before any of it is read (``entries.toml``)."""
+"""The table of benchmarks that the papers use: metadata known before reading any data (``entries.toml``)."""
 
 import tomllib
 from collections.abc import Mapping

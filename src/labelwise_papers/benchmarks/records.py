@@ -1,4 +1,4 @@
-"""What a layout says about its images before any is decoded: labels, splits, domains; so choosing some is cheap."""
+"""Records of a layout's images, read without decoding: labels, splits, domains. Choosing images is cheap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

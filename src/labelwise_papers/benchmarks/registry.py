@@ -1,4 +1,4 @@
-"""Which reader and which protocols belong to which benchmark, and where in a root its files are."""
+"""The reader, the protocols and the file locations of each benchmark."""
 
 import os
 from collections.abc import Callable

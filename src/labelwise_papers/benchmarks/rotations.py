@@ -1,4 +1,4 @@
-"""Labels turned by quarter circles: each turn of a label's images is a label of its own, as is usual with Omniglot."""
+"""Rotated labels: each rotation of a label's images by 90 degrees is a new label, as usual with Omniglot."""
 
 from dataclasses import replace
 

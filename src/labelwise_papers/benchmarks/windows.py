@@ -1,4 +1,4 @@
-"""Training images as squares that together show all of each, for papers that resize by the short side and cut nothing off."""
+"""Cover each training image with squares, for papers that resize by the short side and do not crop."""
 
 import io
 from collections.abc import Sequence

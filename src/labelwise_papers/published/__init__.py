@@ -1,4 +1,4 @@
-"""What a paper's text states and its authors' code does, next to what a recipe runs: the settings of a row, side by side.
+"""Compare the settings of a recipe's row with those of the paper's text and its authors' code.
 
 A file for each paper says what is published, as lists of settings for some methods, tables, data sets or rows; a later entry goes
 over an earlier one. In what a row differs is found by comparison, never typed.

@@ -1,4 +1,4 @@
-"""Cells: one row of a recipe on one data set with one seed, and what tells a cell from all others."""
+"""Cells: one row of a recipe on one data set with one seed, and the identity of a cell."""
 
 import json
 from collections.abc import Iterable, Iterator

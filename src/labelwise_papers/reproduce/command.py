@@ -1,4 +1,4 @@
-"""What the verb reproduce does: chooses recipes, runs them, lists them, and prints their tables."""
+"""The verb reproduce: choose recipes, run them, list them, and print their tables."""
 
 from collections.abc import Iterable
 from dataclasses import replace

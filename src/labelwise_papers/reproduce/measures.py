@@ -1,4 +1,4 @@
-"""What can be measured of a cell: every measure is a function of a subject, its options are the parameters beside.
+"""Measures of a cell: functions of a subject; their other parameters are options.
 
 A measure returns figures by name: numbers (rates in per cent), words, or lists for plots. It fits the subject's classifier by
 asking for it, or makes fits of its own with ``Subject.fit``.

@@ -1,4 +1,4 @@
-"""Run cells: each once, whoever runs it; one that was stopped goes on from its checkpoint, a finished one is never repeated.
+"""Run each cell once: a stopped cell resumes from its checkpoint, and a finished one is never repeated.
 
 A process holds a lock on a cell's folder while it runs it, and writes the result before it lets go. The lock ends with the
 process, however that ends. So several processes, started together or by several people, share the cells of one folder.

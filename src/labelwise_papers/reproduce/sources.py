@@ -1,4 +1,4 @@
-"""The data of recipes: whether it is at hand, what to do where it is not, and how it is divided."""
+"""The data of recipes: availability, instructions to get missing data, and splits."""
 
 from dataclasses import replace
 from functools import lru_cache

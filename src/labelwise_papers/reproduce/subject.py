@@ -1,4 +1,4 @@
-"""What is measured: the data of a cell, its method, and the classifier that is fitted when a measure first asks for it."""
+"""The subject of measures: the data of a cell, its method, and its classifier, fitted on first use."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""One image file decoded to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and in words why it cannot be read."""
+"""Decode an image file to bytes ``[c, h, w]``: formats, EXIF, modes, limits, and readable errors."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What the header of an image says, read before anything is decoded: how large it is, and how long decoding will take.
+"""Read image headers before decoding: the size of the image, and an estimate of the decoding time.
 
 A decoder trusts the file: it runs through a progressive JPEG once for each scan that the file claims, and ten bytes claim one. One
 pass over markers and chunks, as far as the decoder will go, counts what costs time. Limits lie far above what cameras and

@@ -1,4 +1,4 @@
-"""Progressive JPEGs that are decoded at an eighth of their size: what that size does not need is left out, and no pixel changes.
+"""Faster decoding of progressive JPEGs at an eighth of their size: skip the scans that do not affect any pixel.
 
 At an eighth an 8 x 8 block becomes one pixel, its first coefficient. So scans with the other coefficients of brightness, most of the
 file, are not looked at, but for the first: without it libjpeg would smooth the one pixel, too. Colour is often stored at half the

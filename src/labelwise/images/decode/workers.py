@@ -1,4 +1,4 @@
-"""Images decoded in processes of their own, which one of them may exhaust or break without harm to anybody else.
+"""Decode images in isolated worker processes, so that a malicious image harms only its worker.
 
 A worker is a small Python process without torch (a tenth of a second to start, 40 MB). The kernel ends it when an image takes more
 processor time than its header lets expect, many times over, and refuses it more memory than images of the allowed size

@@ -1,4 +1,4 @@
-"""Ordered labels for any images: each is made worse by a drawn amount, and the label is the quality that is left."""
+"""Ordered labels for any images: each is degraded by a random amount, and the label is its quality."""
 
 import io
 import math

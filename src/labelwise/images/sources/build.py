@@ -1,4 +1,4 @@
-"""The one way from rows to a ``Dataset``, whatever the source: divided, checked, with what is known about the labels.
+"""Build a ``Dataset`` from the rows of any source: divide, check, and add label descriptions.
 
 Splits that come with the data are kept. Without any, each class is divided into train, val and test; with train but
 no val, a tenth of each class of train, of many images less, becomes val. A class with a single image keeps it in train. Where images have

@@ -1,4 +1,4 @@
-"""What a path or an address names: image files in a folder, and shards in a folder or in any store that fsspec knows.
+"""Resolve paths and addresses: image files in a folder, and shards in a folder or any fsspec store.
 
 Addresses of stores begin with ``s3://``, ``gs://``, ``hf://``, ``file://`` and the like.
 """

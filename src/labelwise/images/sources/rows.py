@@ -1,4 +1,4 @@
-"""What every source becomes: rows of one table in blocks, and targets made of labels: by name, by number or as yes and no."""
+"""The common output of sources: rows of a table in blocks, and targets from label names, numbers or masks."""
 
 import os
 import threading

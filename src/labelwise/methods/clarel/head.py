@@ -1,4 +1,4 @@
-"""Images and sentences in one space, without torch: a label is the mean embedding of its sentences."""
+"""Images and sentences in one space, in NumPy: a label is the mean embedding of its sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

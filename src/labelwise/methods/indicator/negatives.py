@@ -1,4 +1,4 @@
-"""Which wrong labels an image is shown in training."""
+"""Sampling of the wrong labels that an image is compared with in training."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Label vectors in which directions weigh less that many labels share, or that images do not show.
+"""Reweight label vectors: reduce directions that many labels share, or that images do not show.
 
 Caption vectors vary for many reasons, and most have nothing to do with the image. Where every image has a caption, ridge regression
 predicts its vector from images of the other folds. The share of variance that it predicts, direction by direction, is a squared

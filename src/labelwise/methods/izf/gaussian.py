@@ -1,4 +1,4 @@
-"""The linear flow in closed form: labels as Gaussians whose means are believed by their vectors and their images.
+"""The linear flow in closed form: Gaussian labels whose means are estimated from label vectors and images.
 
 Image embeddings of a label scatter around its mean with a covariance that all labels share. The covariance, shrunk towards a
 multiple of the identity, whitens embeddings; the means of the trained labels, in whitened space, are regressed on label vectors

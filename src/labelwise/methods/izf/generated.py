@@ -1,4 +1,4 @@
-"""Models that make features of labels they have no image of, and a softmax layer trained on these features."""
+"""Models that generate features of labels without images, and a softmax layer trained on these features."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

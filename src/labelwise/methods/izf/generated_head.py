@@ -1,4 +1,4 @@
-"""A head that makes features of labels without images, and a softmax layer over real and made features, without torch."""
+"""A head that generates features of labels without images, with a softmax over real and generated ones, in NumPy."""
 
 from abc import abstractmethod
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Labels by density under an invertible flow, without torch; features of labels are made by going through it backwards."""
+"""Labels by density under an invertible flow, in NumPy; the inverse flow generates features of labels."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Words and images together: what a name says is added to what images show, each by how well it tells training images apart.
+"""Combine names and images: a weighted sum of both scores, with weights fitted to training images.
 
 The score of a label is a s + c t, with s what images say (the closed form, each training image left out) and t what its name says (no
 image was asked). Both weights are those under which training images are likeliest, so that there is nothing to tune and no image is

@@ -1,4 +1,4 @@
-"""Unlabelled images sharpen what names say, and tell which names occur among them.
+"""Sharpen name scores with unlabelled images, and estimate which names occur among them.
 
 Expectation maximisation over images x and labels k, where words alone give log-odds L. The mean of the images that are likely a label is
 drawn towards what words say by the weight n / (n + 1), with n their expected number, as in StatA (Zanella et al., CVPR 2025):

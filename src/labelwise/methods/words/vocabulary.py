@@ -1,4 +1,4 @@
-"""What an encoder has words for: names, and for each a linear score of features.
+"""The vocabulary of an encoder: names, each with a linear score of features.
 
 The default encoder knows a thousand words, its last layer. Any classifier of the closed form knows the names of its labels. An
 image-text encoder reads any sentence; its names are only what a single word is compared with.

@@ -1,4 +1,4 @@
-"""How much channels of images and features vary, exactly: what they are normalised and standardised with."""
+"""Exact mean and standard deviation of image channels and features, for normalisation."""
 
 import math
 
