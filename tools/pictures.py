@@ -157,6 +157,7 @@ def make_files(folder: Path) -> dict[str, Path]:
 
 def document(browser: Browser, files: dict[str, Path], url: str, out: Path) -> None:
     """Write the screenshots of the documentation."""
+    out.mkdir(parents=True, exist_ok=True)
     page = browser.new_page(viewport={"width": 1120, "height": 800})
     example = str(files["examples"] / EXAMPLE)
     ask(page, url, example, ("plumed tit",), heat=True)
