@@ -61,7 +61,7 @@ class PatchNet(Backbone):
         """Return by how much each patch is nearer to a dictionary patch than to the mean one ``[n, width, h, w]``."""
         places = [(side - SIDE) // STRIDE + 1 for side in x.shape[2:]]
         far = torch.cdist(self.patches(x), self.dictionary)
-        return (far.mean(2, keepdim=True) - far).clamp_min(0).mT.unflatten(2, places)
+        return (far.mean(2, keepdim=True) - far).clamp_min(0).mT.reshape(x.shape[0], -1, *places)
 
     def pooled(self, maps: Tensor) -> Tensor:
         """Return the activations at three heights ``[n, 3 * width]``, the surroundings taken off."""
