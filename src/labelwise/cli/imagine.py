@@ -13,7 +13,8 @@ from typer import Option
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import Data, Model, SplitName, shared
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
-from labelwise.support.text import as_file_name, to_cell
+from labelwise.support.file_names import safe_name
+from labelwise.support.text import to_cell
 from labelwise.support.writable import write_by, write_file
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
     pixels = dict(zip(part.rows.tolist(), read_all(part.split.images, part.split.shape or SHAPE), strict=True))
     files = []
     for number, row in enumerate(rows, 1):
-        files.append(str(folder / f"{number:02d}-{as_file_name(row['label'])}.png"))
+        files.append(str(folder / f"{number:02d}-{safe_name(row['label'])}.png"))
         strips: dict[str, list[Any]] = {}
         for one in row["nearest"]:
             strips.setdefault(one["label"] or "no label", []).append(pixels[one["row"]])

@@ -76,11 +76,6 @@ def from_cell(cell: str) -> str:
     return cell[1:] if QUOTED.match(cell) else cell
 
 
-def as_file_name(name: str) -> str:
-    """Convert a name to a part of a file name: letters, digits and a few other characters, limited in length."""
-    return re.sub(r"[^\w.-]+", "_", name)[:LONGEST]
-
-
 def with_bar(parts: Iterable[T], count: int, words: str) -> Iterable[T]:
     """Iterate over parts with a progress bar; a single part has none."""
     if count < 2 or not sys.stderr.isatty():
