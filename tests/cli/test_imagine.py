@@ -65,7 +65,7 @@ def test_figures_and_files(run: Any, model: Classifier, pictures: Path, tmp_path
     assert blob["nearest"][0]["image"] == test.files[blob["nearest"][0]["row"]]
     assert blob["nearest"][0]["label"] == "blob 3"
     assert (white["images"], white["offset"], white["typical"]) == (0, None, None)
-    names = ["imagined.csv", "plane.png", "01-blob 3.png", "02-white blob.png"]
+    names = ["imagined.csv", "plane.png", "01-blob 3.png", "02-white_blob.png"]
     assert found["files"] == [str(folder / name) for name in names]
     for name in names[1:]:
         with Image.open(folder / name) as picture:
