@@ -91,8 +91,11 @@ def test_one_true_label_each_is_the_ordinary_loss() -> None:
         torch.testing.assert_close(several[term], one[term])
 
 
-def test_multilabel_loss_is_a_cross_entropy_of_each_pair() -> None:
+@pytest.mark.parametrize("one_true", [False, True])
+def test_multilabel_loss_is_a_cross_entropy_of_each_pair(one_true: bool) -> None:
     data = training_data(squares(60))
+    if one_true:
+        data = replace(data, train=replace(data.train, targets=torch.arange(len(data.train)) % 3))
     method = Multilabel(encoder=Encoder(width=8))
     torch.manual_seed(1)
     model = method.build(data.spec).train()
@@ -101,7 +104,7 @@ def test_multilabel_loss_is_a_cross_entropy_of_each_pair() -> None:
     images = data.train.images[rows].float() / 255
     batch = Batch(images=images, targets=data.train.targets[rows], rows=rows, rng=BatchRng.seeded(0, 3))
     found = stage.loss(batch)["answers"]
-    truths = data.train.targets
+    truths = one_hot(data.train.targets, 3) if one_true else data.train.targets
     with torch.no_grad():
         p = model.score(model.encode_images(images), model.encode_labels(data.labels)).sigmoid()
     wanted = (

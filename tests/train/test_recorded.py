@@ -1,6 +1,8 @@
 """Recorded steps: the same weights as steps taken as they stand. What needs a GPU is skipped without one."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -126,6 +128,88 @@ def test_a_step_that_waits_for_the_device_is_never_recorded(quiet: list[str], mo
         step.take(_draw(number), number)
     assert {each[0] for each in spy.taken} == {"eager"}
     assert step.words == "eager: it waits for the GPU (loss.py:7)"
+
+
+class _Stuck(torch.Generator):
+    """A generator that a failed recording left marked as being recorded: it refuses to draw until it has another state."""
+
+    stuck = False
+
+    def manual_seed(self, seed: int) -> "_Stuck":
+        if self.stuck:
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
+        super().manual_seed(seed)
+        return self
+
+    def graphsafe_get_state(self) -> "_Stuck":
+        return self
+
+    def graphsafe_set_state(self, state: "_Stuck") -> None:  # type: ignore[override]
+        self.stuck = False
+        self.manual_seed(state.initial_seed())
+
+
+class _Graph:
+    """A recording that runs out of memory on its way, as torch leaves it."""
+
+    def __init__(self) -> None:
+        self.generators = [torch.cuda.default_generators[0]]
+
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        self.generators.append(generator)
+
+    def reset(self) -> None:
+        pass
+
+
+@contextmanager
+def _recorded_by(graph: _Graph, **_: object) -> Iterator[None]:
+    for each in graph.generators:
+        each.stuck = True  # type: ignore[attr-defined]
+    yield
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
+
+
+def test_a_recording_without_memory_leaves_a_run_that_goes_on_with_the_same_numbers(
+    quiet: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, spy = _Stuck(), _Spy()
+    spy.generator, spy.device = _Stuck(), torch.device("cuda", 0)
+    drawn: list[tuple[int, int]] = []
+
+    def draws(draw: Draw, number: int) -> dict[str, torch.Tensor]:
+        drawn.append((draw.rng(spy.generator).generator.initial_seed(), own.manual_seed(number).initial_seed()))
+        return {}
+
+    monkeypatch.setattr(spy, "take", draws)
+    monkeypatch.setattr(spy, "descend", lambda *_, **__: {}, raising=False)
+    for name, value in {
+        "CUDAGraph": _Graph, "graph": _recorded_by, "default_generators": (own,), "current_stream": lambda _: None,
+        "memory_reserved": lambda _: 0, "mem_get_info": lambda _: (2**40, 2**40), "empty_cache": lambda: None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch, "Generator", lambda *_: _Stuck())
+    step = RecordedStep(spy)  # type: ignore[arg-type]
+    for number in range(WARM + 3):
+        step.take(_draw(100 + number), number)
+    assert drawn == [(100 + number, number) for number in range(WARM + 3)]
+    assert step.failed
+    assert step.words == "eager: CUDA out of memory. Tried to allocate 2.00 MiB."
+
+
+def test_a_step_is_not_recorded_where_less_memory_is_free_than_it_takes(
+    quiet: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = iter([5 * 2**20, 12 * 2**20])  # before and after the step that is measured
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: next(held))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7 * 2**20, 2**30))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    spy = _Spy()
+    step = RecordedStep(spy)  # type: ignore[arg-type]
+    for number in range(WARM + 3):
+        step.take(_draw(number), number)
+    assert [each[0] for each in spy.taken] == ["eager"] * (WARM + 3)
+    assert step.words == "eager: a recording needs 7 MiB of GPU memory, and 7 are free"
 
 
 def test_a_cpu_takes_steps_as_they_stand() -> None:

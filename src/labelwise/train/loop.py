@@ -116,6 +116,7 @@ class _Loop:
         self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
         self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
         self.engines: dict[str, str] = {}  # how the steps of each stage were taken on a GPU
+        self.failed = False  # whether a step could not be recorded
 
     @property
     def seconds(self) -> float:
@@ -137,7 +138,7 @@ class _Loop:
                             raise
                         raise self._stopped(self.folder) from None
             if isinstance(self.step, RecordedStep):
-                self.engines[stage.name] = self.step.words
+                self.engines[stage.name], self.failed = self.step.words, self.step.failed
             if self.average:
                 self.model.load_state_dict(self.average.module.state_dict())
             if self.best:
@@ -182,6 +183,7 @@ class _Loop:
             "there are several processes": self.shard.world > 1,
             "gradients are accumulated": step.accumulate > 1,
             "its steps differ": not stage.recordable,
+            "a recording failed before": self.failed,
             "it is short": left < FEW,
         }
         for reason in (reason for reason, holds in reasons.items() if holds):

@@ -18,12 +18,14 @@ from labelwise.train.batches import Batch, Draw
 from labelwise.train.distribution import process_mean
 from labelwise.train.networks.backbone import Network
 from labelwise.train.networks.image_encoder import ImageEncoder
+from labelwise.train.recording import record, reserved_bytes
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import BatchRng
 
 WARM = 3  # steps of a kind that are taken as they stand before one is recorded: libraries choose kernels and make workspaces in them
 KINDS = 8  # recordings at most, each of its own phase and number of rows: each keeps its memory
 FEW = 50  # a stage of fewer steps than these is not recorded: a recording takes as long as some of them
+ROOM = 1.1  # times the memory that a step takes must be free before it is recorded
 
 
 @dataclass(eq=False, kw_only=True)
@@ -123,20 +125,22 @@ class RecordedStep:
     """A step that is recorded once its kind has been taken a few times; where it cannot be, it is taken as it stands.
 
     A kind is a phase and a number of rows. One of its first steps is watched: if anything in it waits for the device, a recording would fail or, worse,
-    keep a value that should change.
+    keep a value that should change. The memory that this step takes is measured too: a recording has memory of its own, and torch does not recover
+    well from a recording that runs out of it.
     """
 
     def __init__(self, step: Step) -> None:
         self.step = step
         self.compiled = False  # whether the image encoder is compiled, too
         self.reason: str | None = None  # why it is not recorded, or not compiled
-        self._failed = False  # one step could not be recorded, so none is any more
+        self.failed = False  # one step could not be recorded, so none is any more
         self._networks: list[tuple[ImageEncoder, Network]] = []  # and what their backbones are compiled to
         self._forget()
 
     def _forget(self) -> None:
         self._taken: dict[tuple[int, int], int] = {}
         self._captured: dict[tuple[int, int], CapturedStep] = {}
+        self._needs: dict[tuple[int, int], int] = {}  # bytes that a step of a kind takes
 
     @property
     def recorded(self) -> bool:
@@ -154,12 +158,14 @@ class RecordedStep:
         kind = (number % self.step.stage.phases, len(draw.rows))
         taken = self._taken[kind] = self._taken.get(kind, 0) + 1
         captured = self._captured.get(kind)
-        if captured is None and taken == WARM and not self._failed:
+        if captured is None and taken == WARM and not self.failed:
+            before = reserved_bytes(self.step.device)
             with _watched() as waits:
                 terms = self._as_it_stands(draw, number)
-            self._failed, self.reason = bool(waits), f"it waits for the GPU ({waits[0]})" if waits else self.reason
+            self._needs[kind] = torch.cuda.memory_reserved(self.step.device) - before
+            self.failed, self.reason = bool(waits), f"it waits for the GPU ({waits[0]})" if waits else self.reason
             return terms
-        if captured is None and taken > WARM and not self._failed and len(self._captured) < KINDS:
+        if captured is None and taken > WARM and not self.failed and len(self._captured) < KINDS:
             captured = self._record(draw, number, kind)
         if captured is None:
             return self._as_it_stands(draw, number)
@@ -187,17 +193,25 @@ class RecordedStep:
 
     def _record(self, draw: Draw, number: int, kind: tuple[int, int]) -> CapturedStep | None:
         """Return the recording of a step, which is not taken by it; None where that fails."""
-        step, graph = self.step, torch.cuda.CUDAGraph()
-        graph.register_generator_state(step.generator)
+        step, needed = self.step, self._needs[kind]
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info(step.device)[0]
+        if free < ROOM * needed:
+            self.failed = True
+            self.reason = f"a recording needs {needed / 2**20:.0f} MiB of GPU memory, and {free / 2**20:.0f} are free"
+            return None
         rows, images = draw.rows.clone(), None if draw.images is None else draw.images.clone()
         step.set_rate(number)
         rng, stream = draw.rng(step.generator), torch.cuda.current_stream(step.device)
+
+        def descend() -> dict[str, Tensor]:
+            return step.descend(rows, images, rng, done=float("nan"), phase=kind[0])
+
         try:
-            # Other threads go on meanwhile: one fetches images.
-            with self._with_compiled(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                terms = step.descend(rows, images, rng, done=float("nan"), phase=kind[0])
+            with self._with_compiled():
+                graph, terms = record(descend, step.device, step.generator, stream=stream)
         except RuntimeError as error:
-            self._failed, self.reason = True, _first_line(error)
+            self.failed, self.reason = True, _first_line(error)
             return None
         self._captured[kind] = CapturedStep(graph, rows, images, terms)
         return self._captured[kind]

@@ -17,6 +17,7 @@ from torch.nn.functional import threshold
 
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.settings import check_range
+from labelwise.train.recording import record
 
 Gradient = Literal["unrolled", "implicit", "envelope", "detached"]
 CHECK = 10  # iterations between two looks at the marginals
@@ -201,9 +202,7 @@ class _Recording:
         with torch.cuda.stream(side):
             _rounds(self.own, self.y, CHECK)
         torch.cuda.current_stream(like.device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.outcome = _rounds(self.own, self.y, CHECK)
+        self.graph, self.outcome = record(lambda: _rounds(self.own, self.y, CHECK), like.device)
 
     def replay(self, kernel: _Kernel, y: Tensor) -> Rounds:
         """Return what ``_rounds`` does."""

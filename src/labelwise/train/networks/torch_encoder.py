@@ -28,6 +28,7 @@ from labelwise.support.cache import digest
 from labelwise.support.errors import LabelwiseWarning, UnsupportedError
 from labelwise.support.processes import all_gather, current_group, sum_over_processes
 from labelwise.train.networks.backbone import BATCH_NORMS, Network
+from labelwise.train.recording import record
 
 if TYPE_CHECKING:
     from labelwise.train.networks.image_encoder import ImageEncoder
@@ -243,10 +244,9 @@ class _Replayed:
 
     def _recorded(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
         """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
-        graph, inputs = torch.cuda.CUDAGraph(), images.clone()
+        inputs = images.clone()
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                features = self._half(inputs)
+            graph, features = record(lambda: self._half(inputs), images.device)
         except RuntimeError:
             return None
         return graph, inputs, features
