@@ -326,7 +326,7 @@ def cub(bench: Bench) -> None:
 
     `prototype` with the cosine inside S, groups of two, targets that are not smoothed, three times the weight on the dense layer, and
     cosines in that layer: of what was compared on held-out training labels, it has the highest recall at 1 by the cosine; see
-    docs/few-shot.md.
+    docs/results/few-shot.md.
     """
     augment = Augment(size=64, scale=(0.4, 1), flip=True, brightness=0.3, contrast=0.3, saturation=0.3)
     base = Softmax(encoder=small(bench, "resnet18", 16), epochs=60, batch=120, augment=augment, average=0.999)

@@ -22,7 +22,8 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / f"{name}.md" for name 
 ROOMS = "tasks|data|ops|methods|training|fitting|server|cli|report|evaluate|jobs"
 NAME = re.compile(rf"`((?:labelwise|labelwise_papers|lw|{ROOMS})(?:\.\w+)+)\b[^`]*`")
 IMPORT = re.compile(r"^from (labelwise[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-RUN = {"python": 7, "start": 6, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
+HOW_TO = {"cache": 1, "few-shot": 2, "pretrain": 1, "report": 3, "scale": 1, "teach": 1, "verify": 5}
+RUN = {"python": 7, "start": 6, **HOW_TO, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
 KEYS = ("training.engine",)  # of a summary
 
 
@@ -91,6 +92,12 @@ def test_a_page_runs(page: str, photos: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(home)
     monkeypatch.setenv("LABELWISE_CACHE", str(photos.parent / "features"))  # of photos that all pages share
     assert run_page(ROOT / "docs" / f"{page}.md") >= RUN[page]
+
+
+def test_diagrams_are_what_the_tool_draws(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "tools/diagrams.py"), str(tmp_path)], check=True)
+    drawn = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert drawn == {file.name: file.read_text() for file in (ROOT / "docs/pictures").glob("idea-*.svg")}
 
 
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:

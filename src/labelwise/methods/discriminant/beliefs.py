@@ -74,7 +74,7 @@ def error_share(weights: Floats) -> Floats:
 
     A mean of many images hardly shrinks: its noise adds to every distance, and all of it is subtracted. A mean of few
     images shrinks in proportion to its noise, which brings it nearer to all images. Chosen with ``PRIOR_LABELS`` on
-    held-out labels, see docs/discriminant.md.
+    held-out labels, see docs/results/discriminant.md.
     """
     return np.asarray((weights + 1) / (weights + 3))
 

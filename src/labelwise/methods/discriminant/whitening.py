@@ -30,7 +30,7 @@ RIDGE_ROWS = 1_000  # rows left out to choose a ridge by; of many labels fewer, 
 RIDGE_PAIRS, LEAST_RIDGE_ROWS = 2**22, 200
 LEAST_VARIANCE = 1e-12  # a mean variance inside labels below this is rounding: copies of one image
 # Sharpness of cosines where one image a label leaves nothing to choose it by: larger, the less alike images are and the more
-# labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/discriminant.md.
+# labels there are. About as sure as was right for k of the labels of three sets of photos, see docs/results/discriminant.md.
 COSINE_SHARPNESS, LABELS_POWER = 12.0, 0.3
 
 
