@@ -10,7 +10,7 @@ from PIL import Image, ImageFile
 
 from labelwise.encoders.onnx import OnnxEncoder
 from labelwise.encoders.registry import is_installed
-from labelwise.images import stored
+from labelwise.images import digests
 from labelwise.reporting import case
 from labelwise.support.cache import _CONNECTION
 from tests.cli.folders import write_folders
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the package of
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
-    monkeypatch.setattr(stored, "FRESH", -1)  # files written just now count as old ones
+    monkeypatch.setattr(digests, "FRESH", -1)  # files written just now count as old ones
     return write_folders(tmp_path / "my photos", blobs(per_label=15))
 
 

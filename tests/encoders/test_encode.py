@@ -100,11 +100,11 @@ def test_files_known_by_their_stamp_are_not_opened(tmp_path: Path, monkeypatch: 
     paths = photos(tmp_path / "photos", 4)
     for path in paths:
         os.utime(path, (1e9, 1e9))
-    monkeypatch.setattr("labelwise.images.stored.FRESH", 1e8)
+    monkeypatch.setattr("labelwise.images.digests.FRESH", 1e8)
     time.sleep(0.15)  # a file that changed just now may change again
     encoder = tiny_encoder(tmp_path)
     first = encode(encoder, FileImages(paths))
-    monkeypatch.setattr("labelwise.images.stored.open_regular", None)
+    monkeypatch.setattr("labelwise.images.digests.open_regular", None)
     assert np.array_equal(encode(encoder, FileImages(paths)).values, first.values)
 
 

@@ -10,7 +10,7 @@ from PIL import ImageFile
 
 import labelwise as lw
 from labelwise.encoders.onnx import OnnxEncoder
-from labelwise.images import stored
+from labelwise.images import digests, stored
 from labelwise.images.decode import decoding
 from labelwise.images.decode.headers import fingerprint
 from tests.cli.conftest import run as run
@@ -40,7 +40,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
 
     load = ImageFile.ImageFile.load
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
-    monkeypatch.setattr(stored, "FRESH", -1)  # a file just written counts as one written long ago
+    monkeypatch.setattr(digests, "FRESH", -1)  # a file just written counts as one written long ago
     monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
     for module in (decoding, stored):
         monkeypatch.setattr(module, "fingerprint", compared)

@@ -11,7 +11,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.encoders.registry import is_installed
-from labelwise.images import stored
+from labelwise.images import digests, stored
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.decode.headers import fingerprint
 from labelwise.images.sources import paths
@@ -34,7 +34,7 @@ CASES = {
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """JPEG files of two labels, 15 each, large enough to be decoded at a fraction of their size; files written long ago."""
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "user cache"))
-    monkeypatch.setattr(stored, "FRESH", -1)
+    monkeypatch.setattr(digests, "FRESH", -1)
     rng = np.random.default_rng(0)
     for i in range(30):
         coarse = rng.integers(0, 256, (7, 9, 3), dtype=np.uint8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images import stored
+from labelwise.images import digests, stored
 from labelwise.images.as_images import Uploads
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Unreadable, join, read_all
 from labelwise.images.stored import FileImages
@@ -76,7 +76,7 @@ def test_equal_content_has_one_digest_and_other_content_another(tmp_path: Path) 
 def test_files_are_hashed_once_as_long_as_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, log = files(tmp_path), list[object]()
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(stored, "FRESH", -1e18)  # files are old
+    monkeypatch.setattr(digests, "FRESH", -1e18)  # files are old
     hash_of = stored.content_digest
     monkeypatch.setattr(stored, "content_digest", lambda path: log.append(path) or hash_of(path))  # type: ignore[func-returns-value]
     images = FileImages(paths)

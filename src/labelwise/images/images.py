@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from labelwise.images.decode.decoding import QUIET, Frame, fit_image
+from labelwise.images.decode.decoding import QUIET, Frame
+from labelwise.images.decode.fit import fit_image
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError, listing

@@ -1,11 +1,10 @@
 """Images stored as encoded files: on disk, or in memory as given."""
 
-import hashlib
 import os
-import stat
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -14,6 +13,7 @@ import numpy as np
 import PIL
 from PIL import Image
 
+from labelwise.images.decode.crops import Crop, file_of, parse_crop
 from labelwise.images.decode.decoding import (
     FINGERPRINTED,
     QUIET,
@@ -22,26 +22,27 @@ from labelwise.images.decode.decoding import (
     UnreadableError,
     decode_stream,
     decode_with_fingerprint,
-    fit_image,
     is_quick,
     open_content,
     reason,
 )  # fmt: skip
+from labelwise.images.decode.fit import fit_image
 from labelwise.images.decode.headers import SIDE, Print, fingerprint
 from labelwise.images.decode.workers import crew
+from labelwise.images.digests import Content as Content
+from labelwise.images.digests import content_digest as content_digest
+from labelwise.images.digests import crop_digest, file_stamp
 from labelwise.images.images import Array, Rows, Selection, Unreadable, positions
 from labelwise.images.view import Fit
 from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest, is_on
-from labelwise.support.files import memory, open_regular
+from labelwise.support.files import memory
 from labelwise.support.processes import parallel_map, threads
 
 FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
-FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
 TOGETHER = 256  # images whose fingerprints go to the cache at a time
 FORM = f"3 {PIL.__version__}".encode()  # of fingerprints in the cache; another one where they are made in another way
 
-Content = File | Image.Image
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -199,7 +200,7 @@ class StoredImages(Selection):
 
 
 class FileImages(StoredImages):
-    """Image files on disk."""
+    """Image files on disk, and parts of them (``decode.crops``)."""
 
     known_by_stamp = True
 
@@ -209,14 +210,22 @@ class FileImages(StoredImages):
         super().__init__([str(path) for path in paths], shape, fit)
 
     def contents(self, rows: Sequence[int]) -> list[Content]:
-        """Return the path of each."""
-        return [self._every[row] for row in rows]
+        """Return the path of each, or the crop that it names."""
+        return [parse_crop(self._every[row]) or self._every[row] for row in rows]
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
-        paths = [self._every[row] for row in rows]
+        contents = self.contents(rows)
+        whole = self._file_digests([file_of(self._every[row]) for row in rows])
+        return [
+            crop_digest(each, content) if isinstance(content, Crop) else each
+            for each, content in zip(whole, contents, strict=True)
+        ]
+
+    @staticmethod
+    def _file_digests(paths: list[str]) -> list[bytes]:
         stamps = [file_stamp(path) for path in paths]
         known = Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
-        missing = [path for path, stamp in zip(paths, stamps, strict=True) if stamp not in known]
+        missing = list(dict.fromkeys(path for path, stamp in zip(paths, stamps, strict=True) if stamp not in known))
         fresh = dict(zip(missing, parallel_map(content_digest, missing), strict=True))
         digests = [known.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
         Cache().write(DIGESTS, {s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
@@ -230,6 +239,7 @@ def decode(file: Content, frame: Frame) -> Array:
     transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
     A file that will take long is decoded by a worker, see ``decode.workers``.
     """
+    file, frame = _part(file, frame)
     try:
         if isinstance(file, Image.Image):
             with QUIET:
@@ -245,9 +255,16 @@ def decode(file: Content, frame: Frame) -> Array:
     return pixels
 
 
+def _part(file: Content, frame: Frame) -> tuple[File | Image.Image, Frame]:
+    """Return the file of a crop, and a frame that takes its box."""
+    return (file.file, replace(frame, box=file.box)) if isinstance(file, Crop) else (file, frame)
+
+
 def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
     """Return what ``decode`` does, and the fingerprint of the image; of a file both come of one decode unless a worker decodes."""
-    if frame != FINGERPRINTED and not isinstance(file, Image.Image):
+    file, frame = _part(file, frame)
+    looks = frame.fingerprinted
+    if frame != looks and not isinstance(file, Image.Image):
         try:
             with open_content(file) as stream:
                 if is_quick(stream, frame):
@@ -255,43 +272,13 @@ def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
         except Exception as error:
             raise UnreadableError(reason(error, frame)) from None
     pixels = decode(file, frame)
-    return pixels, fingerprint(pixels if frame == FINGERPRINTED else decode(file, FINGERPRINTED))
+    return pixels, fingerprint(pixels if frame == looks else decode(file, looks))
 
 
 def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:
     """Return what work makes of an item, and the seconds that it took."""
     begin = time.perf_counter()
     return work(item), time.perf_counter() - begin
-
-
-def content_digest(content: Content | Unreadable) -> bytes:
-    """Return the digest of a file's content; a file that cannot be opened has one of its own."""
-    if isinstance(content, Unreadable):
-        return digest(b"unreadable", content.reason.encode())
-    if isinstance(content, bytes):
-        return hashlib.blake2b(content, digest_size=16).digest()
-    if isinstance(content, Image.Image):
-        return digest(repr((content.mode, content.size)).encode(), content.tobytes())
-    try:
-        with open_regular(content) as file:
-            state = hashlib.blake2b(digest_size=16)
-            while part := file.read(2**20):
-                state.update(part)
-            return state.digest()
-    except OSError:
-        return digest(b"unreadable", os.fsencode(content))
-
-
-def file_stamp(path: str | Path) -> bytes:
-    """Return what a file is known by as long as it stays: path, size and times; empty where it changed just now or is none."""
-    try:
-        about = os.stat(path)
-    except OSError:
-        return b""
-    if not stat.S_ISREG(about.st_mode) or time.time_ns() - max(about.st_mtime_ns, about.st_ctime_ns) < FRESH:
-        return b""
-    numbers = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    return digest(os.fsencode(os.path.abspath(path)), repr(numbers).encode())
 
 
 def fits_in_memory(count: int, shape: Sequence[int]) -> bool:

@@ -7,27 +7,30 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
+from labelwise.images.decode.crops import zoom
+from labelwise.images.decode.fit import FINGERPRINTED as FINGERPRINTED
+from labelwise.images.decode.fit import MAX_PIXELS as MAX_PIXELS
+from labelwise.images.decode.fit import Extent, fit_image
+from labelwise.images.decode.fit import Frame as Frame
 from labelwise.images.decode.headers import SHAPE, Print, fingerprint, read_header
 from labelwise.images.decode.headers import UnreadableError as UnreadableError
 from labelwise.images.decode.progressive import EIGHTH, without_details
-from labelwise.support.errors import UsageError
 from labelwise.support.files import NotAFileError, open_regular
 
 if TYPE_CHECKING:  # a process that only decodes does without torch
-    from labelwise.images.view import Fit
+    pass
 
 File = str | Path | bytes
 
-MAX_PIXELS = 100_000_000
 HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
 SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
@@ -40,43 +43,6 @@ RAW_SUFFIXES = frozenset(
     [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
 )
 OTHER_SUFFIXES = frozenset((".jxl", ".psd", ".svg"))
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # which swap width and height
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What an image is made to fit, and how (see ``View``)."""
-
-    height: int
-    width: int
-    channels: int
-    max_pixels: int = MAX_PIXELS
-    fit: "Fit" = "crop"
-
-    def __post_init__(self) -> None:
-        if self.channels not in (1, 3):
-            raise UsageError(f"Images have 1 channel (grey) or 3 (colour); asked for {self.channels}.")
-        if min(self.height, self.width) < 1:
-            raise UsageError(f"Images must be at least 1 pixel wide and high; asked for {self.height}x{self.width}.")
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], fit: "Fit" = "crop") -> Self:
-        """Return the frame of a shape ``(c, h, w)``, or raise an error that says what is wrong with it."""
-        return cls(shape[1], shape[2], shape[0], fit=fit)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The shape of the bytes that come back."""
-        return self.channels, self.height, self.width
 
 
 class _Quiet:
@@ -102,7 +68,6 @@ class _Quiet:
                 self._filters.__exit__(None, None, None)
 
 
-FINGERPRINTED = Frame.of(SHAPE)  # how the image is read that a fingerprint is made of
 # The one object of this module that changes: filters belong to the process, so all threads must share one count.
 QUIET = _Quiet()
 
@@ -166,28 +131,30 @@ def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray
 
     It is decoded once, unless it is a JPEG that is read in grey, or so large that it is decoded at another scale for the fingerprint.
     """
-    with _open_draft(stream, FINGERPRINTED, header_only=True) as (image, _):
+    small = frame.fingerprinted
+    with _open_draft(stream, small, header_only=True) as (image, _):
         wanted = image.mode, image.size
     with _open_draft(stream, frame) as (image, extent):
         same = (image.mode, image.size) == wanted
         pixels = fit_image(image, frame, extent)
         if same:
-            return pixels, fingerprint(fit_image(image, FINGERPRINTED, extent))
-    return pixels, fingerprint(decode_stream(stream, FINGERPRINTED))
+            return pixels, fingerprint(fit_image(image, small, extent))
+    return pixels, fingerprint(decode_stream(stream, small))
 
 
 @contextmanager
 def _open_draft(
     stream: BinaryIO, frame: Frame, *, header_only: bool = False
-) -> Iterator[tuple[Image.Image, tuple[float, float] | None]]:
-    """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its true size then."""
+) -> Iterator[tuple[Image.Image, Extent | None]]:
+    """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its extent then."""
     formats = [name for name in _FORMATS if name in Image.OPEN]
     with Image.open(stream, formats=formats) as image:
         _check_pixels(*image.size, frame)
         side = max(frame.height, frame.width, *SHAPE[1:])
+        side = side if frame.box is None else ceil(side * zoom(frame.box, image.size))
         mode, full = "L" if frame.channels == 1 else None, image.size
         drafted = image.draft(mode, (side, side))
-        extent = drafted[1][2:] if drafted else None
+        extent = (*drafted[1][2:], drafted[1][2] / full[0]) if drafted else None
         eighth = image.info.get("progressive") and image.size == tuple(-(-length // EIGHTH) for length in full)
         if header_only or not eighth or not isinstance(stream, io.BytesIO):
             yield image, extent
@@ -239,62 +206,3 @@ def _check_pixels(width: int, height: int, frame: Frame) -> None:
 def _too_large(pixels: str, frame: Frame) -> str:
     limit = min(frame.max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or frame.max_pixels))
     return f"it has too many pixels ({pixels}; the limit is {limit}). Make it smaller."
-
-
-def fit_image(image: Image.Image, frame: Frame, extent: tuple[float, float] | None = None) -> npt.NDArray[np.uint8]:
-    """Return an image of any mode as bytes ``[c, h, w]``: resized to cover the frame and cropped to its centre, or stretched to it.
-
-    EXIF orientation is applied first, so that a turned image gives what it gives upright. ``extent`` is the true width and height of
-    an image that was decoded at a fraction of its size.
-    """
-    if min(image.size) < 1:
-        raise UnreadableError(f"it has no pixels ({image.width}x{image.height}). Replace it or remove it.")
-    image.load()
-    try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels
-        turn = None
-    full = extent or image.size
-    if turn is not None:
-        kind, image = image.format, image.transpose(turn)
-        image.format = kind  # which says how deep its values are
-        full = full[::-1] if turn in _LYING else full
-    box = (0.0, 0.0, *full)
-    if frame.fit.startswith("crop"):
-        scale = min(full[0] / frame.width, full[1] / frame.height)
-        left = round((full[0] / scale - frame.width) / 2) * scale
-        top = round((full[1] / scale - frame.height) / 2) * scale
-        box = (left, top, min(left + frame.width * scale, full[0]), min(top + frame.height * scale, full[1]))
-    small = _resize(image, (frame.width, frame.height), box, bicubic=frame.fit.endswith("bicubic"))
-    pixels = np.asarray(small.convert("L" if frame.channels == 1 else "RGB"), dtype=np.uint8)
-    return np.array(pixels[None] if frame.channels == 1 else pixels.transpose(2, 0, 1), order="C")
-
-
-def _resize(
-    image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float], *, bicubic: bool
-) -> Image.Image:
-    """Return the part of an image inside the box, resized, as 8-bit grey or colour."""
-    kernel = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR  # antialiased in Pillow
-    if image.mode[0] in "IF":
-        deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
-        wide = image if image.mode in ("I", "F") else image.convert("I")
-        low, high = (0.0, 65535.0) if deep else _range(wide)
-        values = (np.asarray(wide.resize(size, kernel, box), np.float64) - low) * (255 / (high - low))
-        if not np.isfinite(values).all():
-            raise UnreadableError(
-                "it holds values that are not finite numbers (NaN or infinity). Replace or remove it."
-            )
-        return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
-    if image.has_transparency_data:
-        part = (image if image.mode == "RGBA" else image.convert("RGBA")).resize(size, kernel, box)
-        return Image.alpha_composite(Image.new("RGBA", size, "white"), part).convert("RGB")
-    plain = image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
-    return plain.resize(size, kernel, box)
-
-
-def _range(image: Image.Image) -> tuple[float, float]:
-    """Return the values of a 32-bit image that become 0 and 255."""
-    low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
-    if low < 0 or high > 255:
-        return low, max(high, low + 1)
-    return 0.0, 1.0 if image.mode == "F" and high <= 1 else 255.0

@@ -1,0 +1,55 @@
+"""Digests of image files: of the content, of a part of it, and a stamp by which an unchanged file is known without reading."""
+
+import hashlib
+import os
+import stat
+import time
+from pathlib import Path
+
+from PIL import Image
+
+from labelwise.images.decode.crops import Crop
+from labelwise.images.decode.decoding import File
+from labelwise.images.images import Unreadable
+from labelwise.support.cache import digest
+from labelwise.support.files import open_regular
+
+Content = File | Image.Image | Crop
+FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
+
+
+def content_digest(content: Content | Unreadable) -> bytes:
+    """Return the digest of a file's content; a file that cannot be opened has one of its own."""
+    if isinstance(content, Unreadable):
+        return digest(b"unreadable", content.reason.encode())
+    if isinstance(content, Crop):
+        return crop_digest(content_digest(content.file), content)
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=16).digest()
+    if isinstance(content, Image.Image):
+        return digest(repr((content.mode, content.size)).encode(), content.tobytes())
+    try:
+        with open_regular(content) as file:
+            state = hashlib.blake2b(digest_size=16)
+            while part := file.read(2**20):
+                state.update(part)
+            return state.digest()
+    except OSError:
+        return digest(b"unreadable", os.fsencode(content))
+
+
+def crop_digest(whole: bytes, crop: Crop) -> bytes:
+    """Return the digest of a part of a file that has the digest ``whole``."""
+    return digest(whole, repr(crop.box).encode())
+
+
+def file_stamp(path: str | Path) -> bytes:
+    """Return what a file is known by as long as it stays: path, size and times; empty where it changed just now or is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return b""
+    if not stat.S_ISREG(about.st_mode) or time.time_ns() - max(about.st_mtime_ns, about.st_ctime_ns) < FRESH:
+        return b""
+    numbers = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return digest(os.fsencode(os.path.abspath(path)), repr(numbers).encode())
