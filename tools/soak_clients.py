@@ -130,6 +130,9 @@ class Clients(Asking[Model]):
                 self.model.acknowledged += 1
                 self.model.settle(label, teach)
             elif answer is not None and 400 <= answer[0] < 500:
+                if before is not None:
+                    kind = self.model.lost if before else self.model.invented
+                    kind.append(f"{route}: {answer[0]}, although {before} was acknowledged")
                 self.model.settle(label, before)
             else:
                 self.model.unsure += 1
@@ -149,7 +152,7 @@ class Clients(Asking[Model]):
             self.model.acknowledged += 1
             self.model.more[label] = before + 1
         elif answer is not None and 400 <= answer[0] < 500:
-            self.model.more[label] = before
+            self.model.lost.append(f"/correct?label={label}: {answer[0]}, although it was taught")
 
     async def search(self) -> None:
         """Look for pictures like another."""

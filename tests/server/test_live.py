@@ -3,8 +3,10 @@
 import os
 import random
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -445,7 +447,7 @@ def test_an_empty_history_is_that_of_the_saved_classifier(model: Path, opened: O
 
 def correct(live: LiveClassifier, name: str, label: int, count: int = 2) -> Committed:
     examples = live.base.scores(images_of(label, count))
-    return live.correct(name, lambda now: lw.tasks.teach.teach(now, name, examples=examples.of(now)), count)
+    return live.correct(name, lambda now, name: lw.tasks.teach.teach(now, name, examples=examples.of(now)), count)
 
 
 def known_examples(live: LiveClassifier) -> dict[str, tuple[float, bytes]]:
@@ -475,6 +477,36 @@ def test_a_label_learns_from_more_images_and_undo_takes_them_back(opened: Open) 
     with pytest.raises(HTTPError) as refused:
         correct(one, "okapi", 0)
     assert refused.value.status == 404
+
+
+def test_no_change_is_refused_for_what_may_be_out_of_date(opened: Open) -> None:
+    one, other = opened(), opened()
+    teach(one, "New")
+    assert correct(other, "new", 2).label == "New"
+    teach(one, "more")
+    assert other.forget("MORE").label == "more"
+    other.forget("New")
+    assert teach(one, "New").change == 6
+
+
+def test_a_correction_is_not_computed_from_a_history_that_was_replaced(opened: Open) -> None:
+    one = opened()
+    teach(one, "new", 1)
+    copy = sqlite3.connect(":memory:")
+    with closing(copy), closing(sqlite3.connect(str(one.store.file))) as file:
+        file.backup(copy)
+        correct(one, "new", 2)
+        copy.backup(file)
+        correct(opened(), "new", 3)  # has the number of the lost one
+        correct(one, "new", 0)
+    assert known_examples(one)["new"][0] == 9
+    same(one.snapshot.classifier, opened().snapshot.classifier)
+    twice = opened()
+    twice.undo()
+    before = twice.snapshot.classifier
+    correct(twice, "new", 0)
+    same(twice.snapshot.classifier, one.snapshot.classifier)
+    assert not np.array_equal(before.label_embeddings, one.snapshot.classifier.label_embeddings)
 
 
 def test_corrections_go_with_their_label_and_come_back_with_it(opened: Open) -> None:

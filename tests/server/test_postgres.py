@@ -132,6 +132,11 @@ def test_a_server_that_is_away_is_told_and_waited_for(
                 assert refusal.status_code == 503
                 assert refusal.headers["retry-after"] == "1"
                 assert "nothing was changed" in refusal.json()["error"]
+                for path in ("/correct?label=b", "/forget?label=b"):  # another service may know it
+                    files = form(images_of(1, 2)) if "correct" in path else None
+                    assert client.post(path, files=files).status_code == 503
+                asked = client.post("/ask?label=b", content=png(images_of(0)[0]), headers=PNG)
+                assert (asked.status_code, "labelwise-stale" in asked.headers) == (404, True)
                 assert "127.0.0.1" not in refusal.text, "where it is kept is nobody's business"
                 assert client.get("/health").status_code == 200
                 assert client.get("/ready").json()["changes"] == "away"

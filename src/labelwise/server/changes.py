@@ -65,9 +65,9 @@ class State:
         """The changes that taught a label, in the order of the labels."""
         return [one for one in self.added if one.kind == "teach"]
 
-    def last_of(self, label: str) -> int:
-        """Return the number of the last change to a label; 0 for a label of the saved classifier."""
-        return max((one.number for one in self.added if one.label == label), default=0)
+    def last_of(self, label: str) -> bytes:
+        """Return the digest of the last change to a label; empty for a label of the saved classifier."""
+        return next((one.digest for one in reversed(self.added) if one.label == label), b"")
 
     def after(self, records: Iterable[Record]) -> "State":
         """Return the state after more changes."""

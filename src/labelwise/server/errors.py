@@ -32,9 +32,9 @@ class HTTPError(Exception):
         self.status, self.text, self.headers = status, text, headers
 
 
-def known_label(classifier: Classifier, label: str) -> str:
+def known_label(classifier: Classifier, label: str, headers: Mapping[str, str] | None = None) -> str:
     """Return the classifier's spelling of a label; refuse an unknown label and list the known ones."""
     try:
         return classifier.labels.meant(label)
     except UsageError as error:
-        raise HTTPError(404, str(error)) from None
+        raise HTTPError(404, str(error), headers) from None

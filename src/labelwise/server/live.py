@@ -111,6 +111,8 @@ class LiveClassifier:
     ) -> Committed:
         """Add a label by calling ``task`` with the current classifier; ``examples`` is the number of images."""
         before = self.snapshot
+        if before.classifier.labels.find(label):
+            before = self._current()
         if known := before.classifier.labels.find(label):
             raise _taken(known)
         taught = task(before.classifier)
@@ -123,16 +125,15 @@ class LiveClassifier:
 
         return self._change(before, step, taught)
 
-    def correct(self, label: str, task: Callable[[Classifier], Classifier], examples: int) -> Committed:
-        """Teach a known label more images by calling ``task`` with the current classifier."""
+    def correct(self, label: str, task: Callable[[Classifier, str], Classifier], examples: int) -> Committed:
+        """Teach a known label more images by calling ``task`` with the current classifier and its spelling of the label."""
         for _ in range(TRIES):
-            before = self.snapshot
-            known = known_label(before.classifier, label)
+            before, known = self._known(label)
             at = before.state.last_of(known)
-            taught = task(before.classifier)
+            taught = task(before.classifier, known)
             record = correct_record(before.classifier, taught, known, examples)
 
-            def step(state: State, known: str = known, at: int = at, record: Record = record) -> Record:
+            def step(state: State, known: str = known, at: bytes = at, record: Record = record) -> Record:
                 if known not in state.names(self.base):
                     raise HTTPError(404, f'No label "{known}".')
                 if state.last_of(known) != at:  # a concurrent change would be lost
@@ -142,13 +143,13 @@ class LiveClassifier:
             try:
                 return self._change(before, step, taught)
             except _OutdatedError:
-                with _refusals():
-                    self.read()
+                self._current()
         raise HTTPError(409, f'Others are changing "{label}". Try again in a moment.')
 
     def forget(self, label: str) -> Committed:
         """Remove a label."""
-        return self._change(self.snapshot, lambda state: forget_record(state, self.base, label))
+        before, known = self._known(label)
+        return self._change(before, lambda state: forget_record(state, self.base, known))
 
     def undo(self) -> Committed:
         """Undo the last change."""
@@ -157,6 +158,18 @@ class LiveClassifier:
     def close(self) -> None:
         """Close the store."""
         self.store.close()
+
+    def _known(self, label: str) -> tuple[Snapshot, str]:
+        """Return the snapshot and its spelling of a label; an unknown label is refused only after another look at the store."""
+        before = self.snapshot
+        if before.classifier.labels.find(label) is None:
+            before = self._current()
+        return before, known_label(before.classifier, label)
+
+    def _current(self) -> Snapshot:
+        """Return the snapshot with every acknowledged change, or refuse: what may be out of date is no reason to say no."""
+        with _refusals():
+            return self.read()
 
     def _change(self, before: Snapshot, step: Callable[[State], Record], taught: Classifier | None = None) -> Committed:
         """Commit a change to a snapshot; ``taught`` is the resulting classifier, unless there were other changes."""

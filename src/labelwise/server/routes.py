@@ -137,7 +137,7 @@ class Routes:
             raise HTTPError(400, "Explain a label (?label=NAME) or a sentence (?text=...), not both.")
         self.engine.check("explain")
         scores, label, seen = await self._scores_about(request, options)
-        against = None if options.against is None else known_label(scores.classifier, options.against)
+        against = None if options.against is None else known_label(scores.classifier, options.against, _headers(seen))
         why = await self.engine.in_thread(lambda: explain(scores, label, against))
         height, width = why.heat.shape
         about: dict[str, Any] = {"label": why.label} if text is None else {"text": text}
@@ -220,21 +220,19 @@ class Routes:
         _, images = await read_examples(request, self.engine.service)
         if not images:
             raise HTTPError(400, "A correction consists of images of a known label.")
-        label = known_label((await self.engine.snapshot()).classifier, options.label)
         examples = (await self.engine.scores(images))[0]
 
-        def task(now: Classifier) -> Classifier:
+        def task(now: Classifier, label: str) -> Classifier:
             return teach(now, label, examples=examples.of(now))
 
-        done = await self.engine.change(lambda: self.engine.live.correct(label, task, len(images)))
-        return self._changed(done, label=label)
+        done = await self.engine.change(lambda: self.engine.live.correct(options.label, task, len(images)))
+        return self._changed(done, label=done.label)
 
     async def forget(self, _: Request, options: AboutLabel) -> Response:
         """Remove a label."""
         self.engine.check("forget")
-        label = known_label((await self.engine.snapshot()).classifier, options.label)
-        done = await self.engine.change(lambda: self.engine.live.forget(label))
-        return self._changed(done, label=label)
+        done = await self.engine.change(lambda: self.engine.live.forget(options.label))
+        return self._changed(done, label=done.label)
 
     async def undo(self, _: Request, __: Nothing) -> Response:
         """Undo the last change."""
@@ -273,7 +271,7 @@ class Routes:
         scores, seen = await self._scores(request)
         if text is not None:
             return await self.engine.in_thread(lambda: with_text(scores, text)), DRAFT, seen
-        return scores, None if label is None else known_label(scores.classifier, label), seen
+        return scores, None if label is None else known_label(scores.classifier, label, _headers(seen)), seen
 
 
 def _headers(seen: Seen) -> dict[str, str]:
