@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from labelwise.label.actions import Action
-from labelwise.label.engine import Engine
+from labelwise.label.engine import WEIGHTS, Engine
+from labelwise.label.guess import Answered, regression_scores
 from labelwise.label.ledger import Ledger
 from labelwise.label.person import Person, accuracy, simulate
 from labelwise.label.session import Session
@@ -108,7 +109,7 @@ def test_spread_follows_answers_that_are_taken_back() -> None:
 
 
 def test_checks_are_random_hide_the_guess_and_train_nothing() -> None:
-    session = labelled(40, checks=0.3, seed=3)
+    session = labelled(40, checks=0.4, seed=3)
     assert len(session.ledger.checks) >= 5
     assert not set(session.ledger.checks) & set(session.ledger.answered().rows.tolist())
     order = [row for row in session._stream if row in session.ledger.checks]
@@ -134,6 +135,69 @@ def test_the_accuracy_told_is_that_of_images_without_an_answer() -> None:
         inside += progress.low <= true[-1] <= progress.high
     assert abs(np.mean(told) - np.mean(true)) < 0.06
     assert inside >= 9
+
+
+@pytest.mark.parametrize(
+    ("answers", "settled"), [(["crow"], "crow"), (["owl", "owl"], "owl"), (["owl", "jay", "gull"], "gull")]
+)
+def test_a_check_is_asked_again_where_the_guess_differs(answers: list[str], settled: str) -> None:
+    session = Session(SPACE, checks=0.9)
+    session.name([0], "crow")
+    row = -1
+    for answer in answers:
+        question = session.question(sheets=False)
+        while question is not None and question.rows[0] != row and row >= 0:
+            session.add(Action(kind="name", rows=question.rows, label="crow", form=question.form))
+            question = session.question(sheets=False)
+        assert question is not None
+        assert question.form == "check"
+        assert question.again == (row >= 0)
+        row = question.rows[0]
+        session.add(Action(kind="name", rows=(row,), label=answer, form="check", guess="crow"))
+    assert not session.ledger.again
+    assert session.names[session.ledger.checks[row]] == settled
+
+
+def test_slips_do_not_count_against_the_guesses() -> None:
+    features, truth = blobs((300, 250, 200), noise=0.2, seed=2)
+    space, answered = make_space(features), []
+    for seed in range(3):
+        session = Session(space, checks=0.5, seed=seed)
+        for _ in simulate(session, Person(truth, mistakes=0.2, seed=seed), sheets=False, actions=60):
+            pass
+        answered += [session.names[label] == truth[row] for row, label in session.ledger.checks.items()]
+    assert np.mean(answered) > 0.9
+
+
+def test_regression_guesses_labels_that_form_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(600, 12))
+    features[:, :3] *= 3  # of which the labels say nothing
+    truth = ["scratch" if row[5] > 1.2 else "free" for row in features]
+    rows = generator.permutation(600)[:150].tolist()
+
+    def rest() -> tuple[Session, float]:
+        session = Session(features.astype(np.float32), checks=0)
+        for row in rows:
+            session.name([row], truth[row])
+        return session, accuracy(session, truth, lambda one: one.ledger.targets == -1)
+
+    session, chosen = rest()
+    assert session._engine.rule.weight > WEIGHTS[0]
+    monkeypatch.setattr("labelwise.label.engine.WEIGHTS", (0.0,))
+    assert chosen > rest()[1] + 0.1
+
+
+def test_regression_is_the_solution_of_its_equations() -> None:
+    answered = Answered(np.arange(9), np.arange(9) % 3, 3, np.arange(9))
+    points = SPACE.directions
+    known, labels = points[:9].astype(float), np.eye(3)[np.arange(9) % 3]
+    centred = known - known.mean(0)
+    penalty = 0.3 * (centred**2).sum() / 9
+    slow = np.linalg.inv(centred.T @ centred + penalty * np.eye(centred.shape[1])) @ centred.T @ labels
+    fast = regression_scores(points, answered, points[9:20])
+    np.testing.assert_allclose(fast, (points[9:20] - known.mean(0)) @ slow + 1 / 3, atol=1e-4)
+    np.testing.assert_allclose(fast.sum(1), 1, atol=1e-4)
 
 
 def test_unknown_images_get_no_label() -> None:

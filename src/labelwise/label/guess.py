@@ -1,12 +1,14 @@
-"""Guess labels from answers: nearest label mean by cosine in a whitened space, and one step of self-training.
+"""Guess labels from answers: nearest label mean by cosine in a whitened space with one step of self-training, and ridge regression.
 
 The first guess compares images with label means, over answers alone or over labels spread to neighbours. Guesses are then
-averaged over neighbours, and means and covariance are computed again from all images, weighted by these guesses.
+averaged over neighbours, and means and covariance are computed again from all images, weighted by these guesses. Means serve labels that
+form groups and are about equally frequent; regression on the answers serves the others. Scores are the sum of both.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve
 
 from labelwise.label.space import Floats, Ints, Space, whitening
 from labelwise.label.spread import Spread
@@ -16,6 +18,7 @@ RIDGE = 1.0  # of the covariance inside labels, relative to its mean variance
 PRIOR = 100.0  # weight of the covariance of neighbours, in answers
 GROWTH = 1.3  # factor of new answers after which the covariance is computed again
 SHARPNESS = 20.0  # of cosines: of the first guess, and of the last where too few answers say how sure it is
+PENALTY = 0.3  # of regression, relative to the mean square of an answer
 FAR = -10.0  # cosine of a label without images
 SOFT = 0.5  # power of what was spread, as a prior of the guesses
 
@@ -72,8 +75,8 @@ def one_hot(n: int, answered: Answered) -> Floats:
     return _with_answers(np.zeros((n, answered.labels), np.float32), answered)
 
 
-def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Floats | None, sharpness: float) -> Floats:
-    """Return the probability of each label of each image ``[n, k]``; ``reached`` are spread labels, None to ignore them."""
+def mean_scores(whitened: Whitened, spread: Spread, answered: Answered, reached: Floats | None) -> Floats:
+    """Return cosines of images and label means ``[n, k]``; ``reached`` are spread labels, None to ignore them."""
     first = one_hot(len(whitened.space), answered) if reached is None else soft_labels(reached, answered)
     labels = softmax(cosines(whitened.points, first) * SHARPNESS)
     if reached is not None:
@@ -83,7 +86,20 @@ def guess(whitened: Whitened, spread: Spread, answered: Answered, reached: Float
     part = _with_answers(np.asarray((labels + spread.step(labels)) / 2, np.float32), answered)
     near = spread.values.any(1, keepdims=True)  # at first, far images have labels that nobody has named yet
     whitened.update(part * near, len(answered.rows))
-    return softmax(cosines(whitened.points, part) * sharpness)
+    return cosines(whitened.points, part)
+
+
+def regression_scores(points: Floats, answered: Answered, asked: Floats) -> Floats:
+    """Return for each label the share that ridge regression of the answers predicts for ``asked`` points ``[q, k]``."""
+    known = points[answered.rows]
+    mean, n = known.mean(0), len(known)
+    known = known - mean
+    labels = np.zeros((n, answered.labels), np.float32)
+    labels[np.arange(n), answered.targets] = 1
+    squares = known.T @ known
+    squares[np.diag_indices_from(squares)] += max(PENALTY * float(np.trace(squares)) / n, 1e-6)
+    slopes = solve(squares, known.T @ (labels - labels.mean(0)), assume_a="pos")
+    return np.asarray((asked - mean) @ slopes + labels.mean(0), np.float32)
 
 
 def cosines(points: Floats, soft: Floats) -> Floats:

@@ -13,6 +13,7 @@ from labelwise.support.errors import UsageError, suggest
 
 NO_LABEL, UNKNOWN = -1, -2
 MOST_LABELS = 5_000  # limited, since memory holds a probability for each label and image
+GAP, TIMES = 5, 3  # questions until a check is asked again, and how often it is asked at most
 
 
 @dataclass
@@ -24,6 +25,9 @@ class Ledger:
     targets: Ints = field(init=False)  # the label of each image, NO_LABEL or UNKNOWN [n]
     batches: Ints = field(init=False)  # the number of the action that labelled each image [n]
     checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and what was said of each
+    again: dict[int, tuple[int, list[int]]] = field(
+        default_factory=dict
+    )  # checks in doubt: when to ask again, answers so far
     skipped: set[int] = field(default_factory=set)
     excluded: dict[int, set[int]] = field(default_factory=dict)  # labels that an image does not show
     split: list[frozenset[int]] = field(default_factory=list)  # images that are no group
@@ -117,10 +121,22 @@ class Ledger:
         self.batches[rows] = self.batches.max() + 1
         self.targets[rows] = label
         self.skipped -= set(rows)
-        if action.form == "check":
-            self.checks |= dict.fromkeys(rows, label)
-        for row in set(rows) & set(self.checks):
-            self.checks[row] = label
+        for row in rows:
+            if action.form == "check":
+                self._check_again(row, label, agrees=action.guess.casefold() == action.label.casefold())
+            elif row in self.checks:
+                self.again.pop(row, None)
+            if action.form == "check" or row in self.checks:
+                self.checks[row] = label
+
+    def _check_again(self, row: int, label: int, *, agrees: bool) -> None:
+        """Note that a check is to be asked again: slips of a person would count against the guesses.
+
+        It is settled once an answer agrees with the hidden guess or with an earlier answer.
+        """
+        _, answers = self.again.pop(row, (0, list[int]()))
+        if not agrees and label not in answers and len(answers) + 1 < TIMES:
+            self.again[row] = (len(self.hits) + 1 + GAP, [*answers, label])
 
     def _merge(self, old: int, new: int) -> None:
         """Merge a label into another; later labels move up."""
@@ -128,6 +144,8 @@ class Ledger:
         known = self.targets >= 0
         self.targets[known] = np.array(moved)[self.targets[known]]
         self.checks = {row: moved[place] if place >= 0 else place for row, place in self.checks.items()}
+        for _, answers in self.again.values():
+            answers[:] = [moved[place] if place >= 0 else place for place in answers]
         self.excluded = {row: {moved[place] for place in places} for row, places in self.excluded.items()}
         for row in np.flatnonzero(self.targets == moved[old]).tolist():
             self.excluded.get(row, set()).discard(moved[old])

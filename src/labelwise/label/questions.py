@@ -33,12 +33,15 @@ class Question:
         tuple[str, float], ...
     ] = ()  # labels and their probabilities, the most probable first; none for a check
     example: int | None = None  # an image of the first suggestion that a person answered
+    again: bool = False  # a check that was answered before
 
     @property
     def words(self) -> str:
         """The question."""
         if self.form == "sheet":
             return "What are these? Mark those that do not belong."
+        if self.again:
+            return "What is it? Once more, to be sure."
         return f"Is it {self.suggestions[0][0]}?" if self.form == "yes" else "What is it?"
 
 
@@ -90,7 +93,10 @@ def choose(space: Space, ledger: Ledger, chances: Floats, busy: frozenset[int], 
     free[list(busy)] = False
     if not free.any():
         return None
-    unsure, covered = unsureness(chances, ledger.trust()), coverage(space, ledger.targets >= 0)
+    trained = np.isin(
+        np.arange(len(space)), ledger.answered().rows
+    )  # without checks: regions near these are asked about like any other
+    unsure, covered = unsureness(chances, ledger.trust()), coverage(space, trained)
     worth = gains(space, unsure, covered, free)
     seed = int(worth.argmax())
     if sheets and ledger.purity() >= PURE:

@@ -97,7 +97,7 @@ class Session:
         """
         others = self.hidden | frozenset(busy)
         if (row := self._due(others, now=check)) is not None:
-            return Question(form="check", rows=(row,))
+            return Question(form="check", rows=(row,), again=row in self.ledger.checks)
         return choose(self.space, self.ledger, self.chances, others, sheets=sheets)
 
     def add(self, action: Action) -> Action:
@@ -187,7 +187,11 @@ class Session:
         return self.chances[rows].argmax(1) == targets if self.chances.shape[1] else np.zeros(len(rows), bool)
 
     def _due(self, busy: frozenset[int], *, now: bool) -> int | None:
-        """Return the next image of the random stream if one is due."""
+        """Return the next image of the random stream if one is due; an earlier one where answer and guess differ comes first."""
+        questions = len(self.ledger.hits)
+        for row, (when, _) in self.ledger.again.items():
+            if row not in busy and when <= questions:
+                return row
         late = len(self.ledger.checks) < self.checks * (len(self.ledger.hits) + 1) - 1e-9
         if not (late or now) or not len(self.ledger.answered().rows):
             return None
