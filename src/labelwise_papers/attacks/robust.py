@@ -13,6 +13,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.fitting.rebuild import model_of
 from labelwise.support.errors import UsageError
 from labelwise.train.model import LabelModel, as_float
 from labelwise_papers.attacks.apgd import Apgd
@@ -90,13 +91,13 @@ def evaluate_robust(
 ) -> RobustResult:
     """Return accuracy under attack on test images that have one label each, with sanity checks.
 
-    ``model`` is the model of a classifier that was not saved with its training.
+    ``model`` is the model of a classifier that was not saved with its training, or on a GPU, where attacks then run.
     """
     settings, classifier = settings or RobustSettings(), evaluation.classifier
     attacked = scores_of(classifier, model)
     scores, targets = evaluation.labelled()
     assert scores.images is not None
-    images = as_float(torch.from_numpy(classifier.batch(scores.images)))
+    images = as_float(torch.from_numpy(classifier.batch(scores.images)).to("cpu" if model is None else model.device))
     count, epsilon = len(images), torch.full((len(images),), settings.epsilon, device=images.device)
     whole = Problem(scores=attacked, images=images, targets=torch.as_tensor(targets).to(images.device), epsilon=epsilon)
     rows = torch.from_numpy(np.flatnonzero(scores.best == np.asarray(targets))).to(images.device)
@@ -144,7 +145,7 @@ def _transferred(problem: Problem, surrogate: Classifier, settings: RobustSettin
         )
     device = problem.images.device
     columns = torch.tensor([surrogate.labels.index(name) for name in classifier.labels.names], device=device)
-    other = replace(problem, scores=scores_of(surrogate), targets=columns[problem.targets])
+    other = replace(problem, scores=scores_of(surrogate, model_of(surrogate, device)), targets=columns[problem.targets])
     answers = list[Tensor]()
     for part in batches(other, settings.batch):
         images = Pgd()(part, torch.Generator(device).manual_seed(settings.seed)).images

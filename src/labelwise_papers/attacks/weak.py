@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.train.model import LabelModel
 from labelwise_papers.attacks.pgd import Attack, Pgd, Points, Problem
 from labelwise_papers.attacks.robust import RobustSettings, evaluate_robust
 
@@ -30,10 +31,10 @@ class OfProbabilities:
 
 
 def under_weak_attacks(
-    evaluation: Evaluation, settings: RobustSettings, steps: Iterable[int], step_size: float
+    evaluation: Evaluation, settings: RobustSettings, model: LabelModel, steps: Iterable[int], step_size: float
 ) -> dict[str, float]:
     """Return accuracy in per cent under PGD by steps of a share of epsilon, shown scores and shown probabilities, by name."""
     small: dict[str, Attack] = {f"PGD {count}, weak": Pgd(steps=count, step_size=step_size) for count in steps}
     trials = {**small, **{f"{name}, of probabilities": OfProbabilities(each) for name, each in small.items()}}
-    stood = evaluate_robust(evaluation, replace(settings, attacks=tuple(trials.values()))).attacks
+    stood = evaluate_robust(evaluation, replace(settings, attacks=tuple(trials.values())), model).attacks
     return {name: 100 * stood.get(attack.name, 0.0) for name, attack in trials.items()}

@@ -44,26 +44,22 @@ def early_sinkhorn(
     a = cost.new_full((n,), 1 / n)
     b = cost.new_full((m,), 1 / m) if columns is None else columns.detach().to(cost)
     shares, times = ((a, b), (1.0, b * n if columns is not None else 1.0))
-    u, v = cost.new_zeros(cost.shape[:-1]), cost.new_zeros(*cost.shape[:-2], m)
+    logits, logs = cost / -settings.epsilon, [(share + NOTHING).log() for share in shares]
+    u, v = cost.new_zeros(cost.shape[:-1]), cost.new_zeros(*cost.shape[:-2], m)  # potentials over epsilon
     moving, done = torch.ones(cost.shape[:-2], dtype=torch.bool, device=cost.device), 0
-    logs = [(share + NOTHING).log() for share in shares]
-
-    def logits() -> Tensor:
-        return (u[..., None] + v[..., None, :] - cost) / settings.epsilon
-
     for done in range(1, settings.iterations + 1):  # noqa: B007
-        before = v if last == "rows" else u
+        before, here = v if last == "rows" else u, moving[..., None]
         for side in ("columns", "rows") if last == "rows" else ("rows", "columns"):
-            here = moving[..., None]
             if side == "rows":
-                u = torch.where(here, u + settings.epsilon * (logs[0] - logits().logsumexp(-1)), u)
+                u = torch.where(here, logs[0] - (logits + v[..., None, :]).logsumexp(-1), u)
             else:
-                v = torch.where(here, v + settings.epsilon * (logs[1] - logits().logsumexp(-2)), v)
+                v = torch.where(here, logs[1] - (logits + u[..., None]).logsumexp(-2), v)
         after, weight = (v, times[1]) if last == "rows" else (u, times[0])
-        moving = moving & (((after - before).detach().abs() * weight).sum(-1) >= MOVED)
+        moved = ((after - before).detach().abs() * weight).sum(-1) * settings.epsilon
+        moving = moving & (moved >= MOVED)
         if not bool(moving.any()):
             break
-    plan = logits().exp()
+    plan = (logits + u[..., None] + v[..., None, :]).exp()
     paid = (plan * cost).sum((-2, -1))
     return Transport(plan, paid, paid.detach(), done, ~moving)
 

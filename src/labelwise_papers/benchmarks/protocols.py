@@ -10,6 +10,10 @@ from labelwise.images.split.make import Shares, hold_out_domain, leave_one_domai
 from labelwise_papers.benchmarks.records import Records
 
 Protocol = Callable[[Records, int], Records]
+CIFAR_FS_TEST = """baby bed bicycle chimpanzee fox leopard man pickup_truck plain poppy rocket rose snail sweet_pepper table
+    telephone wardrobe whale woman worm"""
+CIFAR_FS_VALIDATION = """otter motorcycle television lamp crocodile shark butterfly beaver beetle tractor flatfish maple_tree
+    camel crab sea cattle"""
 
 
 def standard(records: Records, seed: int) -> Records:
@@ -56,6 +60,14 @@ def retrieval_trial(records: Records, seed: int) -> Records:
     """Return the labels that retrieval trains on, every fifth as test: where settings are compared, nothing of its test labels is there."""
     known = records.keep(range(len(records.names) // 2))
     return replace(known, splits=["test" if (target + seed) % 5 == 0 else "train" for target in known.targets])
+
+
+def few_shot(records: Records, seed: int) -> Records:  # noqa: ARG001
+    """Return CIFAR-FS (Bertinetto et al., 2019): all images of 64 labels of CIFAR-100 train, those of 20 others test; 16 are left out."""
+    new, unused = CIFAR_FS_TEST.split(), CIFAR_FS_VALIDATION.split()
+    used = records.keep([place for place, name in enumerate(records.names) if name.replace(" ", "_") not in unused])
+    names = [name.replace(" ", "_") for name in used.names]
+    return replace(used, splits=["test" if names[int(target)] in new else "train" for target in used.targets])
 
 
 def leave_out(domain: str) -> Protocol:

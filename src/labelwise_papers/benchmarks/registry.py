@@ -42,6 +42,7 @@ AUDIO_MARKERS = {"voxceleb1": "wav", "audiomnist": "data/01"}
 
 # Where a benchmark is not here, its only protocol is ``standard``.
 PROTOCOLS: dict[str, dict[str, Protocol]] = {
+    "cifar100": {"standard": protocols.standard, "few_shot": protocols.few_shot},
     "cifar100-20": {"standard": protocols.second_labels},
     "stl10": {"standard": protocols.labelled, "unlabelled": protocols.standard},
     "pets": {"standard": protocols.standard, "species": protocols.second_labels},

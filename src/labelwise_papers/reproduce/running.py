@@ -5,6 +5,7 @@ process, however that ends. So several processes, started together or by several
 """
 
 import gc
+import json
 import math
 import multiprocessing
 import os
@@ -73,7 +74,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
             if not is_done(cell, place.out):  # by another process, before this one had the lock
                 tell(f"[{number}/{len(cells)}] {cell.title}")
                 try:
-                    entry = run_cell(cell, place, folder)
+                    entry = _same_elsewhere(cell, place.out) or run_cell(cell, place, folder)
                     append_result(place.out, entry)
                     if entry["failed"]:
                         raise LabelwiseError(f"{'; '.join(map(': '.join, entry['failed'].items()))}\n{KEPT}")
@@ -100,6 +101,16 @@ def _give_back() -> None:
 def is_done(cell: Cell, out: Path) -> bool:
     """Return whether a cell has a result, of all its measures."""
     return any(entry["key"] == cell.key and not entry.get("failed") for entry in read_results(out))
+
+
+def _same_elsewhere(cell: Cell, out: Path) -> Entry | None:
+    """Return the result of another table's cell that is run in the same way, as this cell's; None where there is none."""
+    configuration = json.loads(json.dumps(cell.configuration))
+    for entry in read_results(out):
+        if entry["seed"] == cell.seed and entry["configuration"] == configuration and not entry.get("failed"):
+            names = {"key": cell.key, "recipe": cell.recipe.name, "data": cell.data, "row": cell.row.name}
+            return {**entry, **names, "same_as": f"{entry['recipe']}, {entry['row']}"}
+    return None
 
 
 def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:

@@ -7,10 +7,13 @@ from typing import Any
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.evaluation.protocols import PROTOCOLS
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import DataError, UsageError
 from labelwise.train.method import Method, Run
+
+Figures = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,3 +54,11 @@ class Subject:
         """Write a figure of matplotlib as the plot of this cell."""
         self.picture.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.picture, dpi=dpi)
+
+
+def record_of(evaluation: Evaluation, name: str, **options: Any) -> Any:
+    """Return the record of a protocol; one that does not apply is an error."""
+    protocol = PROTOCOLS[name]
+    if why := protocol.reason(evaluation):
+        raise DataError(f"{protocol.title}: {why}")
+    return protocol.run(evaluation, **options)

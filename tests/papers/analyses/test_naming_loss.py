@@ -16,7 +16,7 @@ from labelwise.methods.zero_label.transport import LabelPrior, guided_cost
 from labelwise.support.rows import Draws
 from labelwise.train.method import Run
 from labelwise_papers.analyses.naming_loss import NamingLoss, compare_namings, lowest_namings
-from labelwise_papers.reproduce.measures import objective
+from labelwise_papers.reproduce.new_labels import objective
 from labelwise_papers.reproduce.subject import Subject
 
 K, D, EACH = 5, 6, 10  # with four labels all namings cost the same: the three farthest are shuffled

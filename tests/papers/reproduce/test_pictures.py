@@ -10,7 +10,7 @@ from scipy import stats
 from labelwise.core.balance import BalanceCurve
 from labelwise_papers.recipe import Recipe, find_recipes
 from labelwise_papers.reproduce.cells import Choice, cells_of
-from labelwise_papers.reproduce.measures import seen_at
+from labelwise_papers.reproduce.new_labels import seen_at
 from labelwise_papers.reproduce.pictures import curves_of, draw_recipe, interval
 
 

@@ -129,6 +129,24 @@ def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
     assert steps == in_one_go, "nothing is trained twice"
 
 
+def test_a_cell_that_another_table_has_run_in_the_same_way_takes_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(out=tmp_path / "out", device="cpu")
+    first = cells(tmp_path, seeds=1)
+    assert run_cells(first, place, quietly) == []
+    monkeypatch.setattr(running, "run_cell", None)  # nothing is run
+    (other,) = (replace(cell, recipe=replace(cell.recipe, table="two")) for cell in first if cell.row.name == "eszsl")
+    assert run_cells([other], place, quietly) == []
+    entry = read_results(place.out)[-1]
+    assert (entry["recipe"], entry["same_as"]) == ("own/two", "own/one, eszsl")
+    assert entry["figures"] == next(one["figures"] for one in read_results(place.out) if one["row"] == "eszsl")
+    changed = replace(other, row=replace(other.row, settings={"power": 0.9}))
+    assert run_cells([changed, replace(other, seed=1)], place, quietly) != [], (
+        "other settings and seeds are other cells"
+    )
+
+
 def test_the_best_epoch_is_of_weights_that_were_kept_and_changes_nothing_else(tmp_path: Path) -> None:
     source = Source(source="tiny/pictures", title="There")
     data = {"here": replace(source, measures=("best_epoch",)), "there": source}
