@@ -19,6 +19,8 @@ from labelwise.core.load import load
 from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
+from labelwise.images.formats.annotations import rows_of
+from labelwise.images.formats.find import read_annotations
 from labelwise.images.images import read_all
 from labelwise.images.sources.build import readable
 from labelwise.images.sources.csv_files import read_csv
@@ -212,6 +214,32 @@ def forms() -> list[bytes]:
     return [part + pictures()[0] + b"\r\n--x--\r\n", json.dumps({"label": "a", "texts": ["x"]}).encode()]
 
 
+def annotations() -> list[bytes]:
+    image = {"id": 1, "file_name": "a.png", "width": 9, "height": 9}
+    box = {"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4]}
+    coco = {"images": [image], "annotations": [box], "categories": [{"id": 2, "name": "owl"}]}
+    found = {"category": "1", "conf": 0.9, "bbox": [0.1, 0.2, 0.3, 0.4], "classifications": [["0", 0.5]]}
+    kinds = {"detection_categories": {"1": "animal"}, "classification_categories": {"0": "owl"}}
+    net = {"filepath": "a.png", "detections": [{**found, "label": "animal"}], "prediction": "0;a;b;c;d;e;owl"}
+    documents = [coco, {**kinds, "images": [{"file": "a.png", "detections": [found]}]}, {"predictions": [net]}]
+    return [json.dumps(each).encode() for each in documents]
+
+
+def voc_files() -> list[bytes]:
+    box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
+    return [
+        f"<annotation><filename>a.png</filename><object><name>owl</name>{box}</object></annotation>".encode(),
+    ]
+
+
+def read_annotated(file: Path) -> None:
+    rows_of(read_annotations(file))
+
+
+def read_lines(file: Path) -> None:
+    read_annotated(file.replace(file.with_name("metadata.jsonl")))
+
+
 def read_body(file: Path) -> None:
     """A body as both kinds that teach: a form, and a document."""
     from starlette.requests import Request
@@ -254,6 +282,9 @@ PARSERS: dict[str, Parser] = {
     "words.gz": Parser(".txt.gz", lambda: [gzip.compress(one) for one in words()], read_vectors),
     "words.bin": Parser(".bin", binary_words, read_vectors),
     "wav": Parser(".wav", sounds, read_sound),
+    "annotations.json": Parser(".json", annotations, read_annotated),
+    "annotation.xml": Parser(".xml", voc_files, read_annotated),
+    "metadata.jsonl": Parser(".jsonl", lambda: [b'{"file_name": "a.png", "label": "owl"}\n'], read_lines),
     "body": Parser("", forms, read_body),
     "classifier.json": Parser("", lambda: [json.dumps(description(Path(model_folder()))).encode()], read_model),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from labelwise.images.formats.find import boxes_at, is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.sources.paths import list_images, may_name_shards
 from labelwise.images.stored import Content, FileImages, StoredImages
@@ -124,7 +125,7 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
 
 
 def _path_images(paths: Sequence[str | Path]) -> Images:
-    """Return the images at paths: files, all images below folders, and images in shards."""
+    """Return the images at paths: files, all images below folders, images in shards, and boxes of annotations."""
     parts: list[Images] = []
     files: list[str | Path] = []
     for path in paths:
@@ -133,6 +134,8 @@ def _path_images(paths: Sequence[str | Path]) -> Images:
 
             parts += [FileImages(files), shard_images(path)]
             files = []
+        elif is_annotations(path):
+            files += [address for address, _ in boxes_at(Path(path))]
         else:
             files += list_images(path) if os.path.isdir(path) else [path]
     images = join([*parts, FileImages(files)])

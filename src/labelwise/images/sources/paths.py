@@ -8,13 +8,14 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
+from labelwise.images.decode.crops import file_of
 from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
 from labelwise.support.errors import DataError, LabelwiseWarning, UnsupportedError, listing
 from labelwise.support.files import NotAFileError, open_regular
@@ -80,6 +81,27 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return at.st_dev, at.st_ino
+
+
+def locate(name: str, starts: Sequence[Path], bounds: Path | None, where: str) -> str:
+    """Return where an image is that a table or an annotation names, or raise an error where that is outside of ``bounds``.
+
+    Names start at one of the ``starts``: the first with such a file, else the first inside. ``where`` begins the error.
+    """
+    if not name:
+        raise DataError(f"{where}it is empty. Fill it or remove the row.")
+    places = [os.path.normpath(start / name) for start in starts]
+    inside = places if bounds is None else [place for place in places if _is_below(place, bounds)]
+    if inside:
+        return inside[0] if len(inside) == 1 else next((e for e in inside if os.path.exists(file_of(e))), inside[0])
+    raise DataError(
+        f'{where}"{name:.200}" is outside the folder "{bounds}". If you trust it, name the folder of all its images: '
+        "--data-root FOLDER in the shell, root=FOLDER in Python."
+    )
+
+
+def _is_below(place: str, folder: Path) -> bool:
+    return (os.path.abspath(place) + os.sep).startswith(os.path.abspath(folder).rstrip(os.sep) + os.sep)
 
 
 def is_hidden(name: str) -> bool:

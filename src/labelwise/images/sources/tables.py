@@ -21,7 +21,6 @@ rows that repeat another row of the same image.
 """
 
 import math
-import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from labelwise.images.images import FeatureRows
 from labelwise.images.sources.build import build, from_files
 from labelwise.images.sources.csv_files import Columns, read_csv
 from labelwise.images.sources.parquet import read_parquet
+from labelwise.images.sources.paths import locate
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.divide import Grouping
 from labelwise.images.split.make import split_name
@@ -66,10 +66,9 @@ def table(  # noqa: PLR0913 - what a source may be told
     if columns.features is not None:
         rows = replace(rows, images=FeatureRows(columns.features))
         return build(file.stem, rows, find_knowledge(file.parent), seed=seed)
-    paths = [
-        _locate(cell, file.parent, root, columns.cell(row, "path"), outside=outside)
-        for row, cell in enumerate(columns.cells["path"])
-    ]
+    starts = [file.parent] if root is None else [Path(root), file.parent]
+    bounds = None if outside else starts[0]
+    paths = [locate(cell, starts, bounds, columns.cell(row, "path")) for row, cell in enumerate(columns.cells["path"])]
     rows = _distinct(replace(rows, files=tuple(paths)), columns)
     homes = {label: f'label "{label}"' for label in rows.names}
     return from_files(file, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
@@ -130,24 +129,6 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
         "texts": rows.texts,
     }
     return {what: column for what, column in columns.items() if column}
-
-
-def _locate(cell: str, here: Path, root: str | Path | None, where: str, *, outside: bool) -> str:
-    """Return where an image is, or raise an error where that is outside the folder that it should be in."""
-    if not cell:
-        raise DataError(f"{where}it is empty. Fill it or remove the row.")
-    home = here if root is None else Path(root)
-    bounds = os.path.abspath(home).rstrip(os.sep) + os.sep
-    places = [os.path.normpath(start / cell) for start in (home, here)]
-    inside = [place for place in places if outside or (os.path.abspath(place) + os.sep).startswith(bounds)]
-    if inside:
-        return inside[0] if root is None else next(filter(os.path.exists, inside), inside[0])
-    if root is None:
-        raise DataError(
-            f'{where}"{cell:.200}" is outside the folder of the table. If you trust the table, name the folder of all its '
-            "images: --data-root FOLDER in the shell, data.table(..., root=FOLDER) in Python."
-        )
-    raise DataError(f'{where}"{cell:.200}" is outside the given root "{root}". Give a folder above it.')
 
 
 def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:

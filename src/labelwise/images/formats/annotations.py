@@ -1,0 +1,140 @@
+"""What a file of another tool says about images: records, brought to the rows that every source makes."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.parsers.expat import ExpatError
+
+from labelwise.images.decode.crops import Box, crop_address, file_of
+from labelwise.images.describe.labels import normal_name, unfit_name
+from labelwise.images.sources.paths import SPELLINGS, locate
+from labelwise.images.sources.rows import Rows, named_rows
+from labelwise.support.errors import DataError
+
+FOLDERS = ("", "images", "data")  # where images may start from, below the folder of a file
+HOMES = ("annotations", "labels")  # folders whose images are next to them
+FAULTS = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, ExpatError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is said about an image, or about a box in it."""
+
+    file: str  # as the format spells it
+    labels: tuple[str, ...] | None = None  # None: nobody has labelled it
+    box: Box | None = None
+    split: str = ""
+    group: str = ""  # the event or sequence of the image
+    domain: str = ""  # the place or camera
+    texts: tuple[str, ...] = ()
+    confidence: float | None = None  # of a detector in its box
+    detected: str = ""  # what a detector calls it where it is no animal: it is not classified
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
+    """The records of one file."""
+
+    source: Path
+    home: Path  # the folder that images may not be outside of
+    records: tuple[Record, ...]
+    folders: tuple[str, ...] = FOLDERS  # below ``home``, where the names of images may start
+
+    def located(self, root: Path | None = None) -> Iterator[tuple[str, Record]]:
+        """Yield the address of each image or box, and its record; ``root`` is another folder that the images are in."""
+        known: dict[str, str] = {}
+        for record in self.records:
+            if record.file not in known:
+                known[record.file] = self._locate(record.file, root)
+            yield crop_address(known[record.file], record.box), record
+
+    def _locate(self, file: str, root: Path | None) -> str:
+        if not file or "\0" in file:
+            raise DataError(f'"{self.source}" names an image {file!r:.60}. Give each image the name of its file.')
+        starts = [self.home / folder for folder in self.folders] if root is None else [root, self.home]
+        return locate(file, starts, self.home if root is None else root, f'"{self.source}": ')
+
+
+def home_of(file: Path) -> Path:
+    """Return the folder that the images of an annotation file are in or below."""
+    return file.parent.parent if file.parent.name.casefold() in HOMES else file.parent
+
+
+def split_of(file: Path) -> str:
+    """Return the split that the name of a file or its folder begins with, or nothing: ``instances_train2017.json``."""
+    words = [file.parent.name, *file.stem.replace("-", "_").split("_")]
+    plain = (word.rstrip("0123456789").casefold() for word in words)
+    return next((SPELLINGS[word] for word in plain if word in SPELLINGS), "")
+
+
+@contextmanager
+def shaped(source: Path, what: str) -> Iterator[None]:
+    """Raise what goes wrong where a file has not the form of its format as an error for people."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f'Cannot read "{source}": {error.strerror}. Check the path and its rights.') from None
+    except FAULTS as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f'"{source}" does not have the form of {what} ({words:.200}). Export it again.') from None
+
+
+def rows_of(parts: Sequence[Annotations], root: Path | None = None) -> Rows:
+    """Return the labelled images of some files as rows: boxes where there are any, otherwise whole images."""
+    located = [pair for part in parts for pair in part.located(root)]
+    labelled = [(address, record) for address, record in located if record.labels is not None]
+    boxes = [pair for pair in labelled if pair[1].box is not None]
+    merged = _merged(boxes or labelled or located)
+    several = any(len(record.labels or ()) > 1 for record in merged.values())
+    if not several and labelled:
+        merged = {address: record for address, record in merged.items() if record.labels}
+    if not merged:
+        raise DataError(f'"{parts[0].source}" has no image with a label.')
+    records = list(merged.values())
+    names = [tuple(_label(name, parts[0].source) for name in record.labels or ()) for record in records]
+    rows = named_rows([each[0] if each else None for each in names], [tuple(sorted(set(n))) for n in names] * several)
+    return replace(
+        rows,
+        files=tuple(merged),
+        splits=[record.split for record in records] if all(record.split for record in records) else (),
+        groups=_groups(merged),
+        domains=_column(record.domain for record in records),
+        texts=tuple(record.texts for record in records) if any(record.texts for record in records) else (),
+    )
+
+
+def _merged(pairs: Iterable[tuple[str, Record]]) -> dict[str, Record]:
+    """Return one record for each address: an image has all labels that are said of it, a box the first."""
+    merged: dict[str, Record] = {}
+    for address, record in pairs:
+        known = merged.setdefault(address, record)
+        if known is not record and record.box is None:
+            labels = tuple(dict.fromkeys((*(known.labels or ()), *(record.labels or ()))))
+            merged[address] = replace(known, labels=labels)
+    return merged
+
+
+def _groups(records: Mapping[str, Record]) -> tuple[str, ...]:
+    """Return the groups that splits keep together: events, and the boxes of one image."""
+    homes = [file_of(address) for address in records]
+    boxes = Counter(homes)
+    return _column(r.group or home * (boxes[home] > 1) for home, r in zip(homes, records.values(), strict=True))
+
+
+def _column(cells: Iterable[str]) -> tuple[str, ...]:
+    column = tuple(map(normal_name, cells))
+    return column if any(column) else ()
+
+
+def _label(name: str, source: Path) -> str:
+    if unfit := unfit_name(name):
+        raise DataError(f'"{source}" has a label that cannot be one: {unfit}. Rename it there.')
+    return normal_name(name)
+
+
+def relative(folder: Path, home: Path) -> str:
+    """Return a folder below a home as a start for the names of images."""
+    return os.path.relpath(folder, home) if folder != home else ""

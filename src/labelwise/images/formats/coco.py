@@ -1,0 +1,56 @@
+"""COCO: ``images``, ``annotations`` and ``categories`` in one JSON file. Boxes are crops; without boxes, images have labels.
+
+COCO Camera Traps adds ``seq_id`` and ``location`` to images: what belongs together, and where it was taken.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from labelwise.images.decode.crops import Box
+from labelwise.images.formats.annotations import FOLDERS, Annotations, Record, home_of, relative, split_of
+
+PATTERNS = (
+    "annotations.json",
+    "_annotations.coco.json",
+    "*/_annotations.coco.json",
+    "annotations/instances*.json",
+    "instances*.json",
+    "annotations/*.json",
+)
+
+
+def accepts(document: Any) -> bool:
+    """Return whether a JSON document is a COCO file with labels."""
+    return isinstance(document, dict) and {"images", "annotations", "categories"} <= set(document)
+
+
+def read(document: Any, file: Path) -> Annotations:
+    """Return what a COCO file says."""
+    names = {one["id"]: str(one["name"]) for one in document["categories"]}
+    images = {one["id"]: one for one in document["images"]}
+    records, seen = [], set()
+    for one in document["annotations"]:
+        image = images[one["image_id"]]
+        seen.add(one["image_id"])
+        if not one.get("iscrowd"):
+            box = _box(one.get("bbox"), image)
+            records.append(_record(image, (names[one["category_id"]],), box, split_of(file)))
+    records += [_record(image, (), None, split_of(file)) for id, image in images.items() if id not in seen]
+    home, tail = home_of(file), file.stem.partition("_")[2]
+    own = relative(file.parent, home)
+    folders = (own, *FOLDERS, tail, f"images/{tail}", f"{own}/images")
+    return Annotations(source=file, home=home, records=tuple(records), folders=folders)
+
+
+def _record(image: dict[str, Any], labels: tuple[str, ...], box: Box | None, split: str) -> Record:
+    group, domain = (str(image.get(key) or "") for key in ("seq_id", "location"))
+    return Record(file=image["file_name"], labels=labels, box=box, split=split, group=group, domain=domain)
+
+
+def _box(numbers: Any, image: dict[str, Any]) -> Box | None:
+    """Return a box in pixels, None where it covers the whole image or there is none."""
+    if not numbers:
+        return None
+    left, top, width, height = (float(number) for number in numbers)
+    whole = max(left, top) <= 0 and width >= image.get("width", width + 1) and height >= image.get("height", height + 1)
+    return None if whole else (left, top, width, height, False)

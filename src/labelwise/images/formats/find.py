@@ -1,0 +1,132 @@
+"""Find the format of a file or a folder, and read it."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from labelwise.images.formats import coco, detectors, imagefolder, voc, yolo
+from labelwise.images.formats.annotations import Annotations, Record, shaped
+from labelwise.support.errors import DataError
+from labelwise.support.files import MAX_BYTES, check_size, open_regular
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format in JSON files."""
+
+    words: str  # how errors call it
+    accepts: Callable[[Any], bool]  # whether a document is of this format
+    read: Callable[[Any, Path], Annotations]
+    patterns: tuple[str, ...] = ()  # how such files are called in a folder
+
+
+JSON = (
+    Format("a COCO file", coco.accepts, coco.read, coco.PATTERNS),
+    Format("a file of MegaDetector or SpeciesNet", detectors.accepts, detectors.read),
+)
+SUFFIXES = (".json", ".jsonl", ".xml", ".yaml", ".yml")
+
+
+def is_annotations(path: str | Path) -> bool:
+    """Return whether a path is a file that may annotate images, by its name."""
+    place = Path(path)
+    return (place.suffix.lower() in SUFFIXES or place.name in imagefolder.NAMES) and place.is_file()
+
+
+def find_annotations(path: Path) -> list[Annotations]:
+    """Return what the annotation files at a path say: a file, or a folder with such files; nothing for any other path."""
+    if path.is_dir():
+        return _in_folder(path)
+    part = _read_file(path) if is_annotations(path) else None
+    return [part] if part else []
+
+
+def _in_folder(folder: Path) -> list[Annotations]:
+    for names in imagefolder.PLACES:
+        tables = [folder / name for name in names if imagefolder.accepts(folder / name)]
+        if tables:
+            return [_of_table(file) for file in tables]
+    for form in JSON:
+        for pattern in form.patterns:
+            files = sorted(file for file in folder.glob(pattern) if file.is_file())
+            parts = [part for file in files if (part := _of_json(file, [form]))]
+            if parts:
+                return _split_apart([replace(each, home=folder, folders=_below(each, folder)) for each in parts])
+    if files := voc.files_in(folder):
+        return [voc.read(files)]
+    tables = [file for pattern in yolo.PATTERNS for file in sorted(folder.glob(pattern)) if yolo.accepts(file)]
+    return [_of_yolo(tables[0])] if tables else []
+
+
+def _read_file(file: Path) -> Annotations | None:
+    kind = file.suffix.lower()
+    if kind == ".json":
+        part = _of_json(file, JSON)
+        return part and _split_apart([part])[0]
+    if kind in (".csv", ".jsonl"):
+        return _of_table(file) if imagefolder.accepts(file) else None
+    if kind == ".xml":
+        return voc.read([file]) if voc.is_voc(file) else None
+    if kind in (".yaml", ".yml"):
+        return _of_yolo(file) if yolo.accepts(file) else None
+    return None
+
+
+def _of_table(file: Path) -> Annotations:
+    with shaped(file, "the table of an image folder"):
+        return imagefolder.read(file)
+
+
+def _of_yolo(file: Path) -> Annotations:
+    with shaped(file, "a YOLO data set"):
+        return yolo.read(file)
+
+
+def read_json(file: Path) -> Any:
+    """Return a JSON document."""
+    with shaped(file, "a JSON file"), open_regular(file, MAX_BYTES) as stream:
+        check_size(file, 6 * file.stat().st_size)
+        return json.loads(stream.read(MAX_BYTES))
+
+
+def _of_json(file: Path, forms: Sequence[Format]) -> Annotations | None:
+    """Return what a JSON file says in one of these formats; None where it is in none."""
+    document = read_json(file)
+    for form in forms:
+        if form.accepts(document):
+            with shaped(file, form.words):
+                return form.read(document, file)
+    return None
+
+
+def _below(part: Annotations, folder: Path) -> tuple[str, ...]:
+    """Return where the names of images start, from a folder above the one of the annotations."""
+    inner = part.home.relative_to(folder)
+    return tuple(dict.fromkeys([*((inner / start).as_posix() for start in part.folders), *part.folders]))
+
+
+def _split_apart(parts: list[Annotations]) -> list[Annotations]:
+    """Return files with the splits that their names say, but not where all are of one: they are all there is."""
+    if len({record.split for part in parts for record in part.records}) > 1:
+        return parts
+    return [replace(part, records=tuple(replace(each, split="") for each in part.records)) for part in parts]
+
+
+def boxes_at(path: Path, root: Path | None = None) -> list[tuple[str, Record]]:
+    """Return the address and the record of what is to be classified: each box, or each image where there are no boxes at all."""
+    every = list(dict(pair for part in read_annotations(path) for pair in part.located(root)).items())
+    boxes = [(address, record) for address, record in every if record.box is not None]
+    return [pair for pair in boxes if not pair[1].detected] if boxes else every
+
+
+def read_annotations(path: Path) -> Sequence[Annotations]:
+    """Return what ``find_annotations`` does, or raise an error where there is nothing."""
+    parts = find_annotations(path)
+    if not parts:
+        raise DataError(
+            f'"{path}" holds no annotations that can be read. Formats: COCO, MegaDetector, SpeciesNet, Pascal VOC, YOLO, '
+            "an image folder with metadata.csv."
+        )
+    return parts
