@@ -11,7 +11,7 @@ accuracy on held-out images of the classifier that ``fit`` makes of answers and 
 the answers alone. So "logistic" compares questions only; "rest" and "fitted" compare them with our guesses.
 
 ``sessions``: one question of ten drawn at random; how many images have a label, how many of these are right, and what the session says. ``promise``: how often guesses that count
-as labels are right as often as promised.
+as labels are right as often as promised. ``refit``: milliseconds of processor time from an answer to the next question.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from labelwise.label.person import Person, accuracy, simulate
 from labelwise.label.progress import sure_share
 from labelwise.label.session import PRECISION, Session
 from labelwise.label.space import Floats, Space, make_space
-from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.support.rows import unit_rows
 
 ROOT = Path(os.environ.get("LABELWISE_DATA", "data"))
@@ -49,6 +49,7 @@ FEW = (12, 30, 60, 120)
 SCALE = 10.0  # of unit rows, for logistic regression
 ONE_BY_ONE, SHEETS = "ours", "ours, sheets"
 DRAWN, DRAWS = (24, 45, 60, 120, 240), 500  # random images that say which guesses count, and how often these are drawn
+REPEATS = 20  # answers that a refit is timed on
 Figures = dict[str, Any]
 
 
@@ -100,7 +101,7 @@ def fitted(session: Session, pile: Pile) -> float:
     if len(names) < 2:
         return float((pile.asked_truth == names[0]).mean())
     labelled = Labels(names=names)
-    head = fit_discriminant(pile.features, places, labelled, weights=weights).head
+    head = with_second_opinion(fit_discriminant(pile.features, places, labelled, weights=weights)).head
     classifier = bind(head, Precomputed(pile.features.shape[1]), labelled)
     return float((np.array(names)[classifier.scores_of(head.embed(pile.asked)).best] == pile.asked_truth).mean())
 
@@ -217,10 +218,28 @@ def promise(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespa
         }  # fmt: skip
 
 
+def refit(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespace) -> Iterator[Figures]:
+    """Yield the processor time from an answer to the next question, for each number of answers."""
+    session = Session(pile.space, checks=0, seed=seed)
+    rows = np.random.default_rng(seed).permutation(len(pile.truth)).tolist()
+    for answers in budgets:
+        taken = list[float]()
+        while len(session.actions) < answers + REPEATS:
+            row = rows[len(session.actions)]
+            began = time.process_time()
+            session.name([row], pile.truth[row])
+            session.question(sheets=False)
+            taken.append(1000 * (time.process_time() - began))
+        yield {
+            "how": "refit", "answers": answers, "images": len(session), "labels": len(session.names), "median_ms": float(np.median(taken[-REPEATS:])),
+            "most_ms": max(taken[-REPEATS:]),
+        }  # fmt: skip
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "sessions", "promise"))
+    parser.add_argument("what", choices=("table", "sessions", "promise", "refit"))
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--budgets", type=lambda word: tuple(map(int, word.split(","))))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -234,7 +253,7 @@ def main() -> None:
         stem = Path(name).stem
         budgets = options.budgets or BUDGETS.get(stem.partition("-")[0], FEW)
         for seed in (seed for seed in options.seeds if [options.what, stem, seed, options.how] not in done):
-            measure = {"table": table, "sessions": sessions, "promise": promise}[options.what]
+            measure = {"table": table, "sessions": sessions, "promise": promise, "refit": refit}[options.what]
             for figures in measure(Pile.of(name, seed, hold_out=options.what == "table"), seed, budgets, options):
                 show({"what": options.what, "set": stem, "seed": seed, **figures}, options.keep)
             if options.keep:

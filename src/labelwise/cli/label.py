@@ -21,9 +21,8 @@ def label(  # noqa: PLR0913 - the options of the verb
     host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000,
     token: Annotated[str | None, Option(envvar="LABELWISE_TOKEN", help="Token that every request must carry.")] = None,
-    labels_from: Annotated[
-        Path | None, Option("--import", help="Labels to start with: a file that --export wrote.")
-    ] = None,
+    labels_from: Annotated[Path | None, Option("--import", help="Answers to start with: what --export wrote.")] = None,
+    guesses: Annotated[bool, Option("--guesses", help="Let --import take guesses for answers, too.")] = False,
     form: Annotated[str | None, Option("--export", help="Write the labels in this format, and exit.")] = None,
 ) -> None:
     """Label photos on a page, with few answers.
@@ -39,13 +38,15 @@ def label(  # noqa: PLR0913 - the options of the verb
         from labelwise.server.settings import Service
     except ModuleNotFoundError as error:
         raise UsageError(f'The page needs {error.name}: pip install "labelwise[serve]".') from None
+    if guesses and labels_from is None:
+        raise UsageError("--guesses says what --import takes. Give --import, too.")
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")
     known = read_names(names, 1) if names else ()
     with open_project(project, photos, known, encoder=encoder, seed=shared().seed, tell=note) as opened:
         if labels_from is not None:
-            note(f"{add_labels(opened, read_labels(labels_from))} labels imported")
+            note(f"{add_labels(opened, read_labels(labels_from, guesses=guesses))} labels imported")
         if form is not None:
             labels = opened.session.labels()
             written = export(opened.files, labels, project / "export", form)

@@ -1,5 +1,6 @@
 """The engine: label probabilities of all images, updated with each answer."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -40,7 +41,7 @@ class Rule:
     @property
     def cost(self) -> float:
         """Return how far the rule is from the first one, in held-out answers."""
-        return STEP * (abs(np.log2((self.weight + 0.05) / (WEIGHTS[0] + 0.05))) + (not self.spreads))
+        return STEP * (abs(math.log2((self.weight + 0.05) / (WEIGHTS[0] + 0.05))) + (not self.spreads))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,7 @@ class Engine:
         held = self._hold_out(answered)
         if not len(held.targets):
             return
-        weights = self._mass[held.rows]
+        weights = np.asarray(self._mass[held.rows], np.float32)
 
         def right(rule: Rule) -> float:
             hits = held.scores(rule).argmax(1) == held.targets

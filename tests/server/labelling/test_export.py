@@ -40,6 +40,18 @@ def test_what_is_written_can_be_read(form: str, files: list[str], tmp_path: Path
         assert read == {file: one.label for file, one in zip(files, labels, strict=True) if one.label}
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_guesses_are_no_answers_unless_asked_for(form: str, files: list[str], tmp_path: Path) -> None:
+    labels = [
+        Labelled(label="red", probability=0.9, source="guess" if row % 2 else "person") for row in range(len(files))
+    ]
+    written = export(files, labels, tmp_path, form)
+    assert len(read_labels(written)) == len(files[::2])
+    assert len(read_labels(written, guesses=True)) == len(files)
+    if form not in ("copies",):
+        assert set(read_labels(written)) == set(files[::2])
+
+
 @pytest.mark.parametrize("form", ["folders", "copies", "csv"])
 def test_what_is_written_can_be_fitted(form: str, files: list[str], tmp_path: Path) -> None:
     written = export(files, labelled(files), tmp_path, form)

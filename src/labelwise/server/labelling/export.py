@@ -5,7 +5,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from PIL import Image
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.file_names import folder_names, numbered
+from labelwise.support.file_names import RECORD, folder_names, numbered, read_record
 from labelwise.support.files import MAX_BYTES, read_regular, read_text, regular_path
 from labelwise.support.text import from_cell, json_text, to_cell
 from labelwise.support.writable import writing_folder
 
 Row = tuple[Path, Labelled]
-TASKS = "labelstudio.json"
+TASKS, GUESS = "labelstudio.json", "guess"
 
 
 def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form: str) -> Path:
@@ -53,11 +53,15 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
 
 
 def _folders(part: Path, rows: Sequence[Row], place: Callable[[Path, Path], None]) -> None:
-    folders = folder_names(one.label for _, one in rows)
+    folders, guesses = folder_names(one.label for _, one in rows), list[str]()
     for (file, one), name in zip(rows, _names(rows), strict=True):
         folder = part / folders[one.label]
         folder.mkdir(exist_ok=True)
         place(file, folder / name)
+        if one.source == GUESS:
+            guesses.append(f"{folder.name}/{name}")
+    if guesses:
+        _write_json(part / RECORD, {"guesses": guesses})
 
 
 def _table(part: Path, rows: Sequence[Row]) -> None:
@@ -80,8 +84,8 @@ def _imagefolder(part: Path, rows: Sequence[Row]) -> None:
     names = _names(rows)
     for (file, _), name in zip(rows, names, strict=True):
         _link(file, part / name)
-    lines = [(name, one.label) for (_, one), name in zip(rows, names, strict=True)]
-    _write_csv(part / "metadata.csv", ("file_name", "label"), lines)
+    lines = [(name, one.label, one.source) for (_, one), name in zip(rows, names, strict=True)]
+    _write_csv(part / "metadata.csv", ("file_name", "label", "source"), lines)
 
 
 def _coco(part: Path, rows: Sequence[Row]) -> None:
@@ -93,7 +97,8 @@ def _coco(part: Path, rows: Sequence[Row]) -> None:
         width, height = _size(file)
         images.append({"id": id, "file_name": f"images/{name}", "width": width, "height": height})
         box = {"bbox": [0, 0, width, height], "area": width * height, "iscrowd": 0, "segmentation": []}
-        notes.append({"id": id, "image_id": id, "category_id": labels[one.label], **box, "score": one.probability})
+        about = {"score": one.probability, "source": one.source}
+        notes.append({"id": id, "image_id": id, "category_id": labels[one.label], **box, **about})
     categories = [{"id": place, "name": name} for name, place in labels.items()]
     _write_json(part / "annotations.json", {"images": images, "annotations": notes, "categories": categories})
 
@@ -127,11 +132,16 @@ FORMS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
 }
 
 
-def read_labels(source: Path) -> dict[str, str]:
-    """Return the label of each path in an export: folders, a table, metadata.csv, COCO, or Label Studio."""
+def read_labels(source: Path, *, guesses: bool = False) -> dict[str, str]:
+    """Return the label of each path in an export: folders, a table, metadata.csv, COCO, or Label Studio.
+
+    Args:
+        source: the file or the folder.
+        guesses: whether guesses count, too; by default only what a person answered does. Rows of another origin are answers.
+    """
     try:
-        labels = _of_folder(source) if source.is_dir() else _of_file(source)
-        if not all(isinstance(label, str) for label in labels.values()):
+        rows = list(_of_folder(source) if source.is_dir() else _of_file(source))
+        if not all(isinstance(label, str) for _, label, _ in rows):
             raise TypeError("a label is no text")
     except (
         OSError,
@@ -144,44 +154,54 @@ def read_labels(source: Path) -> dict[str, str]:
         csv.Error,
     ) as error:
         raise UsageError(f'"{source}" holds no labels that can be read ({error}). Give what --export wrote.') from None
-    return labels
+    return {path: label for path, label, origin in rows if guesses or origin != GUESS}
 
 
-def _of_folder(source: Path) -> dict[str, str]:
+Read = Iterator[tuple[str, str, str]]  # path, label, source
+
+
+def _of_folder(source: Path) -> Read:
     for name in ("metadata.csv", "images.csv", "images.parquet", "annotations.json", TASKS):
         if (source / name).is_file():
-            return _of_file(source / name)
+            yield from _of_file(source / name)
+            return
     root = source / "train" if any((source / "train").glob("*/*")) else source
-    return {os.path.realpath(file): file.parent.name for file in sorted(root.glob("*/*")) if file.is_file()}
+    listed = read_record(root).get("guesses")
+    guesses = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set[str]()
+    for file in sorted(root.glob("*/*")):
+        if file.is_file():
+            origin = GUESS if f"{file.parent.name}/{file.name}" in guesses else ""
+            yield os.path.realpath(file), file.parent.name, origin
 
 
-def _of_file(source: Path) -> dict[str, str]:
+def _of_file(source: Path) -> Read:
     kind = source.suffix.lower()
     if kind == ".csv":
         text = read_regular(source).decode("utf-8", "surrogateescape")
-        found = {}
         for row in csv.DictReader(io.StringIO(text, newline="")):
-            found[_resolved(source, from_cell(row.get("path") or row["file_name"]))] = from_cell(row["label"] or "")
-        return found
-    if kind == ".parquet":
-        table = arrow().parquet.read_table(regular_path(source), columns=["path", "label"])
-        return {_resolved(source, row["path"]): row["label"] for row in table.to_pylist()}
-    document = json.loads(read_text(source))
-    return _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
+            path = _resolved(source, from_cell(row.get("path") or row["file_name"]))
+            yield path, from_cell(row["label"] or ""), row.get("source") or ""
+    elif kind == ".parquet":
+        for row in arrow().parquet.read_table(regular_path(source)).to_pylist():
+            yield _resolved(source, row["path"]), row["label"], row.get("source") or ""
+    else:
+        document = json.loads(read_text(source))
+        yield from _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
 
 
-def _of_tasks(source: Path, tasks: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    answered = [task for task in tasks if task.get("annotations")]
-    return {
-        _resolved(source, task["data"]["image"]): task["annotations"][0]["result"][0]["value"]["choices"][0]
-        for task in answered
-    }
+def _of_tasks(source: Path, tasks: Sequence[Mapping[str, Any]]) -> Read:
+    for task in tasks:
+        for notes, origin in ((task.get("annotations"), ""), (task.get("predictions"), GUESS)):
+            if notes:
+                yield _resolved(source, task["data"]["image"]), notes[0]["result"][0]["value"]["choices"][0], origin
+                break
 
 
-def _of_coco(source: Path, document: Mapping[str, Any]) -> dict[str, str]:
+def _of_coco(source: Path, document: Mapping[str, Any]) -> Read:
     names = {one["id"]: one["name"] for one in document["categories"]}
     files = {one["id"]: one["file_name"] for one in document["images"]}
-    return {_resolved(source, files[one["image_id"]]): names[one["category_id"]] for one in document["annotations"]}
+    for one in document["annotations"]:
+        yield _resolved(source, files[one["image_id"]]), names[one["category_id"]], one.get("source", "")
 
 
 def _resolved(source: Path, name: str) -> str:
