@@ -83,6 +83,17 @@ class LearnsFromExamples(Protocol):
 
 
 @runtime_checkable
+class LearnsMore(Protocol):
+    """It keeps of a fitted label what the mean of its examples does not say."""
+
+    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+        """Return the embedding ``[e]`` of a fitted label after more examples ``[n, e']``.
+
+        ``label`` is its embedding before, ``relearnt`` the one from the mean of all examples.
+        """
+
+
+@runtime_checkable
 class JoinsKnowledge(Protocol):
     """It makes a label of example images and a description together."""
 

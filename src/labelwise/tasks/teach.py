@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array
 from labelwise.core.calibration import MEMORY
 from labelwise.core.classifier import Classifier
-from labelwise.core.head import Head, JoinsKnowledge, LearnsFromExamples, MeasuresExamples, ReadsDescriptions, cannot
+from labelwise.core.head import (
+    Head,
+    JoinsKnowledge,
+    LearnsFromExamples,
+    LearnsMore,
+    MeasuresExamples,
+    ReadsDescriptions,
+    cannot,
+)
 from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import Labels, label_name
@@ -105,6 +113,8 @@ def _relearn(classifier: Classifier, name: str, embeddings: Array) -> Classifier
     else:
         (row,) = head.labels_from_examples(rows, np.zeros(len(rows), np.int64))
     label_embeddings = classifier.label_embeddings.copy()
+    if isinstance(head, LearnsMore) and len(known) and name in head.labels.names:
+        row = head.learn_more(label_embeddings[place], row, embeddings)
     label_embeddings[place] = row
     return replace(classifier, label_embeddings=label_embeddings)
 

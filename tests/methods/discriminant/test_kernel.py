@@ -127,3 +127,34 @@ def test_it_is_saved_and_a_taught_label_changes_no_other_score(tmp_path: Path) -
     np.testing.assert_array_equal(taught.scores_of(again.head.embed(x)).log_odds[:, :3], scores)
     under = taught.scores_of(again.head.embed(x * np.array([1, 1, -1, 1], np.float32)))
     assert (under.best == 3).mean() > 0.6
+
+
+def test_a_taught_label_is_a_regression_with_the_mean_of_its_examples_as_one_more_row() -> None:
+    draws = np.random.default_rng(0)
+    rows, targets = unit_rows(draws.normal(size=(60, 30))), np.arange(60) % 3
+    fitted = fit_kernel(rows, targets, 3, np.arange(60), np.ones(60))
+    assert fitted is not None
+    kernel, mean = fitted.times(2.0).kernel, rows[:4].mean(0)
+    likeness, own = kernel(kernel.centres), kernel(mean[None])[0]
+    normal = likeness @ likeness + 20 * np.outer(own, own) + kernel.ridge * likeness
+    solved = np.linalg.solve(normal, -likeness.sum(1) / 3 + 20 * own * (1 - 1 / 3))
+    x = kernel(unit_rows(draws.normal(size=(50, 30))))
+    np.testing.assert_allclose(x @ kernel.learn(mean[None])[0], 2 * x @ solved, atol=1e-4)
+
+
+def test_examples_at_once_and_one_after_another_teach_the_same() -> None:
+    classifier = classifier_of()
+    new = classifier.head.embed(modes(12, seed=4)[0] * np.array([1, 1, -1, 1], np.float32))
+    once = teach(classifier, "under", examples=classifier.scores_of(new))
+    first = teach(classifier, "under", examples=classifier.scores_of(new[:5]))
+    then = teach(first, "under", examples=first.scores_of(new[5:]))
+    np.testing.assert_allclose(then.label_embeddings[-1], once.label_embeddings[-1], rtol=1e-3, atol=2e-2)
+    assert abs(once.label_embeddings[-1, -20:]).max() > 1e-3  # the kernel has a say
+
+
+def test_fitted_labels_with_more_examples_are_still_told_apart() -> None:
+    classifier = classifier_of()
+    grown, more = classifier, classifier.head.embed(modes(60, seed=6)[0])
+    for row, name in enumerate(LABELS.names):
+        grown = teach(grown, name, examples=grown.scores_of(more[row::3]))
+    assert right(grown) > right(classifier) - 0.01

@@ -50,7 +50,7 @@ class DiscriminantHead:
 
     Embeddings are square roots of features at unit length, or plain features at unit length if some training feature is
     negative. The score is linear in the embedding, so a label embedding is ``[d + 1]``: weights, then a bias. With a kernel,
-    the weights of its m centres follow; they are 0 for labels that it was not fitted to.
+    the weights of its m centres follow; they are 0 for labels without images.
     """
 
     kind: ClassVar[str] = "discriminant"
@@ -128,7 +128,8 @@ class DiscriminantHead:
         """Return label embeddings ``[g, e]``: posterior means of examples, see ``beliefs``."""
         counts = np.bincount(groups).astype(np.float64)
         means = segment_mean(self._whitened_exactly(embeddings), groups, len(counts))
-        return self._widened(self._label_rows(means, counts, self.prior))
+        rows = self._label_rows(means, counts, self.prior)
+        return self._with_opinion(rows, segment_mean(embeddings.astype(np.float64), groups, len(counts)))
 
     def label_from_both(self, embeddings: Array, description: Labels) -> Array:
         """Return the label embedding ``[e]`` from both the examples ``[n, d]`` and the description of a label."""
@@ -138,8 +139,16 @@ class DiscriminantHead:
             )
         means, counts = self._whitened_exactly(embeddings).mean(0)[None], np.array([float(len(embeddings))])
         expected = self.descriptions.expected_means(description)
-        (row,) = self._widened(self._label_rows(means, counts, self.descriptions.prior, expected))
-        return np.asarray(row)
+        rows = self._label_rows(means, counts, self.descriptions.prior, expected)
+        return np.asarray(self._with_opinion(rows, embeddings.mean(0, dtype=np.float64)[None])[0])
+
+    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+        """Return the embedding ``[e]`` of a fitted label: the Gaussian part relearnt, the kernel's updated by more examples ``[n, d]``."""
+        if self.kernel is None:
+            return relearnt
+        mean = more.mean(0, dtype=np.float64)
+        weights = self.kernel.learn_more(label[self.width + 1 :].astype(np.float64), mean, len(more))
+        return np.concatenate([relearnt[: self.width + 1], weights])
 
     def example_distances(self, embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of each example ``[n, d]`` to the mean of the others, in standard deviations."""
@@ -165,6 +174,10 @@ class DiscriminantHead:
     def _widened(self, rows: Array) -> Array:
         """Extend rows ``[g, d + 1]`` to label embeddings with kernel weights of zero."""
         return rows if self.kernel is None else np.pad(rows, ((0, 0), (0, len(self.kernel.centres))))
+
+    def _with_opinion(self, rows: Array, means: Array) -> Array:
+        """Extend rows ``[g, d + 1]`` to label embeddings with kernel weights from the means of examples ``[g, d]``."""
+        return rows if self.kernel is None else np.concatenate([rows, self.kernel.learn(means)], 1)
 
     def _whitened_exactly(self, embeddings: Array) -> Array:
         return self.whitening(embeddings.astype(np.float64))

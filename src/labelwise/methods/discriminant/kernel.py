@@ -9,19 +9,28 @@ centres c and targets y (1 for the label of an image, 0 for others, less 1/k),
 The centres are the training images, of many a random part (Nystroem: Williams and Seeger, NIPS 2000). In coordinates z in which
 Z'Z = diag(v), a row left out has the residual (y - f) / (1 - h), h = sum z^2 / (v + r); rows of a group solve (I - H) e = y - f.
 
-f is added to the scores of the Gaussian model, so a label is still one row, and no score depends on another label. A label that is taught
-later has no part in it: its weights are 0, as they are on average.
+f is added to the scores of the Gaussian model, so a label is still one row, and no score depends on another label.
+
+A label that is taught later gets the regression in which the mean of its examples is one more row, with the weight of an average label. That
+is an update of rank one. With S = (n/m) K_c + r I, and u the likenesses of the mean to the m centres,
+
+    a = a_0 + g (1 - 1/k - u'a_0) / (1/w + u'g),    g = S^-1 K_c^-1 u,    a_0 = -(n/m) S^-1 1/k
+
+A fitted label that gets more examples starts from its own weights, with their number as w.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from labelwise.core.arrays import softmax
 from labelwise.core.platt import fit_temperature
 from labelwise.core.saved_parts import shaped
 from labelwise.methods.discriminant.leave_one_out import Floats, Ints
+from labelwise.support.errors import StoreError
 from labelwise.support.rows import draw_rows
 
 MOST_CENTRES = 1_500  # the time of their decomposition grows with their cube
@@ -33,6 +42,7 @@ RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SHARES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of f, in units of log-odds
 EXPONENTS = (0.0, 0.5, 1.0)  # of the frequencies of labels, see ``fitting.prior``
 LEAST_GAIN = 0.005  # of log loss, for which the centres are worth their room
+LEAST_VALUE = 1e-7  # of the largest eigenvalue of likenesses: below it they are rounding errors
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,6 +52,9 @@ class Kernel:
     centres: Floats = shaped("m", "d")
     weights: Floats = shaped("k", "m")  # a, times a share
     width: float
+    ridge: float  # r
+    images: float  # n, or their weights in all
+    share: float = 1.0
 
     def __call__(self, embeddings: Floats) -> Floats:
         """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself; in double precision.
@@ -53,6 +66,40 @@ class Kernel:
         likeness /= self.width
         return cast(Floats, np.exp(likeness, out=likeness))
 
+    def learn(self, means: Floats) -> Floats:
+        """Return the weights ``[g, m]`` of new labels from the means of their examples ``[g, d]``."""
+        k = len(self.weights)
+        start = -self._density / k * cho_solve(self._factors[0], np.ones(len(self.centres)))
+        return self._update(np.tile(start, (len(means), 1)), means, self.images / k)
+
+    def learn_more(self, weights: Floats, mean: Floats, count: float) -> Floats:
+        """Return the weights ``[m]`` of a label from those it has and the mean ``[d]`` of so many more examples."""
+        return np.asarray(self._update(weights[None] / self.share, mean[None], count)[0])
+
+    def _update(self, start: Floats, means: Floats, weight: float) -> Floats:
+        likeness, (smooth, plain) = self(means), self._factors
+        turned = cho_solve(smooth, cho_solve(plain, likeness.T)).T
+        missing = 1 - 1 / len(self.weights) - np.einsum("gm,gm->g", likeness, start)
+        gain = missing / (1 / weight + np.einsum("gm,gm->g", likeness, turned))
+        return np.asarray(self.share * (start + gain[:, None] * turned), np.float32)
+
+    @property
+    def _density(self) -> float:
+        """How many images each centre stands for."""
+        return self.images / len(self.centres)
+
+    @cached_property
+    def _factors(self) -> tuple[Any, Any]:
+        """The Cholesky factors of S and of the likenesses of centres."""
+        likeness, one = self(self.centres), np.eye(len(self.centres))
+        try:
+            return tuple(
+                cho_factor(table, lower=True)
+                for table in (self._density * likeness + self.ridge * one, likeness + LEAST_VALUE * len(one) * one)
+            )
+        except (ValueError, np.linalg.LinAlgError):
+            raise StoreError("The kernel of this classifier is damaged. Fit it again.") from None
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelFit:
@@ -62,7 +109,6 @@ class KernelFit:
     turn: Floats  # from likenesses to z [m, q]
     shrunk: Floats  # 1 / (v + r) [q]
     solved: Floats  # from z to f [q, k]
-    share: float = 1.0
 
     def leave_out(self, embeddings: Floats, targets: Ints, groups: Ints, row_weights: Floats) -> Floats:
         """Return f ``[n, k]`` of training images ``[n, d]``, each as if its group had not been there."""
@@ -71,12 +117,13 @@ class KernelFit:
         z = self.kernel(embeddings) @ self.turn
         residuals = wanted - z @ self.solved
         left_out = wanted - _left_out_residuals(residuals, z * self.shrunk, z * row_weights[:, None], groups)
-        return np.asarray(self.share * left_out, np.float32)
+        return np.asarray(self.kernel.share * left_out, np.float32)
 
     def times(self, share: float) -> "KernelFit":
         """Return it with f multiplied by a share."""
-        kernel = replace(self.kernel, weights=(share * self.kernel.weights).astype(np.float32))
-        return replace(self, kernel=kernel, share=share * self.share)
+        weights = (share * self.kernel.weights).astype(np.float32)
+        kernel = replace(self.kernel, weights=weights, share=share * self.kernel.share)
+        return replace(self, kernel=kernel)
 
 
 def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weights: Floats) -> KernelFit | None:
@@ -122,9 +169,12 @@ def _solve(
     centres: Floats, width: float, x: Floats, wanted: Floats, groups: Ints, weights: Floats
 ) -> tuple[float, KernelFit]:
     """Return the least squared error of rows left out over all ridges, and the regression of ``wanted [n, k]`` that has it."""
-    kernel = Kernel(centres=centres.astype(np.float32), weights=np.empty((0, len(centres)), np.float32), width=width)
+    none = np.empty((0, len(centres)), np.float32)
+    kernel = Kernel(
+        centres=centres.astype(np.float32), weights=none, width=width, ridge=0.0, images=float(weights.sum())
+    )
     values, axes = np.linalg.eigh(kernel(kernel.centres))
-    known = values > 1e-7 * values[-1]
+    known = values > LEAST_VALUE * values[-1]
     turn = axes[:, known] / np.sqrt(values[known])
     z = kernel(x) @ turn
     weighted = z * weights[:, None]
@@ -140,7 +190,7 @@ def _solve(
     errors = {ridge: error(ridge) for ridge in RIDGES}
     ridge = min(errors, key=lambda each: errors[each])
     solved = products / (squares + ridge)[:, None]
-    kernel = replace(kernel, weights=(turn @ solved).T.astype(np.float32))
+    kernel = replace(kernel, weights=(turn @ solved).T.astype(np.float32), ridge=ridge)
     return errors[ridge], KernelFit(kernel=kernel, turn=turn, shrunk=1 / (squares + ridge), solved=solved)
 
 

@@ -83,6 +83,11 @@ class WordsAndImagesHead:
         (shown,) = self.images.labels_from_examples(embeddings, np.zeros(len(embeddings), np.int64))
         return np.concatenate([shown, self.words.embed_labels(description)[0]])
 
+    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+        """Return the embedding ``[e]`` of a fitted label after more examples ``[n, d]``: the closed form's part learns more."""
+        (before, _), (images, words) = (self._divided(each[None]) for each in (label, relearnt))
+        return np.concatenate([self.images.learn_more(before[0], images[0], more), words[0]])
+
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``."""
         images, words = self._divided(label_embeddings)
