@@ -7,15 +7,18 @@ import torch
 
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
+from labelwise.fitting.rebuild import model_of
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError, UsageError
 from labelwise_papers.attacks.apgd import Apgd
 from labelwise_papers.attacks.pgd import Attack, Fgsm, Pgd
 from labelwise_papers.attacks.robust import RobustResult, RobustSettings, evaluate_robust
 from labelwise_papers.attacks.square import Square
+from labelwise_papers.attacks.weak import under_weak_attacks
 from tests.conftest import squares
 from tests.papers.attacks.pixels import pictures, pixels
 from tests.papers.attacks.test_attack import smallest_radii
+from tests.pretend_gpu import pretend_gpu
 
 WAYS: tuple[Attack, ...] = (Fgsm(), Pgd(steps=10), Apgd(steps=20), Apgd(loss="ratio", steps=20), Square(queries=200))
 
@@ -94,3 +97,20 @@ def test_what_cannot_be_measured_says_why() -> None:
     split = replace(several.split("test"), images=pictures(len(several.split("test"))))
     with pytest.raises(DataError, match="Several labels"):
         evaluate_robust(Evaluation.of(classifier, split, several.labels))
+
+
+def test_attacks_run_where_the_model_is() -> None:
+    classifier, images = pixels(), pictures(30)
+    split = Split(images=images, targets=torch.from_numpy(classifier.scores(images).best))
+    evaluation = Evaluation.of(classifier, split, classifier.labels)
+    few = (Fgsm(), Pgd(steps=3), Apgd(steps=4), Apgd(loss="ratio", steps=4), Square(queries=20))
+    settings = RobustSettings(epsilon=0.04, attacks=few)
+
+    def shares(device: str) -> tuple[object, ...]:
+        model = model_of(classifier, device)
+        result = evaluate_robust(evaluation, settings, model)
+        return result.clean, result.attacks, result.worst, under_weak_attacks(evaluation, settings, model, (2,), 0.1)
+
+    expected = shares("cpu")
+    with pretend_gpu():
+        assert shares("cuda") == expected
