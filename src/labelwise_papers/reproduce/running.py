@@ -104,7 +104,12 @@ def is_done(cell: Cell, out: Path) -> bool:
 
 
 def _same_elsewhere(cell: Cell, out: Path) -> Entry | None:
-    """Return the result of another table's cell that is run in the same way, as this cell's; None where there is none."""
+    """Return the result of another table's cell that is run in the same way, as this cell's; None where there is none.
+
+    Official files and a packed form have the same name, so a cell that wants official files is run.
+    """
+    if cell.source.official:
+        return None
     configuration = json.loads(json.dumps(cell.configuration))
     for entry in read_results(out):
         if entry["seed"] == cell.seed and entry["configuration"] == configuration and not entry.get("failed"):

@@ -141,6 +141,9 @@ def test_a_cell_that_another_table_has_run_in_the_same_way_takes_its_result(
     entry = read_results(place.out)[-1]
     assert (entry["recipe"], entry["same_as"]) == ("own/two", "own/one, eszsl")
     assert entry["figures"] == next(one["figures"] for one in read_results(place.out) if one["row"] == "eszsl")
+    official = {**other.recipe.data, "here": replace(other.source, official=True)}
+    strict = replace(other, recipe=replace(other.recipe, table="three", data=official))
+    assert run_cells([strict], place, quietly) != [], "a packed form is no official file"
     changed = replace(other, row=replace(other.row, settings={"power": 0.9}))
     assert run_cells([changed, replace(other, seed=1)], place, quietly) != [], (
         "other settings and seeds are other cells"
