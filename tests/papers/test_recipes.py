@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from labelwise.methods import Indicator
 from labelwise.support.errors import UsageError
 from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
 from labelwise_papers.reproduce.cells import Choice, cells_of
@@ -184,3 +185,48 @@ def test_recipes_hold_no_code() -> None:
         assert isinstance(tomllib.loads(path.read_text()), dict)
     folder = next(iter(recipe_files().values())).parents[1]
     assert not [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".toml", ".pyc")]
+
+
+def test_figure_8_of_indicator_has_the_stages_of_the_appendix() -> None:
+    """Appendix D.6: epochs, batch, rate and drops of each stage of the curriculum."""
+    (recipe,) = find_recipes("indicator/figure8")
+    (last,) = (row for row in recipe.rows if row.name == "N=9 to 51")
+    method = recipe.method(last, "cub200")
+    assert isinstance(method, Indicator)
+    assert (*method.curriculum, method.negatives) == (9, 15, 24, 31, 41, 51)
+    later = ((32, 0.005), (20, 0.005), (16, 0.005), (12, 0.0025), (10, 0.001))
+    expected = [(500, 64, 0.1, (100, 200, 300, 400, 450))]
+    expected += [(300, batch, rate, (100, 200, 250)) for batch, rate in later]
+    assert [(each.epochs, each.batch, each.lr, tuple(each.drops)) for each in method.rounds] == expected
+    rows = {row.name: recipe.method(row, "cub200") for row in recipe.rows if row.name.startswith("N=9 to")}
+    for number, own in enumerate(rows.values(), 2):
+        assert isinstance(own, Indicator)
+        assert own.rounds == method.rounds[:number], "a shorter curriculum is the start of the longest"
+
+
+def test_contrast_is_trained_on_the_changes_of_the_other_methods() -> None:
+    """Appendix D.7: preprocessing is identical."""
+    for name in ("indicator/table1", "indicator/table2", "indicator/table9", "indicator/table2_cub20"):
+        (recipe,) = find_recipes(name)
+        rows = {row.name: row for row in recipe.rows}
+        for data in set(recipe.sets(rows["SCL"])) & set(recipe.sets(rows["N=9"])):
+            contrast, plain = (recipe.method(rows[each], data) for each in ("SCL", "N=9"))
+            assert getattr(contrast, "augment", None) == getattr(plain, "augment", 0), f"{name}, {data}"
+
+
+def test_without_kappa_no_label_is_used_at_all() -> None:
+    for name in ("clarel/table3", "clarel/figure4"):
+        (recipe,) = find_recipes(name)
+        rows = [row for row in recipe.rows if row.name.endswith("kappa 0.0")]
+        assert rows
+        for row in rows:
+            settings = recipe.settings_of(row, "cub_strict")
+            assert settings["class_weight"] == 0
+            assert settings["label_texts"] == 0, f"{name}: label sentences tell the label"
+
+
+def test_adversarial_rows_train_on_half_attacked_images() -> None:
+    (recipe,) = find_recipes("prototype/table1")
+    rows = [row for row in recipe.rows if "+AT" in row.name]
+    assert len(rows) == 4
+    assert {row.settings["adversarial"]["share"] for row in rows} == {0.5}
