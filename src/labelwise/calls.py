@@ -22,6 +22,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.describe.labels import Labels
 from labelwise.images.sources.build import check_two_labels
+from labelwise.images.sources.hub_datasets import from_datasets, is_dataset
 from labelwise.images.sources.rows import Rows, as_labels, label_rows, named_rows
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.ask import Answer
@@ -192,11 +193,13 @@ def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
 
 
 def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dataset:
-    """Return a data set from a path, a name, images and labels, or a data set."""
+    """Return a data set from a path, a name, images and labels, a data set, or an object of the package ``datasets``."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
         return load_data(data, seed=seed, next_frame=next_frame)
+    if is_dataset(data):
+        return from_datasets(data, seed)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
             f"Data must be a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"

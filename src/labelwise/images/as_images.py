@@ -10,6 +10,7 @@ from PIL import Image
 
 from labelwise.images.formats.find import boxes_at, is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
+from labelwise.images.sources.hub_datasets import dataset_images, is_dataset
 from labelwise.images.sources.paths import list_images, may_name_shards
 from labelwise.images.stored import Content, FileImages, StoredImages
 from labelwise.images.view import Fit
@@ -56,6 +57,8 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
         return _arrays(images.detach().cpu().numpy(), shape, last=False)
     if isinstance(images, np.ndarray) and images.dtype.kind != "O" and not _are_paths(images):
         return _arrays(images, shape, last=True)
+    if is_dataset(images):
+        return dataset_images(images)
     if not isinstance(images, Iterable):
         hint = ' Take the images of one split: data.split("test").images.' if hasattr(images, "splits") else ""
         raise UsageError(
