@@ -34,6 +34,7 @@ from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import Pretrain
+from labelwise.train.progress import Bar
 from labelwise.train.tensors import BatchRng
 
 DEVICE = torch.device("cuda", 0)
@@ -176,7 +177,7 @@ def traced(file: Path) -> None:
     """Write the trace of training (for chrome://tracing), and print how often an epoch waits for the GPU, and how busy that is."""
     train_epoch = loop._Loop._train_epoch
 
-    def marked(self: loop._Loop, bar: loop.Bar) -> None:
+    def marked(self: loop._Loop, bar: Bar) -> None:
         with record_function("epoch"):
             train_epoch(self, bar)
 

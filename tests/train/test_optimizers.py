@@ -32,7 +32,7 @@ def test_average_of_weights_and_statistics() -> None:
         model(torch.randn(5, 2))
         with torch.no_grad():
             linear.weight.add_(torch.randn(2, 2))
-        average.update_parameters(model)
+        average.update()
         stays = min(0.5, (1 + step) / (10 + step))
         for name, tensor in model.state_dict().items():
             slow[name] = stays * slow[name] + (1 - stays) * tensor.double()

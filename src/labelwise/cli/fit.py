@@ -31,7 +31,7 @@ ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
 COSTS_HELP = "A table of label and cost of missing it."
 HOLD_OUT_HELP = "Share of the images to keep for a test, such as 0.2."
-MINUTES_HELP = "With --tune: most minutes of training; default 10."
+MINUTES_HELP = "With --tune: minutes of training; default 10."
 PRECISION_HELP = "int8: a faster, slightly less exact encoder."
 TUNE_HELP = "Train the encoder further; kept only if it helps."
 

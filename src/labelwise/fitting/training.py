@@ -117,16 +117,15 @@ def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.devi
         raise UsageError(
             f'Tuning trains an encoder of images, and "{data.name}" holds features. Leave out --tune (tune).'
         )
-    plain, tune = replace(method, tune=None), method.tune
-    assert tune is not None
-    frozen = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
     if run.tell is not None:
-        for line in before_tuning(frozen, tune):
+        for line in before_tuning(device.type, len(data.split("train")) / max(1, len(data.labels))):
             run.tell(line)
     tuned = _fit(data, method, run)
     about = tuned.origin.summary["tuning"]
     if about["rate"] is not None:
         return tuned
+    plain = replace(method, tune=None)
+    frozen = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
     return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
 
 

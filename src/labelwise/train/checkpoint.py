@@ -32,6 +32,8 @@ class Progress:
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
+    began: float = 0.0  # seconds of the run before this stage
+    merit: float | None = None  # the last figure of validation
     best: float | None = None
     best_epoch: int = -1
     sums: dict[str, float] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,14 +29,15 @@ from labelwise.train.distribution import (
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import MovingAverage
+from labelwise.train.progress import Bar, progress_bar
 from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
 from labelwise.train.step import FEW, RecordedStep, Step
 
 LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
+AHEAD = 16  # steps of a stage that the clock ends are started ahead of the GPU at most
 # Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
-Bar = Callable[[Mapping[str, Tensor], int, float], None]
 
 
 def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[str, Any]]:
@@ -46,7 +47,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         shard = stack.enter_context(process_group(device))
         stack.enter_context(sole_run(run.folder))
-        stack.enter_context(tuned_for(device, exact=run.exact))
+        stack.enter_context(tuned_for(device, tries=method.tries_kernels and not run.exact))
         torch.manual_seed(run.seed)
         data = data.to(device)
         model = method.build(replace(data.spec, view=method.view)).to(device)
@@ -80,14 +81,14 @@ def _seed(device: torch.device, seed: int) -> None:
 
 
 @contextmanager
-def tuned_for(device: torch.device, *, exact: bool = False) -> Iterator[None]:
-    """While open, what runs on a GPU runs in a stream of its own, as recording asks for, by the fastest kernels of its libraries."""
+def tuned_for(device: torch.device, *, tries: bool = True) -> Iterator[None]:
+    """While open, what runs on a GPU runs in a stream of its own, as recording asks for, by the fastest kernels of those that it tries."""
     if device.type != "cuda":
         yield
         return
     own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
     own.wait_stream(default)
-    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, not exact
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, tries
     try:
         with torch.cuda.stream(own):
             yield
@@ -97,6 +98,10 @@ def tuned_for(device: torch.device, *, exact: bool = False) -> Iterator[None]:
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
+    if now.merit == -math.inf:
+        return True
+    if not stage.keeps_best:
+        return stage.patience is not None and now.best_epoch < 0 and now.epoch >= stage.patience
     return stage.patience is not None and now.best is not None and now.epoch - 1 - now.best_epoch >= stage.patience
 
 
@@ -126,9 +131,8 @@ class _Loop:
         """Train the model, from the checkpoint on where the run is resumed within this stage."""
         with deferred_signals(active=self.folder is not None) as self.signals, _threads(stage.threads):
             self._begin(stage, number)
-            now, steps = self.now, len(stage.batches)
-            visible = self.run.progress and self.shard.rank == 0
-            with _progress_bar(stage.name, stage.epochs, steps, now.epoch * steps + now.step, visible=visible) as bar:
+            now, visible = self.now, self.run.progress and self.shard.rank == 0
+            with progress_bar(stage.name, stage.epochs, self.done, visible=visible) as bar:
                 while now.epoch < stage.epochs and not _out_of_patience(stage, now):
                     self._train_epoch(bar)
                     try:
@@ -153,11 +157,13 @@ class _Loop:
         if not self.parameters or not len(stage.batches):
             raise UsageError(f'Stage "{stage.name}" has nothing to train: no parameter or no image.')
         resumed = self.now.stage == number and bool(self.now.epoch or self.now.step)
-        self.now = self.now if resumed else Progress(stage=number)
+        self.now = self.now if resumed else Progress(stage=number, began=self.seconds)
         self.optimizer = stage.optimizer.build(self.parameters)
         loss = distributed(stage.loss, self.parameters, self.shard)
         step = Step(stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device)
         step.accumulate = self.run.accumulate if stage.phases == 1 else 1
+        if stage.seconds is not None:
+            step.place = lambda _: self.done * stage.epochs * step.steps
         self.step, self.lr, self.ends = self._recorded(step), step.lr, step.ends
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
@@ -196,6 +202,8 @@ class _Loop:
 
     def _consider_compiling(self, seconds: float) -> None:
         """Compile the image encoder where the time that the stage has left is worth it, after an epoch of so many seconds."""
+        if self.stage.seconds is not None:  # no time to lose, and how long compiling takes is not known
+            return
         left = (self.stage.epochs - self.now.epoch - 1) * seconds
         if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and left > LONG:
             self.step.compile(self.model)
@@ -214,9 +222,11 @@ class _Loop:
                 sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
             ended = self.ends(number)
             if self.average and ended:
-                self.average.update_parameters(self.model)
+                self.average.update()
             now.step += 1
-            bar(stage.minimised(sums), now.step, self.lr(number))
+            bar(stage.minimised(sums), now.step, self.lr(number), self.done)
+            if self._clock_ends_epoch():
+                break
             if self.folder is None or not ended:  # gradients are not kept
                 continue
             stop = any_process(self.signals.received is not None, self.device)
@@ -228,6 +238,22 @@ class _Loop:
         now.sums = {name: value.item() for name, value in sums.items()}
         if replayed and now.step > begun[0]:
             self._consider_compiling((time.monotonic() - begun[1]) * steps / (now.step - begun[0]))
+
+    @property
+    def done(self) -> float:
+        """The share of the stage that is over: of its time, or of its steps."""
+        now, stage, steps = self.now, self.stage, len(self.stage.batches)
+        if stage.seconds is None:
+            return (now.epoch * steps + now.step) / (stage.epochs * steps)
+        return min(1.0, of_main_process((self.seconds - now.began) / stage.seconds, self.device))
+
+    def _clock_ends_epoch(self) -> bool:
+        """Return whether the time of the epoch is over; a GPU, which steps are started ahead of, is waited for now and then."""
+        if self.stage.seconds is None:
+            return False
+        if self.device.type == "cuda" and self.now.step % AHEAD == 0:
+            torch.cuda.current_stream(self.device).synchronize()
+        return self.done * self.stage.epochs >= self.now.epoch + 1
 
     def _end_epoch(self) -> None:
         """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
@@ -254,10 +280,11 @@ class _Loop:
             return None
         self.model.eval()
         with torch.no_grad(), self.signals.interruptible():
-            merit = of_main_process(self.stage.validate(), self.device)
+            merit = self.now.merit = of_main_process(self.stage.validate(), self.device)
         if self.now.best is None or merit > self.now.best:
             self.now.best, self.now.best_epoch = merit, epoch
-            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            if self.stage.keeps_best:
+                self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         return merit
 
     def _save(self) -> None:
@@ -304,33 +331,3 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _progress_bar(name: str, epochs: int, steps: int, done: int, *, visible: bool) -> Iterator[Bar]:
-    """Yield a function that takes the sums of the loss terms, the step in this epoch and the learning rate.
-
-    The sums are read from the device a few times a second only, so that the bar does not slow training.
-    """
-    if not visible:
-        yield lambda *_: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    words = "[bold]{task.description}[/] epoch {task.fields[epoch]}/" + str(epochs)
-    figures = "loss {task.fields[loss]:.3f}  rate {task.fields[rate]:.4f}"
-    columns = (TextColumn(words), BarColumn(), TextColumn(figures), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
-        task = bar.add_task(name, total=epochs * steps, completed=done, epoch=1, loss=float("nan"), rate=0.0)
-        count, last = done, 0.0
-
-        def update(sums: Mapping[str, Tensor], step: int, rate: float) -> None:
-            nonlocal count, last
-            count += 1
-            if count == epochs * steps or time.monotonic() - last > 0.25:
-                last = time.monotonic()
-                loss = sum(value.item() for value in sums.values()) / step
-                bar.update(task, completed=count, epoch=(count - 1) // steps + 1, loss=loss, rate=rate)
-
-        yield update

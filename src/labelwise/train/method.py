@@ -30,6 +30,8 @@ class Method(ABC):
     leaves_out: ClassVar[bool] = False
     # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
     multilabel: ClassVar[bool] = False
+    # whether a GPU tries several kernels for each shape and keeps the fastest, which takes longer than short training saves
+    tries_kernels: ClassVar[bool] = True
 
     view: View = setting(
         View(),

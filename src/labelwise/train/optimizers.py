@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from torch.optim.swa_utils import PARAM_LIST, AveragedModel, get_ema_multi_avg_fn
+from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
@@ -61,7 +63,7 @@ class Schedule:
         if not 0 <= self.warmup < 1:
             raise UsageError(f"The warm-up is a share of the run from 0 to below 1; given {self.warmup}.")
 
-    def lr_factor(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+    def lr_factor(self, step: float, steps_per_epoch: int, epochs: int) -> float:
         """Return what the full learning rate is multiplied by at a step of the run."""
         total = steps_per_epoch * epochs
         if self.name == "step":
@@ -78,27 +80,36 @@ class Schedule:
         return 1.0
 
 
-class MovingAverage(AveragedModel):
+class MovingAverage:
     """A moving average of a model's weights and statistics, which often answers better than the last step.
 
     It begins at the weights there are. Early on less of it stays, at most ``n / (9 + n)`` at step n, so that the start of
-    training is soon forgotten. Whole numbers are the model's own.
+    training is soon forgotten. Whole numbers are the model's own. (Torch's ``AveragedModel`` waits for a GPU at each step.)
     """
 
     def __init__(self, model: nn.Module, decay: float, *, steps: int = 0) -> None:
         if not 0 <= decay < 1:
             raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {decay}.")
-        super().__init__(model, multi_avg_fn=self._follow, use_buffers=True)
-        self.decay = decay
-        self.n_averaged.fill_(1 + steps)  # torch's own would begin at the weights after the first step
+        self.module = deepcopy(model)
+        self.decay, self.steps = decay, steps
+        own, other = (
+            [each.detach() for each in chain(m.parameters(), m.buffers()) if each.is_floating_point()]
+            for m in (self.module, model)
+        )
+        self._numbers = own, other
+        self._counts = [
+            (mine, each)
+            for mine, each in zip(self.module.buffers(), model.buffers(), strict=True)
+            if not each.is_floating_point()
+        ]
 
-    def _follow(self, average: PARAM_LIST, now: PARAM_LIST, _: Tensor | int) -> None:
-        n = int(self.n_averaged)  # lies on the CPU; reading the count that torch hands over would wait for the device
-        if average[0].is_floating_point():
-            get_ema_multi_avg_fn(min(self.decay, n / (9 + n)))(average, now, n)  # type: ignore[no-untyped-call]
-        else:
-            for own, newest in zip(average, now, strict=True):
-                own.copy_(newest)
+    def update(self) -> None:
+        """Move on to the weights that the model has now."""
+        self.steps += 1
+        share = min(self.decay, self.steps / (9 + self.steps))
+        get_ema_multi_avg_fn(share)(*self._numbers, self.steps)  # type: ignore[no-untyped-call]
+        for own, newest in self._counts:
+            own.copy_(newest)
 
     @contextmanager
     def inside(self, model: nn.Module) -> Iterator[None]:

@@ -22,13 +22,19 @@ class Stage:
     parameters: Sequence[nn.Parameter]  # what is trained
     batches: Batches  # what it is trained on
     epochs: int  # passes through the batches
+    # how long it lasts, if the clock ends it: an epoch then lasts its share of the seconds, and the learning rate follows
+    # the clock, so that it comes down in time however fast steps are. None: batches end epochs.
+    seconds: float | None = None
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     # the largest gradient norm, or a function that clips the gradients; None is no limit
     clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
-    # a figure of merit on validation data, larger is better; the best epoch's weights are kept
+    # a figure of merit on validation data, larger is better; the best epoch's weights are kept, and -inf ends the stage
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
+    # False where too few images validate to say which epoch is best: the last weights are kept, and patience ends the stage
+    # only if no epoch was better than the initial weights
+    keeps_best: bool = True
     begins_well: bool = False  # also validate the initial weights, and keep them unless later ones are better
     threads: int | None = None  # of a CPU while it trains; None leaves them unchanged
     # decay of a moving average of the weights; the average is validated, stored in snapshots, and replaces the weights at

@@ -6,7 +6,7 @@ draws the same random numbers and ends with the same weights as an eager one.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -42,13 +42,14 @@ class Step:
         self.generator = torch.Generator(self.device)
         self.rate = torch.zeros((), device=self.device)  # a GPU reads the learning rate where a recording finds it
         self.steps = len(self.stage.batches)
+        self.place: Callable[[int], float] = float  # where in its schedule a step stands, in steps
         self.accumulate = 1  # batches whose gradients are averaged, see ``Run.accumulate``
         self._turn = (0, 1)  # which of the batches of its step is the next, from 0, and how many these are
 
     def lr(self, number: int) -> float:
         """Return the learning rate of a step of the stage."""
         stage = self.stage
-        return stage.optimizer.lr * stage.schedule.lr_factor(number, self.steps, stage.epochs)
+        return stage.optimizer.lr * stage.schedule.lr_factor(self.place(number), self.steps, stage.epochs)
 
     def take(self, draw: Draw, number: int) -> dict[str, Tensor]:
         """Change the weights by the stage's step of this number, and return the terms of the loss."""

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.nn.functional import linear
 
 from labelwise.cli.outcome import tuning_lines
 from labelwise.core.classifier import MethodRecord
@@ -23,11 +23,13 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
-from labelwise.methods.discriminant.tuning import PACE, TuningLayer
+from labelwise.methods.discriminant.tuning import PACE, Passes, TuningLayer
 from labelwise.support.errors import Interrupted, UsageError
+from labelwise.train.batches import Draw, Shard, ShuffledBatches
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.networks.backbones import build_backbone
+from labelwise.train.step import Step
 from tests.changed import model_of
 from tests.pixels_of import px
 
@@ -63,7 +65,7 @@ def data() -> Dataset:
 
 def method(weights: str, **settings: object) -> Discriminant:
     encoder = Encoder(backbone="convnet", width=8, weights=weights, frozen=True)
-    tune = Tune(**{"rates": (3e-3,), "steps": 150, "minutes": 0.0, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
+    tune = Tune(**{"rates": (3e-3,), "steps": 150, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
     return Discriminant(encoder=encoder, tune=tune)
 
 
@@ -91,7 +93,8 @@ def test_what_pays_is_kept_saved_and_answers_alike(weights: str, data: Dataset, 
 
 
 def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: str, data: Dataset) -> None:
-    spoilt = fit(data, method(weights, rates=(3.0,), steps=6), CPU)
+    data = replace(data, splits={**data.splits, "val": pictures(30, 2)})
+    spoilt = fit(data, method(weights, rates=(30.0,), steps=6), CPU)
     plain = fit(data, replace(method(weights), tune=None), CPU)
     assert spoilt.origin.summary["tuning"]["rate"] is None
     assert spoilt.origin.method == plain.origin.method
@@ -102,23 +105,22 @@ def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: st
 
 
 def test_validation_images_choose(weights: str, data: Dataset) -> None:
-    """Validation images make one trial the best, and wrong labels of them none; test images change nothing."""
+    """Validation images make the tuned encoder the best, and wrong labels of them do not; test images change nothing."""
     part = training_data(data, 0)
-    model, _ = train(method(weights, rates=(1e-4, 3e-3)), part, CPU)
+    model, _ = train(method(weights), part, CPU)
     assert isinstance(model, DiscriminantModel)
-    likelihoods = [trial.likelihood for trial in model.trials]
-    assert [trial.rate for trial in model.trials] == [None, 1e-4, 3e-3]
-    assert likelihoods.index(max(likelihoods)) == 2
+    frozen, tuned = model.trials
+    assert (frozen.rate, tuned.rate) == (None, 3e-3)
+    assert tuned.likelihood > frozen.likelihood
     head = model.export_head()
     scores = torch.from_numpy(head.score(head.embed(model.head_features(px(part.val)).numpy()), head.rows))
     assert -float(torch.nn.functional.cross_entropy(scores, part.val.targets)) == pytest.approx(
-        max(likelihoods), rel=1e-4
+        tuned.likelihood, rel=1e-4
     )
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
-    other, _ = train(method(weights, rates=(1e-4, 3e-3)), wrong, CPU)
+    other, _ = train(method(weights), wrong, CPU)
     assert isinstance(other, DiscriminantModel)
-    assert other.trials[2].likelihood < likelihoods[2] - 0.1  # as probable as chance: no trial is better than another
-    assert other.trials[0].likelihood < model.trials[2].likelihood
+    assert other.trials[1].likelihood < tuned.likelihood - 0.1
     none = replace(data, splits={"train": data.split("train")})
     with_test, without = (fit(each, method(weights, steps=3), CPU) for each in (data, none))
     assert with_test.origin.summary["tuning"] == without.origin.summary["tuning"]
@@ -139,47 +141,42 @@ def test_batch_norms_stay_and_weights_move(weights: str, data: Dataset) -> None:
 def test_a_run_goes_on_where_it_stopped(
     weights: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), CPU)
+    settings = method(weights, steps=60)
+    wanted = fit(data, settings, CPU)
     run = replace(CPU, folder=tmp_path / "run", checkpoint_seconds=0.0)
-    steps, plain = [0], TuningLayer.forward
+    taken, plain = [0], Step.take
 
-    def stops(head: TuningLayer, features: Tensor) -> Tensor:
-        steps[0] += 1
-        if steps[0] == 18:  # in the second stage
+    def stops(self: Step, draw: Draw, number: int) -> dict[str, Tensor]:
+        taken[0] += 1
+        if taken[0] == 40:
             raise RuntimeError("the power is gone")
-        return plain(head, features)
+        return plain(self, draw, number)
 
-    monkeypatch.setattr(TuningLayer, "forward", stops)
+    monkeypatch.setattr(Step, "take", stops)
     with pytest.raises((RuntimeError, Interrupted)):
-        fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), run)
-    monkeypatch.undo()
-    steps[0] = 100
-
-    def counts(head: TuningLayer, features: Tensor) -> Tensor:
-        steps[0] += 1
-        return plain(head, features)
-
-    monkeypatch.setattr(TuningLayer, "forward", counts)
-    result = fit(data, method(weights, rates=(1e-3, 3e-3), steps=12), replace(run, resume=True))
-    assert 0 < steps[0] - 100 < 12, "what was done is not done again"
+        fit(data, settings, run)
+    taken[0] = 100
+    result = fit(data, settings, replace(run, resume=True))
+    assert 0 < taken[0] - 100 <= 30, "what was done is not done again"
     state = model_of(wanted).state_dict()
     for name, value in model_of(result).state_dict().items():
         torch.testing.assert_close(value, state[name], msg=name)
 
 
-def test_the_head_begins_with_the_closed_form_and_moves_ten_times_as_fast() -> None:
-    rng = torch.Generator().manual_seed(0)
-    targets = torch.arange(3).repeat_interleave(20)
-    features = 5 + torch.randn(60, 6, generator=rng) + 4 * torch.eye(6)[targets]
-    head = TuningLayer(features, targets, 3)
-    assert float((head(features).argmax(1) == targets).double().mean()) > 0.9
-    weight, bias = PACE * head.weight.detach(), PACE * head.bias.detach()
-    slow = linear((features - features.mean(0)) / features.std(0, correction=0), weight, bias)
-    torch.testing.assert_close(head(features), slow)
-    optimizer = torch.optim.AdamW(head.parameters(), lr=1e-3, weight_decay=0.0)
-    torch.nn.functional.cross_entropy(head(features), targets).backward()  # type: ignore[no-untyped-call]
+def test_training_begins_where_the_closed_form_ends_and_the_layer_moves_faster(weights: str, data: Dataset) -> None:
+    part = training_data(data, 0)
+    model = method(weights).build(part.spec)
+    model.solve_on(part)
+    head = model.export_head()
+    layer = TuningLayer(torch.from_numpy(head.rows))
+    embeddings = torch.from_numpy(head.embed(model.head_features(px(part.val)).numpy()))
+    wanted = torch.from_numpy(head.score(embeddings.numpy(), head.rows))
+    torch.testing.assert_close(layer(embeddings), wanted, rtol=1e-4, atol=1e-4)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-3, weight_decay=0.0)
+    torch.nn.functional.cross_entropy(layer(embeddings), part.val.targets).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
-    assert float((PACE * head.weight.detach() - weight).abs().max()) == pytest.approx(10 * 1e-3, rel=1e-3)
+    moved = (PACE * layer.weight.detach() - torch.from_numpy(head.rows[:, :-1])).abs().max()
+    assert float(moved) == pytest.approx(PACE * 1e-3, rel=1e-3)
 
 
 def test_what_speaks_against_it_is_told_before(weights: str, data: Dataset) -> None:
@@ -189,19 +186,17 @@ def test_what_speaks_against_it_is_told_before(weights: str, data: Dataset) -> N
     frozen = fit(data, replace(method(weights), tune=None), CPU)
     summary = frozen.origin.summary
 
-    def lines(device: str, accuracy: float, images: int) -> tuple[list[str], list[str]]:
+    def lines(device: str, accuracy: float, images: int) -> list[str]:
         training = {**summary["training"], "device": device, "images": images}
         left = {**summary["leave_one_out"], "accuracy": accuracy}
         about = replace(frozen.origin, summary={**summary, "training": training, "leave_one_out": left})
-        one = replace(frozen, origin=about)
-        return list(before_tuning(one, Tune())), list(tuning_lines(one))
+        return list(tuning_lines(replace(frozen, origin=about)))
 
-    assert lines("cuda", 0.6, 60)[0] == []
-    assert "--tune will probably pay" in lines("cuda", 0.6, 60)[1][0]
-    assert "seldom helps with 14 images" in lines("cuda", 0.6, 56)[0][0]
-    assert "little to gain" in lines("cuda", 0.86, 60)[0][0]
+    assert list(before_tuning("cuda", 15)) == []
+    assert "seldom helps with 14 images" in next(before_tuning("cuda", 14))
+    assert "--tune will probably pay" in lines("cuda", 0.6, 60)[0]
     for device, accuracy, images in (("cpu", 0.6, 60), ("cuda", 0.6, 56), ("cuda", 0.76, 60)):
-        assert lines(device, accuracy, images)[1] == []
+        assert lines(device, accuracy, images) == []
 
 
 def test_what_cannot_be_tuned_is_refused(data: Dataset) -> None:
@@ -226,19 +221,53 @@ def test_the_shell_asks_for_it(weights: str, data: Dataset) -> None:
         decide(data, replace(options, method="softmax"))
 
 
-def test_the_best_try_goes_on_for_twice_the_steps_as_long_as_validation_images_gain(
-    weights: str, data: Dataset
-) -> None:
+def test_a_rate_that_does_not_help_is_followed_by_the_next(weights: str, data: Dataset) -> None:
     part = training_data(data, 0)
-    model, _ = train(method(weights, rates=(1e-4, 3e-3), steps=10, minutes=5.0), part, CPU)
+    model, _ = train(method(weights, rates=(30.0, 3e-3), steps=80), part, CPU)
     assert isinstance(model, DiscriminantModel)
-    tries = model.trials
-    assert [trial.steps for trial in tries[:4]] == [0, 10, 10, 30]
-    assert [trial.steps for trial in tries[3:]] == [10 * (2**place - 1) for place in range(2, len(tries) - 1)]
-    assert len({trial.rate for trial in tries[3:]}) == 1
-    *longer, last = [trial.likelihood for trial in tries[2:]]
-    assert longer == sorted(longer), "each but the last was better than the one before"
-    assert last <= longer[-1]
-    short, _ = train(method(weights, rates=(1e-4, 3e-3), steps=10), part, CPU)
-    assert isinstance(short, DiscriminantModel)
-    assert len(short.trials) == 3, "without time no longer ones"
+    frozen, spoilt, tuned = model.trials
+    assert spoilt.steps <= 32 < 80 == tuned.steps, "an encoder that collapses is not trained to the end"
+    assert spoilt.likelihood < frozen.likelihood < tuned.likelihood
+    again, _ = train(method(weights, rates=(3e-3, 30.0), steps=80), part, CPU)
+    assert isinstance(again, DiscriminantModel)
+    assert [trial.rate for trial in again.trials] == [None, 3e-3]
+
+
+def test_the_clock_ends_training_and_the_learning_rate_comes_down_in_time(
+    weights: str, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that goes a quarter of a second each step: 40 seconds, whatever they hold."""
+    part, now, rates = training_data(data, 0), [0.0], list[float]()
+    take = Step.take
+
+    def slowly(self: Step, draw: Draw, number: int) -> dict[str, Tensor]:
+        rates.append(self.lr(number))
+        now[0] += 0.25
+        return take(self, draw, number)
+
+    monkeypatch.setattr(Step, "take", slowly)
+    for module in ("train.loop", "methods.discriminant.tuning"):
+        monkeypatch.setattr(f"labelwise.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    model, _ = train(method(weights, steps=None, minutes=40 / 60), part, CPU)
+    assert isinstance(model, DiscriminantModel)
+    assert len(model.trials) == 2
+    assert len(rates) == pytest.approx(160, abs=1)
+    assert max(rates) == pytest.approx(3e-3, rel=0.02)
+    peak = rates.index(max(rates))
+    assert peak == pytest.approx(16, abs=2)
+    assert rates[peak:] == sorted(rates[peak:], reverse=True)
+    assert rates[-1] < 0.01 * 3e-3
+    assert model.trials[1].steps == len(rates)
+
+
+def test_batches_go_on_pass_after_pass(data: Dataset) -> None:
+    split = training_data(data, 0).train
+    passes = Passes(ShuffledBatches(split=split, size=16), 12, torch.zeros((), dtype=torch.int64))
+    whole = [draw.rows.tolist() for draw in passes.epoch(7, 0, Shard())]
+    assert [len(rows) for rows in whole] == [16] * 12
+    assert int(passes.taken) == 12
+    each = len(passes.batches)
+    assert each < 12
+    assert len({row for rows in whole[:each] for row in rows}) == 16 * each, "an image once a pass"
+    for start in (3, each, each + 2):
+        assert [draw.rows.tolist() for draw in passes.epoch(7, start, Shard())] == whole[start:]

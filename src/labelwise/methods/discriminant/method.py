@@ -6,7 +6,6 @@ made by exact leave-one-out, in closed form: no validation images, no learning r
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from labelwise.images.describe.labels import Labels
@@ -30,6 +29,7 @@ class Discriminant(Method):
 
     name: ClassVar[str] = "discriminant"
     leaves_out: ClassVar[bool] = True
+    tries_kernels: ClassVar[bool] = False
 
     encoder: Encoder = setting(Encoder(frozen=True), "The network that makes features of images.")
     source: Source = setting("auto", "Read label vectors or texts; auto prefers vectors.")
@@ -90,4 +90,4 @@ class Discriminant(Method):
         if self.tune is None:
             model.solve(data.train.images, data.train.targets, data.train.groups)
         else:
-            model.trials = yield from tuning_stages(model, data, self.tune, partial(model.solve_on, data))
+            model.trials = yield from tuning_stages(model, data, self.tune)

@@ -11,12 +11,10 @@ class Tune:
     """Train the pretrained encoder further, and keep that only where validation images gain by it (--tune). For GPUs."""
 
     rates: tuple[float, ...] = setting(
-        (3e-4, 1e-3), "Learning rates to try, each from the pretrained weights; validation images choose."
+        (3e-4, 1e-4), "Learning rates; the next is tried where validation does not improve with one."
     )
-    steps: int = setting(
-        300, "Steps of the first tries, at least one pass; the best goes on for twice as many, and so on."
-    )
-    minutes: float = setting(10.0, "Minutes that all tries may take; 0: none goes on.")
+    minutes: float = setting(10.0, "Minutes of training; the learning rate falls to zero in this time.")
+    steps: int | None = setting(None, "Steps of training with each rate; none: as many as the minutes allow.")
     batch: int = setting(64, "Images of a step, over all processes.")
     weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
     smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")
@@ -24,7 +22,8 @@ class Tune:
 
     def __post_init__(self) -> None:
         check_range(self, "at least 1", "steps", "batch")
-        check_range(self, "0 or more", "weight_decay", "minutes")
+        check_range(self, "above 0", "minutes")
+        check_range(self, "0 or more", "weight_decay")
         check_range(self, "from 0 to below 1", "smoothing")
         if not self.rates or min(self.rates) <= 0:
             raise UsageError(f'Setting "tune.rates" must be numbers above 0, at least one; given {list(self.rates)}.')

@@ -1,133 +1,175 @@
-"""Tune a pretrained encoder through a linear layer; the result is kept only if validation improves.
+"""Tune a pretrained encoder by gradients through its closed form; the result is kept only if validation improves.
 
-Each learning rate is tried for a few steps. The best trial continues, doubling its steps within the time limit, as long as
-validation improves (Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017). So nearly all
-of the time goes into the weights that are kept.
+The classifier in closed form is linear in embeddings of unit length. It becomes a linear layer that is trained together with the encoder, so training
+begins where the closed form ends, and at its end the closed form is solved again. The clock ends training, not a number of steps: however fast
+steps are, the learning rate comes down in the minutes there are. Nothing is compiled, and no minute goes into tries that are thrown away.
 """
 
 import math
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from itertools import count, islice
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
+from labelwise.core.arrays import softmax
+from labelwise.core.platt import fit_temperature
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Trial, Tune
-from labelwise.methods.discriminant.whitening import closed_form_rows
-from labelwise.methods.shared.linear import EncoderModel
+from labelwise.methods.shared.linear import array
+from labelwise.support.rows import mix
 from labelwise.train.augment import Augment
-from labelwise.train.batches import Batch, ShuffledBatches
+from labelwise.train.batches import Batch, Draw, Shard, ShuffledBatches
 from labelwise.train.checkpoint import state_copy
-from labelwise.train.data import TrainData
+from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import of_main_process
-from labelwise.train.networks.channel_statistics import channel_statistics
+from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
+from labelwise.train.tensors import BatchRng
 
-PACE = 10.0  # learning rates of the head, of the encoder's
+PACE = 10.0  # learning rates of the layer, of the encoder's: embeddings have unit length, so its weights are large
 CROP = (0.4, 1.0)  # share of the area of an image that a random crop covers
 AVERAGE = 0.99  # share that stays of the moving average of weights at a step
-WARMUP = 0.1  # share of the steps in which the learning rate rises
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is tried next."""
-
-    rate: float | None  # None: the encoder as it came
-    steps: int
-    before: int = (
-        0  # steps after which the best try ended, where this one goes on; 0: it begins with the pretrained weights
-    )
+WARMUP = 0.1  # share of the time in which the learning rate rises
+CHECKS = 10  # times that validation images are looked at while it trains with a rate
+PATIENCE = 4  # of these, after which training stops where none was as good as the start
+LEAST = 0.1  # share of the minutes for which another rate is begun
+LOST = (
+    0.8,
+    1.0,
+)  # share of the likelihood above chance, and how much of it, whose loss shows at once that the encoder collapsed
+ENDLESS = 2**20  # steps between two looks where the clock says when these are
+PIECE = 256  # validation images at a time
 
 
 class TuningLayer(nn.Module):
-    """A linear layer on standardised features, which begins with their closed form.
+    """The closed form as a linear layer on embeddings ``[n, d]`` of unit length.
 
-    Weights are held at a tenth of what they are: a step of Adam is as large as the learning rate, so they move ten times as fast.
+    Weights are held at a fraction of what they are: a step of Adam is as large as the learning rate, so they move ``PACE`` times as fast.
     """
 
-    mean: Tensor
-    std: Tensor
+    steps: Tensor  # that these weights were trained for
 
-    def __init__(self, features: Tensor, targets: Tensor, k: int) -> None:
+    def __init__(self, rows: Tensor) -> None:
         super().__init__()
-        mean, std = channel_statistics(features, 1)
-        self.register_buffer("mean", mean.float())
-        self.register_buffer("std", std.float())
-        standard = ((features - self.mean) / self.std).cpu().numpy()
-        rows = torch.from_numpy(closed_form_rows(standard, targets.cpu().numpy(), k)).to(features.device) / PACE
-        self.weight, self.bias = nn.Parameter(rows[:, :-1].clone()), nn.Parameter(rows[:, -1].clone())
+        self.weight, self.bias = nn.Parameter(rows[:, :-1] / PACE), nn.Parameter(rows[:, -1] / PACE)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return scores ``[n, k]`` of features ``[n, d]``."""
-        return PACE * linear((features - self.mean) / self.std, self.weight, self.bias)
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """Return scores ``[n, k]``, in single precision."""
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return PACE * linear(embeddings.float(), self.weight, self.bias)
 
 
-def tuning_stages(
-    model: EncoderModel, data: TrainData, tune: Tune, solve: Callable[[], tuple[float, float]]
-) -> Generator[Stage, None, tuple[Trial, ...]]:
-    """Yield a stage for each try, and return the trials, the encoder as it came first; the model is left as the best was.
+class Passes:
+    """Batches pass after pass, ``length`` of them an epoch; ``taken`` counts them."""
 
-    ``solve`` solves what follows the encoder, which is frozen otherwise, and returns likelihood and accuracy of validation images.
+    def __init__(self, batches: ShuffledBatches, length: int, taken: Tensor) -> None:
+        self.batches, self.length, self.taken = batches, length, taken
+
+    def __len__(self) -> int:
+        return self.length if len(self.batches) else 0
+
+    def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
+        """Yield what the batches of one epoch are made of, from step ``start`` on."""
+        first, skipped = divmod(start, len(self.batches))
+        passes = (
+            self.batches.epoch(mix(seed, number), 0 if number > first else skipped, shard) for number in count(first)
+        )
+        for draw in islice((draw for each in passes for draw in each), self.length - start):
+            self.taken.add_(1)
+            yield draw
+
+    def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
+        """Return the batch, made on the device without waiting for it."""
+        return self.batches.batch(rows, images, rng)
+
+
+def tuning_stages(model: DiscriminantModel, data: TrainData, tune: Tune) -> Generator[Stage, None, tuple[Trial, ...]]:
+    """Yield a stage for each learning rate, and return the trials, the encoder as it came first; the model is left as the best was.
+
+    A stage ends early where the encoder collapses or validation does not improve. The next rate then has the time that is left, from the start.
     """
-    features = model.encode_all(data.train.images, by=model.encoder)
-    targets = data.train.targets.to(features.device)
-    start = best = state_copy(model)  # the best with the layer it was trained with
-    trials: list[Trial] = []
-    plan: list[Plan] = [Plan(None, 0), *(Plan(rate, tune.steps) for rate in tune.rates)]
     began = time.monotonic()
-    while plan:
-        now, begin = plan.pop(0), time.monotonic()
-        if now.rate is not None:
-            layer = TuningLayer(features, targets, len(data.labels))
-            model.add_module("tuning", layer)
-            model.load_state_dict(best if now.before else {**model.state_dict(), **start})
-            model.encoder.tune(True)
-            yield _stage(model, layer, data, tune, now)
-            model.encoder.tune(False)
-        likelihood, accuracy = (of_main_process(value, model.device) for value in solve())
-        if all(likelihood > other.likelihood for other in trials):
-            best = state_copy(model)
-        if now.rate is not None:
-            del model.tuning
-        trials.append(Trial(rate=now.rate, likelihood=likelihood, accuracy=accuracy, steps=now.before + now.steps))
+    trials = [_trial(model, data, None, 0)]
+    start = best = state_copy(model)
+    rows = torch.from_numpy(model.export_head().rows).to(model.device)
+    for rate in tune.rates:
         left = of_main_process(60 * tune.minutes - (time.monotonic() - began), model.device)
-        if not plan:
-            plan = _longer(trials, now, int(left / max(time.monotonic() - begin, 1e-9) * now.steps))
-    model.load_state_dict({name: value for name, value in best.items() if name in start})
-    model.encoder.tune(False)
-    solve()
+        done = best is not start if tune.steps else left < LEAST * 60 * tune.minutes
+        if done and len(trials) > 1:
+            break
+        model.load_state_dict(start)
+        layer = TuningLayer(rows)
+        model.add_module("tuning", layer)
+        model.encoder.tune(True)
+        yield _stage(model, layer, data, tune, rate, left)
+        model.encoder.tune(False)
+        del model.tuning
+        trials.append(_trial(model, data, rate, int(layer.steps)))
+        if trials[-1].likelihood > max(trial.likelihood for trial in trials[:-1]):
+            best = state_copy(model)
+    if trials[-1].likelihood < max(trial.likelihood for trial in trials):
+        model.load_state_dict(best)
+        model.encoder.tune(False)
+        model.solve_on(data)
     return tuple(trials)
 
 
-def _longer(trials: list[Trial], last: Plan, most: int) -> list[Plan]:
-    """Return the try that goes on where the best one ended, for twice the steps or ``most``; nothing where the last gained nothing."""
-    best = max(trials, key=lambda trial: trial.likelihood)
-    steps = min(2 * last.steps, most)
-    gained = best is trials[-1] or not last.before
-    return [Plan(best.rate, steps, before=best.steps)] if best.rate and gained and steps >= last.steps / 2 else []
+def _trial(model: DiscriminantModel, data: TrainData, rate: float | None, steps: int) -> Trial:
+    """Solve the closed form, and return how good it is on validation images."""
+    likelihood, accuracy = (of_main_process(value, model.device) for value in model.solve_on(data))
+    return Trial(rate=rate, likelihood=likelihood, accuracy=accuracy, steps=steps)
 
 
-def _stage(model: EncoderModel, layer: TuningLayer, data: TrainData, tune: Tune, plan: Plan) -> Stage:
-    """Return the stage that trains the encoder together with the head."""
-    assert plan.rate is not None
+def _stage(
+    model: DiscriminantModel, layer: TuningLayer, data: TrainData, tune: Tune, rate: float, seconds: float
+) -> Stage:
+    """Return the stage that trains the encoder together with the layer."""
+    length = math.ceil(tune.steps / CHECKS) if tune.steps else ENDLESS
+    shuffled = ShuffledBatches(split=data.train, size=tune.batch, augment=Augment(scale=CROP, flip=tune.flip))
+    batches = Passes(shuffled, length, layer.steps)
+    chance = -math.log(len(data.labels))
 
     def loss(batch: Batch) -> dict[str, Tensor]:
-        scores: Tensor = layer(model.encoder(batch.images))
-        return {"choice": cross_entropy(scores.float(), batch.targets, label_smoothing=tune.smoothing)}
+        scores: Tensor = layer(model.finish(model.encoder(batch.images).float()))
+        return {"choice": cross_entropy(scores, batch.targets, label_smoothing=tune.smoothing)}
 
-    augment = Augment(scale=CROP, flip=tune.flip)
-    batches = ShuffledBatches(split=data.train, size=tune.batch, augment=augment)
+    begin = _likelihood(model, layer, data.val)
+
+    def validate() -> float:
+        likelihood = _likelihood(model, layer, data.val)
+        collapsed = begin - likelihood > max(LOST[0] * (begin - chance), LOST[1])
+        return -math.inf if collapsed else likelihood
+
     return Stage(
-        name=f"tune {plan.rate:g}, steps {plan.before} to {plan.before + plan.steps}",
+        name=f"tune {rate:g}",
         loss=loss,
         parameters=tuple(p for p in model.parameters() if p.requires_grad),
         batches=batches,
-        epochs=math.ceil(plan.steps / len(batches)),
-        optimizer=Optimizer(name="adamw", lr=plan.rate, weight_decay=tune.weight_decay),
+        epochs=math.ceil(tune.steps / length) if tune.steps else CHECKS,
+        seconds=None if tune.steps else max(seconds, 1.0),
+        optimizer=Optimizer(name="adamw", lr=rate, weight_decay=tune.weight_decay),
         schedule=Schedule(name="onecycle", warmup=WARMUP),
         average=AVERAGE,
+        validate=validate,
+        begins_well=True,
+        patience=PATIENCE,
+        keeps_best=False,
     )
+
+
+@torch.no_grad()
+def _likelihood(model: DiscriminantModel, layer: TuningLayer, split: TensorSplit) -> float:
+    """Return the mean log-likelihood of validation images by the layer, as sure as suits them best."""
+    model.eval()
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+        pieces = (as_float(piece.to(model.device)) for piece in torch.split(split.images, PIECE))
+        scores = array(torch.cat([layer(model.finish(model.encoder(each).float())) for each in pieces]))
+    targets = array(split.targets)
+    shares = softmax(scores / fit_temperature(scores, targets))[np.arange(len(targets)), targets]
+    return float(np.log(np.maximum(shares, 1e-30)).mean())

@@ -109,7 +109,7 @@ class ImageEncoder(nn.Module):
 
     def _loaded(self, _: object) -> None:
         self._missing = None
-        same = self.frozen and self.backbone.has_published()
+        same = self.frozen and not self.tuning and self.backbone.has_published()
         self.published = self.backbone.registered if same else None
 
     def train(self, mode: bool = True) -> Self:
