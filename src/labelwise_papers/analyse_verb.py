@@ -124,7 +124,7 @@ def _usual_split(what: What, data: "lw.data.Dataset") -> str | None:
         return None
     if "train" not in data.splits:
         raise DataError(
-            f'The analysis {what} sets test images beside training images, and "{data.name}" has none of these; it '
+            f'The analysis {what} compares test images with training images, and "{data.name}" has none of these; it '
             f"has: {listing(data.splits)}. Give the data with its training images."
         )
     return "test"

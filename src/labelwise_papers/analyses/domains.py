@@ -106,7 +106,7 @@ def evaluate_domain_views(
     The data's own splits are forgotten; each label and domain gives a tenth of its images to validation. With a folder in
     ``run`` all that is finished is kept there, and the same call continues where it stopped.
     ``methods`` are settings to choose among, ``views`` what each way makes of a trained model, by name. A model is a candidate after
-    ``every`` so many epochs, beside that at the end; 0: that at the end alone. ``domains`` are those to hold out; none are all.
+    each ``every`` epochs, and at the end; 0 means at the end only. ``domains`` are those to hold out; empty means all.
     """
     run, whole = run or Run(), pool(data)
     chosen = (methods,) if isinstance(methods, Method) else tuple(methods)

@@ -49,7 +49,7 @@ def joint_view(
 ) -> JointView:
     """Return training images under their own labels ``[n]`` and one more image under each of these labels, in a plane.
 
-    The classifier's score must be linear in the image embedding. At most so many labels are looked at, those that score highest
+    The classifier's score must be linear in the image embedding. At most ``most`` labels are shown, those that score highest
     for the image: more than 10 are hard to tell apart.
     """
     plane, classifier = find_plane(projection), known.classifier

@@ -150,7 +150,7 @@ def read_xlsa17(
 
 
 def read_gzsl_pack(root: str | Path, name: str, *, splits: str = "att_splits.mat") -> ZeroShotData:
-    """Return zero-shot data whose features are packed as bytes: ``cub_res50.npz`` beside ``gzsl_splits/CUB``.
+    """Return zero-shot data whose features are packed as bytes: ``cub_res50.npz`` next to ``gzsl_splits/CUB``.
 
     The pack holds ``q [n, d]`` (bytes) and ``scale [d]``, whose product are the features; ``labels [n]`` from 0; and
     ``att_col [k]``, which column of the splits' vectors and names belongs to each label.

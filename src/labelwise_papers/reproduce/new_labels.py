@@ -44,7 +44,7 @@ def retrieval(subject: Subject, *, ks: tuple[int, ...] = KS, by: tuple[By, ...] 
 def verification(
     subject: Subject, *, by: tuple[By, ...] = ("cosine", "similarity", "sum"), pairs: int = PAIRS
 ) -> Figures:
-    """Return the equal error rate of at most so many pairs of either kind by each score, as ``EER score``."""
+    """Return the equal error rate by each score, over at most ``pairs`` pairs of either kind, as ``EER score``."""
     figures: Figures = {}
     every = len(subject.evaluation)
     for score, result in record_of(subject.evaluation, "verification", scores=by, most=every, pairs=pairs).items():

@@ -91,7 +91,7 @@ def _strange(name: str, shape: tuple[int, ...], root: Path | None) -> Tensor | N
 
 
 def saliency(subject: Subject, *, images: int = 5_000, batch: int = 256) -> Figures:
-    """Return the share of salient pixels of so many training images under their true label, of maps scaled either way."""
+    """Return the share of salient pixels of training images under their true label, by both scalings of the maps."""
     train, model = subject.dataset.split("train"), subject.classifier
     targets = torch.from_numpy(align_targets(model, train, subject.dataset.labels))[:images]
     ways = {"saliency": False, "saliency from zero": True}
@@ -127,7 +127,7 @@ def answers(subject: Subject) -> Figures:
 def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "umap"] = "pca") -> Figures:
     """Return how far a test image lies from the training images of its own label and of the nearest other; draws the plane.
 
-    The image is the first test image that is answered rightly, under every label, among so many training images.
+    The image is the first test image that is answered rightly, under every label, among the first training images.
     """
     classifier, train = subject.classifier, subject.dataset.split("train")
     targets = align_targets(classifier, train, subject.dataset.labels)[:images]
@@ -148,7 +148,7 @@ def joint(subject: Subject, *, images: int = 2_000, projection: Literal["pca", "
 def domains(subject: Subject, *, every: int = 5, heads: tuple[Head, ...] = ()) -> Figures:
     """Return accuracy on each domain by models trained on the others, and the mean: by the oracle's choice, and ``strict``.
 
-    A model may be chosen after so many epochs each, next to that at the end; 0 is that at the end alone. ``heads`` of a prototype name
+    Models are candidates after each ``every`` epochs and at the end; 0 means at the end only. ``heads`` of a prototype name
     labels, too, by the same trained models: figures called ``by`` the head.
     """
     if subject.method is None:
@@ -180,7 +180,7 @@ def robustness(  # noqa: PLR0913 - the options of the measure
 ) -> Figures:
     """Return accuracy on clean images, under FGSM and each PGD alone, and under all attacks together (``worst``).
 
-    Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of so many ``queries``. The step
+    Only ``worst`` counts the two adaptive attacks, of ``adaptive_steps``, and the random search, of ``queries`` queries. The step
     size of PGD is a share of epsilon, 2.5 / steps where left out; there is a figure for each number of steps, and where there is
     a ``weak_step`` two for PGD by steps of that share, shown scores and shown probabilities, which ``worst`` does not count.
     """

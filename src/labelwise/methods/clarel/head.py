@@ -153,7 +153,7 @@ class ClarelHead(HeadDefaults):
     within: float = 1.0  # the mean squared distance of an image embedding from the mean of its label
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with their sentence vectors, where these are what is read."""
+        """Return the labels with their sentence vectors, where the reader takes vectors."""
         if self.vectors is None:
             return labels
         source = replace(self.source, source="vectors" if labels.texts is None else "texts")

@@ -100,7 +100,7 @@ class ClarelModel(EncoderModel):
         self.places |= {"reach": reach, "apart": apart, "within": within}
 
     def finish(self, embeddings: Tensor) -> Tensor:
-        """Return image embeddings ``[n, e]`` from what the image encoder made of images."""
+        """Return image embeddings ``[n, e]`` from encoded images."""
         rows = embeddings if self.centre is None else self.centre(embeddings) * LENGTH
         return self.project(self.dropout(rows))  # type: ignore[no-any-return]
 
@@ -150,11 +150,11 @@ class Clarel(ImageMethod):
 
     @property
     def uses_targets(self) -> bool:
-        """Whether training needs labelled images; without, images with sentences of their own are enough."""
+        """Whether training needs labelled images; otherwise images with their own sentences suffice."""
         return self.class_weight > 0
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with their sentence vectors, where these are what the reader takes."""
+        """Return the labels with their sentence vectors, where the reader takes vectors."""
         if self.reader == "words":
             return labels
         source = replace(self.label_source, source="vectors" if labels.texts is None else "texts")

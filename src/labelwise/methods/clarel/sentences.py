@@ -47,7 +47,7 @@ class TextReader(nn.Module, ABC):
 
     @abstractmethod
     def read(self, data: TrainData) -> ImageTexts:
-        """Return the texts of the training images: their own, or where they have none those of their labels."""
+        """Return the texts of the training images: their own, or else those of their labels."""
 
     @abstractmethod
     def without_torch(self) -> dict[str, Any]:

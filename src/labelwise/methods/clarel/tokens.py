@@ -39,7 +39,7 @@ def draw(own: Instance, most: int, uniforms: Any) -> Instance:
 def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int = 30) -> list[Instance]:
     """Return the words of the sentences of each instance as rows of ``word_table(vectors)``, ``longest`` of each at most.
 
-    Words are found as ``encode_sentences`` finds them: "Owls" is looked up as "owls", too, and as "owl".
+    Words are matched as in ``encode_sentences``: "Owls" is looked up as "owls", too, and as "owl".
     """
     if longest < 1:
         raise UsageError(f"At least 1 word of a sentence must count; given {longest}.")
@@ -75,7 +75,7 @@ def _check(instance: int, sentences: Sequence[str]) -> None:
 
 
 def _rows(sentence: str, vectors: WordVectors, known: dict[str, list[int]]) -> list[int]:
-    """Return the row of each word of a sentence; ``known`` keeps what was looked up."""
+    """Return the row of each word of a sentence; ``known`` caches lookups."""
     rows: list[int] = []
     for chunk in split_text(sentence)[1]:
         if chunk not in known:

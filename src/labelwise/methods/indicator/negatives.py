@@ -62,12 +62,12 @@ def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, cou
 
 
 def sample_wrong_labels(uniforms: Tensor, targets: Tensor, count: int, logits: Tensor | None = None) -> Tensor:
-    """Return what ``sample_by_score`` does with all labels in one part ``[n, k]``; without logits all are alike."""
+    """Return the result of ``sample_by_score`` for one part with all labels ``[n, k]``; without logits it is uniform."""
     return sample_by_score([(uniforms, torch.zeros_like(uniforms) if logits is None else logits)], targets, count)
 
 
 def _gumbel(uniforms: Tensor) -> Tensor:
-    """Return Gumbel noise from uniform numbers, each taken at the middle of its step: finite, and fine where large."""
+    """Return Gumbel noise from uniform numbers, each at the middle of its step, so that it is finite."""
     return (uniforms + STEP / 2).clamp_(max=1 - STEP).neg_().log1p_().neg_().log_().neg_()
 
 

@@ -176,7 +176,7 @@ class ActNorm(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(size))
 
     def initialise(self, v: Tensor) -> None:
-        """Set the numbers to the mean and deviation of these vectors; what does not vary is only shifted."""
+        """Fit shift and scale to the mean and deviation of vectors; constant coordinates are only shifted."""
         std, mean = torch.std_mean(v, 0, correction=0)
         varies = std > 1e-6 * std.max().clamp_min(torch.finfo(std.dtype).tiny)
         self.shift.copy_(mean)

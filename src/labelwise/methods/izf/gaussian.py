@@ -48,7 +48,7 @@ PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
 
 
 class Regression(NamedTuple):
-    """Kernel ridge regression from the vectors of k trained labels to anything that is known of them."""
+    """Kernel ridge regression from the vectors of k trained labels to any quantity known for them."""
 
     inverse: Tensor  # [k, k]: the likeness of a label to the trained ones times this is its share in each
     shares: Tensor  # of trained labels in each other [k, k]
@@ -63,7 +63,7 @@ class Regression(NamedTuple):
         return cls(inverse, shares, (unit - shares) / (1 - shares.diagonal()).clamp_min(1e-6)[:, None])
 
     def doubt(self, penalty: float, norms: Tensor) -> Tensor:
-        """Return the squared error of a predicted mean: what every label has, and what is added for each unit of ``variances``.
+        """Return the squared error of a predicted mean: a constant, and a slope per unit of ``variances``.
 
         Both are fitted to trained labels that are left out; ``norms [k, k]`` are scalar products of their means.
         """
@@ -85,7 +85,7 @@ class Gaussians(NamedTuple):
 
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
-        """Return what image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]`` say."""
+        """Return the statistics of image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
         known = embedding_statistics(embeddings.cpu().numpy(), targets.cpu().numpy(), len(vectors))
         parts = (known.counts, known.means, known.within)
         counts, means, within = (torch.from_numpy(part).to(vectors.device) for part in parts)
@@ -166,7 +166,7 @@ def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:
 
 
 def variances(vectors: Tensor, likeness: Tensor, inverse: Tensor, width: float | Tensor) -> Tensor:
-    """Return how little is known of vectors like these ``[m, a]`` by their likeness to the trained ones ``[m, k]``: numbers ``[m]``."""
+    """Return the predictive variance ``[m]`` of vectors, given their kernel with the trained ones ``[m, k]``."""
     alone = vectors.square().sum(1) if not width else torch.ones_like(likeness[:, 0])
     return (alone - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
 

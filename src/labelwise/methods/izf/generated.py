@@ -27,9 +27,8 @@ PLAIN_PENALTY = 1e-4
 class GeneratingModel(ZeroShotModel):
     """A model whose head makes features of a label from its description.
 
-    Features are what the encoder makes of images, centred and of unit length. Made ones are in the same space, and their
-    length is left as it comes. What is made of a label depends on the name of the label, its description and the seed, and not on
-    the other labels.
+    Features are encoded images, centred and of unit length. Generated features lie in the same space; they are not
+    normalised. They depend on the name of the label, its description and the seed, not on the other labels.
     """
 
     trained_epochs: Tensor
@@ -52,12 +51,12 @@ class GeneratingModel(ZeroShotModel):
 
 
 class GeneratedSoftmax(GeneratingModel):
-    """One whose head is a linear softmax over labels, see ``GeneratedHead``, trained on real and on made features."""
+    """A model whose head is a linear softmax over labels, trained on real and generated features; see ``GeneratedHead``."""
 
     exclusive = True
 
     def keep_for_head(self, generated: int) -> None:
-        """Make room for what the layer is trained on: real features, and ``generated`` ones of each label without images."""
+        """Initialise the training data of the layer: real features, and ``generated`` ones of each label without images."""
         self.generated, d = generated, self.encoder.code_size
         self.rows = np.zeros((len(self.spec.labels), d + 1), np.float32)  # the layer of the trained labels alone
         self.real = np.zeros((0, d), np.float16)  # some features of the images of trained labels

@@ -44,7 +44,7 @@ class GeneratedHead(ZeroShotHead):
 
     @abstractmethod
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
-        """Return features ``[k, count, f]`` made from the labels' descriptions."""
+        """Return features ``[k, count, f]`` generated from the labels' descriptions."""
 
     def latents(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]`` from centred features ``[n, z]``."""

@@ -167,7 +167,7 @@ class LabelMap:
         return semantic
 
     def taken_off(self, vectors: Array, trained: Mapping[int, int]) -> Array:
-        """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
+        """Return the correction of squared distances to labels ``[k]`` for means predicted from descriptions."""
         if self.length is not None:
             return np.zeros(len(vectors), vectors.dtype)
         likeness = kernel(vectors, self.anchors, self.kernel_width)
@@ -216,7 +216,7 @@ class IzfHead(ZeroShotHead):
         return -densities
 
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
-        """Return features ``[k, count, z]`` of each label, made from its description."""
+        """Return features ``[k, count, z]`` of each label, generated from its description."""
         semantic = self.label_map.semantic(self.vectors(labels), trained_places(self.labels, labels))
         return self.flow.generate(labels, semantic, count, seed)
 
@@ -257,7 +257,7 @@ class IzfSoftmaxHead(GeneratedHead):
         return self.flow.forward(features)[0]
 
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
-        """Return features ``[k, count, z]`` of each label, made from its description."""
+        """Return features ``[k, count, z]`` of each label, generated from its description."""
         semantic = self.label_map.semantic(self.vectors(labels), trained_places(self.labels, labels))
         return self.flow.generate(labels, semantic, count, seed)
 

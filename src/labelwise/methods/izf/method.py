@@ -159,7 +159,7 @@ class Izf(GeneratingMethod):
             model.fit_spread(features, data.train.targets)
 
     def _filled(self, one: Choice) -> Choice:
-        """Return a choice with the settings that are set in place of its own."""
+        """Return a choice, overridden by the settings that are set."""
         own = {name: getattr(self, name) for name in Choice._fields}
         return one._replace(**{name: value for name, value in own.items() if value is not None})
 

@@ -126,7 +126,7 @@ class FlowModel(GeneratingModel):
         return self.tensor(self.label_map.semantic(*self._described(labels)))
 
     def taken_off(self, labels: Labels) -> Tensor:
-        """Return what is taken off squared distances to labels ``[k]``, since their means are known by descriptions alone."""
+        """Return the correction of squared distances to labels ``[k]`` for means predicted from descriptions."""
         return self.tensor(self.label_map.taken_off(*self._described(labels)))
 
     def _described(self, labels: Labels) -> tuple[Array, dict[int, int]]:

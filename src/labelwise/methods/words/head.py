@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordsHead(HeadDefaults):
-    """The score of a label is its linear score less the log of what all words of the vocabulary have together.
+    """The score of a label is its linear score minus the log-sum-exp over the vocabulary.
 
     So it is the log-odds of one word against a background, which mean something for a single word, too. Without a background (an
     image-text encoder with a sigmoid) the linear score is the log-odds.
@@ -39,13 +39,13 @@ class WordsHead(HeadDefaults):
         return self.vocabulary.embed(features)
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the sentences that stand for them."""
+        """Return the labels with the sentences that describe them."""
         texts = labels.texts or tuple(() for _ in labels.names)
         told = (own or (sentence(name),) for name, own in zip(labels.names, texts, strict=True))
         return replace(labels, texts=tuple(told))
 
     def embed_labels(self, labels: Labels) -> Array:
-        """Return label embeddings ``[k, d + 1]``: the mean of a label's sentences; no sentence of a label known before is read again."""
+        """Return label embeddings ``[k, d + 1]``: the mean over a label's sentences. Sentences of known labels are not encoded again."""
         known = dict(zip(self.labels.names, self.labels.texts or (), strict=True))
         places = {name: row for row, name in enumerate(self.labels.names)}
         told = self.describe(labels)

@@ -25,7 +25,7 @@ ONE_EXAMPLE = 1.5  # weight of images where none can be left out; between 1 and 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordsAndImagesHead:
-    """The closed form, and the words of its labels."""
+    """The closed form and the word scores of its labels."""
 
     kind: ClassVar[str] = "words_and_images"
     reads: ClassVar[tuple[str, ...]] = ()
@@ -55,7 +55,7 @@ class WordsAndImagesHead:
 
     @property
     def whitens(self) -> bool:
-        """Whether images showed how they vary inside a label."""
+        """Whether training images gave the covariance inside labels."""
         return self.images.whitens
 
     def embed(self, features: Array) -> Array:
@@ -68,11 +68,11 @@ class WordsAndImagesHead:
         return True
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with the sentences that stand for them."""
+        """Return the labels with the sentences that describe them."""
         return self.words.describe(labels)
 
     def embed_labels(self, labels: Labels) -> Array:
-        """Return label embeddings: of the closed form, 0 of a label without images, then of words."""
+        """Return label embeddings: first those of the closed form, 0 for a label without images, then those of words."""
         trained = self.images.embed_labels(self.images.labels)
         places = {name: row for row, name in enumerate(self.images.labels.names)}
         shown = [trained[places[name]] if name in places else np.zeros_like(trained[0]) for name in labels.names]
@@ -95,7 +95,7 @@ class WordsAndImagesHead:
         return np.asarray(a * self.images.score(embeddings, images) + c * self.said(embeddings, words))
 
     def said(self, embeddings: Array, words: Array) -> Array:
-        """Return what words say of every pair ``[n, k]``, from embeddings of images and of words."""
+        """Return the word score of every pair ``[n, k]``, from embeddings of images and of words."""
         features = spread(embeddings, self.size, rooted=self.images.rooted)
         return self.words.score(self.words.embed(features), words)
 
@@ -104,16 +104,16 @@ class WordsAndImagesHead:
         return self.images.outlier_score(embeddings, self._divided(label_embeddings)[0])
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
-        """Return label embeddings of example images: as if an average word stood for each."""
+        """Return label embeddings of example images, each with the score of an average word."""
         images = self.images.labels_from_examples(embeddings, groups)
         return np.concatenate([images, np.zeros((len(images), self.width + 1), images.dtype)], 1)
 
     def example_distances(self, embeddings: Array) -> Array:
-        """Return the outlier score of each example of a label ``[n, d]`` under what the others say of it ``[n]``."""
+        """Return the outlier score of each example of a label ``[n, d]``, given the other examples ``[n]``."""
         return self.images.example_distances(embeddings)
 
     def whitened(self, embeddings: Array) -> Array:
-        """Return embeddings in which images of one label differ alike in every direction."""
+        """Return whitened embeddings: the covariance inside labels is the identity."""
         return self.images.whitened(embeddings)
 
     def _divided(self, label_embeddings: Array) -> tuple[Array, Array]:
@@ -122,14 +122,14 @@ class WordsAndImagesHead:
 
 
 def spread(embeddings: Array, size: float, *, rooted: bool) -> Array:
-    """Return features of the usual size ``[n, d]`` from embeddings of unit length."""
+    """Return features of the usual length ``[n, d]`` from embeddings of unit length."""
     features = np.sign(embeddings) * embeddings**2 if rooted else embeddings
     return np.asarray(features * (size / np.maximum(abs(features).sum(1, keepdims=True), 1e-12)), embeddings.dtype)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordsAndImagesFit:
-    """A fitted head, and what its training images are said to be when they are left out."""
+    """A fitted head, and the leave-one-out scores of its training images."""
 
     head: WordsAndImagesHead
     fitted: DiscriminantFit
@@ -157,19 +157,19 @@ class WordsAndImagesFit:
         return cls(head=replace(head, shares=shares.astype(np.float32)), fitted=fitted, said=said)
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
-        """Return what is said of training images, each left out; words never saw one."""
+        """Return the leave-one-out scores of training images; word scores never use them."""
         left = self.fitted.leave_one_out(also)
         (a, c), said = self.head.shares, self.said[left.rows]
         own = said[np.arange(len(left.rows)), self.fitted.sample.targets[left.rows]]
         return replace(left, scores=a * left.scores + c * said, own_scores=a * left.own_scores + c * own)
 
     def pair_cosines(self, pairs: Array) -> Array | None:
-        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, as if neither had been seen."""
+        """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, both left out."""
         return self.fitted.pair_cosines(pairs)
 
 
 def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Array:
-    """Return the weights ``[2]`` of what images show and names say ``[n, k]`` under which labels are likeliest."""
+    """Return the maximum-likelihood weights ``[2]`` of image scores and word scores ``[n, k]``."""
     start, here = np.log([1.0, usual]), np.arange(len(targets))
 
     def loss(logs: Array) -> float:

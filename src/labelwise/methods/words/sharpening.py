@@ -1,14 +1,14 @@
 """Sharpen name scores with unlabelled images, and estimate which names occur among them.
 
 Expectation maximisation over images x and labels k, where words alone give log-odds L. The mean of the images that are likely a label is
-drawn towards what words say by the weight n / (n + 1), with n their expected number, as in StatA (Zanella et al., CVPR 2025):
+shrunk towards the word score by the weight n / (n + 1), with n their expected number, as in StatA (Zanella et al., CVPR 2025):
 
     m = sum z x / (n + 1),    score = L + c / v (x . m - |m|^2 / 2)
 
-with x less the mean of all images, v the variance inside labels, and c a constant times two shares: that of labels that occur (the fewer
-occur, the less is left to tell them apart by), and what words tell of images, from 0 (words that do not know the labels would
-only learn their own mistakes) to 1. No image adds to its own evidence. Published methods that assume that every label occurs lose half
-of their answers where four do. So shares of labels are estimated, and believed only as far as the images bear them out (BIC).
+where x is centred on all images, v is the variance inside labels, and c a constant times two shares. One is the share of labels that occur.
+The other is how much words tell of images, from 0 to 1: words that do not know the labels would only learn their own mistakes.
+No image adds to its own evidence. Published methods that assume that every label occurs lose half
+of their answers where four do. So label shares are estimated, and weighed by how much they explain (BIC).
 """
 
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ STRENGTH: Final = 20.0  # c where every label occurs
 ROUNDS: Final = 5
 SHARE_ROUNDS: Final = 60
 FEW: Final = 2  # images from which on there is anything to estimate
-DOUBTFUL: Final = 0.5  # nats an image that shares explain before they are believed; fully one nat later
+DOUBTFUL: Final = 0.5  # nats per image that shares must explain to have any weight; full weight one nat later
 LEAST: Final = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sharpened:
-    """What images add to the scores of labels."""
+    """What unlabelled images add to the scores of labels."""
 
     rows: Array  # linear log-odds to add [k, d + 1]
     counts: Array  # how many of the images are expected to be each label [k]
-    belief: float  # how far shares of labels are believed, 0 to 1
+    belief: float  # weight of the estimated label shares, 0 to 1
 
     def absent(self) -> Array:
-        """Return which labels hardly occur ``[k]``; none unless shares are believed."""
+        """Return which labels hardly occur ``[k]``; none where label shares have no weight."""
         return np.asarray(self.counts < 0.5) & (self.belief > 0)
 
 
 def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
-    """Return what unlabelled images ``[n, d]`` add to what words say of them ``[n, k]``."""
+    """Return what unlabelled images ``[n, d]`` add to their word scores ``[n, k]``."""
     (n, k), d = log_odds.shape, embeddings.shape[1]
     if n < FEW or k < 2:
         return Sharpened(rows=np.zeros((k, d + 1)), counts=softmax(log_odds).sum(0), belief=0.0)
@@ -70,7 +70,7 @@ def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
 
 
 def information(log_odds: Array) -> float:
-    """Return how much words tell images apart: the share of the entropy of labels ``[n, k]`` that is gone once an image is seen, 0 to 1."""
+    """Return the share of the label entropy that the image removes, from log-odds ``[n, k]``: 0 to 1."""
     likely = softmax(log_odds)
     before, after = _entropy(likely.mean(0)), float(np.mean([_entropy(row) for row in likely]))
     return max(0.0, 1 - after / max(before, LEAST))
@@ -81,7 +81,7 @@ def _entropy(shares: Array) -> float:
 
 
 def estimate_shares(log_odds: Array) -> tuple[Array, float]:
-    """Return how frequent labels are among images ``[n, k]``, and how far that is to be believed: by what it explains, less what it costs."""
+    """Return label shares among images ``[n, k]`` and their weight: the likelihood gained minus the BIC penalty."""
     n, k = log_odds.shape
     shares = np.full(k, 1 / k)
     for _ in range(SHARE_ROUNDS):

@@ -35,7 +35,7 @@ UNKNOWN_BELOW = 0.72  # similarity to the nearest word below which an encoder ha
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Vocabulary:
-    """Names v, what a sentence encoder makes of them, and their linear scores of an embedding."""
+    """Names v, their sentence embeddings, and their linear scores."""
 
     names: tuple[str, ...]
     vectors: Array = shaped("v", "a")  # of "a photo of a NAME", unit length
@@ -53,7 +53,7 @@ class Vocabulary:
         return root_features(features) if self.scale == "root" else unit_rows(features)
 
     def read(self, sentences: Sequence[str]) -> tuple[Array, float]:
-        """Return the linear scores ``[d + 1]`` of a label by its sentences, and how near these are to the nearest names on average."""
+        """Return the linear score ``[d + 1]`` of a label from its sentences, and their mean similarity to the nearest names."""
         vectors = self._vectors(sentences)
         if self.network is not None:
             return self.scored(unit_rows(vectors.mean(0, keepdims=True)))[0], 1.0
@@ -69,7 +69,7 @@ class Vocabulary:
         return np.concatenate([self.gain * embeddings, bias], 1).astype(np.float32)
 
     def background(self, embeddings: Array) -> Array | float:
-        """Return the log of what all names have together ``[n, 1]``; 0 if there is none."""
+        """Return the log-sum-exp over all names ``[n, 1]``; 0 without names."""
         if not len(self.rows):
             return 0.0
         words = linear_scores(embeddings, self.rows)
@@ -129,7 +129,7 @@ def vocabulary_of(classifier: Classifier, sentences: str = "minilm") -> Vocabula
 
 
 def sentence(name: str, template: str = TEMPLATE) -> str:
-    """Return what is said of a label that has a name alone.
+    """Return the score of a label that has only a name.
 
     >>> sentence("004.Barn_Owl")
     'a photo of a Barn Owl'

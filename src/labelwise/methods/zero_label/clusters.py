@@ -16,7 +16,7 @@ BALANCING_STEPS = 30
 
 
 class PCA(Centring):
-    """Rows of unit length around their mean, less all that is in other directions than those in which they vary most.
+    """Centred rows of unit length, projected on their main directions.
 
     Rows get unit length first, too. Until it is fitted to rows of more numbers than directions it is a ``Centring``.
     """
@@ -31,7 +31,7 @@ class PCA(Centring):
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
-        """Take the mean and the main directions of these rows ``[n, size]``."""
+        """Fit the mean and the main directions to rows ``[n, size]``."""
         self.chosen = self.directions.numel() > 0
         unit = normalize(rows.double(), dim=1)
         super().fit(unit if self.chosen else rows)
@@ -83,7 +83,7 @@ def discriminant(embeddings: Tensor, members: Tensor, k: int, *, shrinkage: floa
 
 
 def cluster_starts(embeddings: Tensor, k: int, starts: int, seed: int, sizes: Tensor | None) -> list[Clusters]:
-    """Return k clusters of embeddings ``[n, d]`` from several starts, those of least inertia first.
+    """Return k clusters of embeddings ``[n, d]`` from several starts, lowest inertia first.
 
     ``sizes [k]`` are the shares of images that clusters should have, in any order; None leaves them free.
     """

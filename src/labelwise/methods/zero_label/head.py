@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedHead(LinearHead):
-    """A linear head whose labels are named clusters; see ``method.NamedModel`` for what naming goes by."""
+    """A linear head whose labels are named clusters; see ``method.NamedModel``."""
 
     kind: ClassVar[str] = "named_clusters"
 
@@ -49,7 +49,7 @@ class NamedHead(LinearHead):
         return np.tile(super().labels_from_examples(embeddings, groups), self.parts)
 
     def cluster_scores(self, embeddings: Array) -> Array:
-        """Return the score of every embedding and cluster ``[n, k]``, clusters in their own order."""
+        """Return the score of every embedding and cluster ``[n, k]``, clusters in their original order."""
         return super().score(embeddings, self.rows[self.names])
 
     def embed(self, features: Array) -> Array:

@@ -20,7 +20,7 @@ LOOKS: Final = (*(f"{region} {colour}" for region in REGIONS for colour in COLOU
 
 
 def looks(images: Array) -> Array:
-    """Return what images look like ``[n, len(LOOKS)]``, from bytes, or floats in [0, 1], ``[n, c, h, w]``, grey or in colour."""
+    """Return low-level statistics of images ``[n, len(LOOKS)]``, from bytes, or floats in [0, 1], ``[n, c, h, w]``, grey or in colour."""
     images = np.asarray(images)
     small = _small(images) / (255 if images.dtype == np.uint8 else 1)
     lab = to_lab(np.repeat(small, 3, 1) if small.shape[1] == 1 else small[:, :3])
@@ -32,7 +32,7 @@ def looks(images: Array) -> Array:
 
 
 def _small(images: Array) -> Array:
-    """Return images as floats ``[n, c, SIDE, SIDE]``: the mean of the pixels that each new one touches."""
+    """Return images as floats ``[n, c, SIDE, SIDE]``: the mean over the pixels that each new one covers."""
     if images.shape[2:] == (SIDE, SIDE):
         return images.astype(np.float64)
     return np.stack([np.stack([area(channel, SIDE, SIDE) for channel in image.astype(np.float64)]) for image in images])

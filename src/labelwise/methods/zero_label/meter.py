@@ -52,7 +52,7 @@ def settled(head: NamedHead, answers: Mapping[int, int] | None = None) -> Settle
 
 
 def _likeliest(votes: Array) -> list[int]:
-    """Return the fewest labels that have nearly all of these votes ``[k]``, the likeliest first."""
+    """Return the fewest labels with nearly all of the votes ``[k]``, the likeliest first."""
     order = np.argsort(-votes, kind="stable")
     enough = int(np.searchsorted(np.cumsum(votes[order]), SURE * votes.sum() - 1e-9)) + 1
     return order[:enough].tolist()  # type: ignore[no-any-return]

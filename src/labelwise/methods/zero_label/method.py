@@ -108,7 +108,7 @@ class NamedModel(HeadModel):
             self.head.bias.copy_(torch.from_numpy(head.rows[:, -1]))
 
     def about(self) -> dict[str, Any]:
-        """Return the report of the naming, once it is over."""
+        """Return the report of the naming, after training."""
         return {"naming": self.report}
 
     def export_head(self) -> NamedHead:
@@ -198,7 +198,7 @@ class ZeroLabel(Method):
         return model.encode_all(images)
 
     def _structure(self, data: TrainData, embeddings: Tensor, alike: Array) -> tuple[Naming, Evidence]:
-        """Return the best of several clusterings, its clusters named, and the others; and what naming went by."""
+        """Return the best of several clusterings, its clusters named, and the others, with the evidence for the names."""
         labels, k = data.labels, len(data.labels)
         order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
         some = embeddings[order.to(embeddings.device)]
@@ -219,7 +219,7 @@ class ZeroLabel(Method):
         return Naming(members, opinions, names.to(rows.device), votes, losses), evidence
 
     def _looks(self, data: TrainData, rows: Array, members: Array) -> Array | None:
-        """Return how well the looks of clusters, over some images, fit what names say ``[r, k, k]``; members are ``[r, n]``."""
+        """Return how well the looks of clusters, over a sample of images, fit the names ``[r, k, k]``; members are ``[r, n]``."""
         source, images = chosen_source(data.labels, self.prior), data.train.source
         if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3 or images is None:
             return None

@@ -58,7 +58,7 @@ class Evidence:
         return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
 
     def held(self) -> dict[str, Array | None]:
-        """Return what a head holds of it, in single precision."""
+        """Return the fields that a head stores, in single precision."""
         parts = (self.clusters, self.overlaps, self.sizes, self.labels, self.looks)
         return {
             name: None if part is None else part.astype(np.float32) for name, part in zip(EVIDENCE, parts, strict=True)
@@ -133,7 +133,7 @@ def turned_round(labels: Labels, alike: Array) -> Array | None:
 
 
 def _one_way_round(matchings: Array, turned: Array, model: Array) -> Array:
-    """Return the matchings ``[m, k]``, those turned round that then agree with a model ``[k]`` on more clusters.
+    """Return the matchings ``[m, k]``, reversed where that agrees with a model ``[k]`` on more clusters.
 
     An order fits as well from either end. Averaged, the two would say that every cluster is in the middle.
     """
@@ -156,7 +156,7 @@ def vote(evidence: Evidence, tables: Array, answers: Mapping[int, int] | None = 
 
 
 def choose_names(votes: Array, answers: Mapping[int, int] | None = None) -> Array:
-    """Return the label of each cluster ``[k]`` with the most votes in all, answers kept."""
+    """Return the label of each cluster ``[k]`` with the most votes in all, the answers of a person unchanged."""
     sure = votes.copy()
     for cluster, label in (answers or {}).items():
         sure[cluster, label] += CERTAIN
@@ -192,7 +192,7 @@ def overlap_agreement(overlaps: Array, names: Array) -> Array:
 
 
 def kept_together(overlaps: Array) -> Array:
-    """Return for each cluster of the first clustering ``[k]`` which share the others keep in one, whatever it is called."""
+    """Return for each cluster of the first clustering ``[k]`` the share that the others put in one cluster, whatever its name."""
     shares = [one.astype(np.float64)[np.arange(len(one)), best_matching(one)] for one in overlaps[1:]]
     return np.stack(shares).mean(0) if shares else np.ones(overlaps.shape[1])
 

@@ -188,7 +188,7 @@ def _run(kernel: _Kernel, y: Tensor, count: int) -> Rounds:
 
 
 class _Recording:
-    """Iterations recorded once as a CUDA graph, on tensors that stay where they are.
+    """Iterations recorded once as a CUDA graph, on fixed tensors.
 
     Iterations are so short that starting their operations one by one takes most of the time.
     """
@@ -232,7 +232,7 @@ def _times(kernel: Tensor, y: Tensor) -> Tensor:
 
 
 def _logged(logits: Tensor, a: Tensor, b: Tensor, v: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return u, v and the largest gap, of iterations on logarithms, which always hold."""
+    """Return u, v and the largest gap, of iterations on logarithms, which never overflow."""
     sums = _log_sums(logits + v[..., None, :], -1)
     for _ in range(count):
         u = a.log() - sums
@@ -242,13 +242,13 @@ def _logged(logits: Tensor, a: Tensor, b: Tensor, v: Tensor, count: int) -> tupl
 
 
 def _log_sums(terms: Tensor, axis: int) -> Tensor:
-    """Return logarithms of sums; 0, without a gradient, where nothing can be sent."""
+    """Return log-sum-exp; 0, without a gradient, where every entry is minus infinity."""
     void = terms.amax(axis, keepdim=True) == -torch.inf
     return terms.masked_fill(void, 0).logsumexp(axis).masked_fill(void.squeeze(axis), 0)
 
 
 def _zeroed(x: Tensor) -> Tensor:
-    """Return the same with 0 in place of what is infinite."""
+    """Return the tensor with 0 in place of infinite entries."""
     return x.masked_fill(x.isinf(), 0)
 
 

@@ -116,7 +116,7 @@ class Matching:
 
 
 class Restarts(nn.Module):
-    """All restarts of transport naming: what is trained, and each restart's best of it so far.
+    """All restarts of transport naming: the trained parameters, and the best of each restart so far.
 
     Centres are ``[r, k, d]``, of one restart where they are shared; layers ``[r, k, d]``, or ``[r, k, d + 1]`` with a bias.
     """
@@ -147,7 +147,7 @@ class Restarts(nn.Module):
 
     @torch.no_grad()
     def keep(self, what: Literal["centre", "head"], losses: Tensor) -> None:
-        """Keep what has the lowest loss so far, each restart for itself, given the losses ``[r]`` of what is there now."""
+        """Store the parameters of each restart with the lowest loss so far, given the current losses ``[r]``."""
         now, best = (self.centres, self.best_centres) if what == "centre" else (self.heads, self.best_heads)
         lowest = self.centre_losses if what == "centre" else self.head_losses
         better = losses < lowest
@@ -179,7 +179,7 @@ def transport_stages(
 def _stage(
     name: str, loss: Loss, trained: nn.Parameter, work: tuple[TensorSplit, Clustering | Matching], optimizer: Optimizer
 ) -> Stage:
-    """Return a stage of so many steps, rounded up to whole epochs, at a constant rate."""
+    """Return a stage at a constant rate, its steps rounded up to whole epochs."""
     split, settings = work
     batches = ShuffledBatches(split=split, size=min(settings.batch, len(split)))
     epochs, schedule = -(-settings.steps // len(batches)), Schedule(name="constant")
@@ -195,7 +195,7 @@ def _stage(
 
 
 def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
-    """Return the loss of stage II of each restart ``[r]`` on a batch of embeddings ``[n, d]``, and keep centres that are the best."""
+    """Return the loss of stage II of each restart ``[r]`` on a batch of embeddings ``[n, d]``, and store the best centres."""
     with torch.autocast(embeddings.device.type, enabled=False):
         centres = restarts.centres
         near = 2 * centres @ embeddings.T
@@ -207,7 +207,7 @@ def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clusteri
 
 
 def matching_losses(restarts: Restarts, batch: Batch, prior: LabelPrior, settings: Matching) -> Tensor:
-    """Return the loss of stage III of each restart ``[r]``, and keep heads that are the best (eq. 5, or 4 where not guided)."""
+    """Return the loss of stage III of each restart ``[r]``, and store the best heads (eq. 5, or 4 where not guided)."""
     embeddings, _ = whole_batch(batch.images, batch)
     with torch.autocast(embeddings.device.type, enabled=False):
         heads = restarts.heads
