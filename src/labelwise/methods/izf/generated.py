@@ -27,7 +27,7 @@ PLAIN_PENALTY = 1e-4
 class GeneratingModel(ZeroShotModel):
     """A model whose head makes features of a label from its description.
 
-    Features are encoded images, centred and of unit length. Generated features lie in the same space; they are not
+    Features are encoded images, centred and of unit length. Generated features share their space; they are not
     normalised. They depend on the name of the label, its description and the seed, not on the other labels.
     """
 
