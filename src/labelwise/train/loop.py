@@ -133,7 +133,7 @@ class _Loop:
             self._begin(stage, number)
             now, visible = self.now, self.run.progress and self.shard.rank == 0
             with progress_bar(stage.name, stage.epochs, self.done, visible=visible) as bar:
-                while now.epoch < stage.epochs and not _out_of_patience(stage, now):
+                while self.done < 1 and not _out_of_patience(stage, now):
                     self._train_epoch(bar)
                     try:
                         self._end_epoch()
