@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format docs bench lowest plain soak clean
+.PHONY: demo page test lint format docs bench lowest plain lock release soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -54,19 +54,33 @@ lowest: .venv/ready
 	.venv-lowest/bin/python -m pip install --quiet --no-compile --requirement .venv-lowest/lowest.txt
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto --dist worksteal $(QUICK)
 
-# The source archive and the wheel that is built from it: complete, and installed as most people have it, without torch. The everyday commands work there.
+# The source archive and the wheel that is built from it: complete, and installed as most people have it, without torch, on each Python that is here. The everyday commands work there.
 plain: .venv/ready
 	$(PYTHON) -m venv --clear .venv-plain
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile build pytest
+	.venv-plain/bin/python -m pip install --quiet --no-compile build
 	.venv-plain/bin/python -m build --outdir .venv-plain/dist
 	.venv-plain/bin/python tools/package.py .venv-plain/dist
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-plain/bin/python -m pip install --quiet --no-compile .venv-plain/dist/*.whl
-	.venv-plain/bin/python -c 'import importlib.util, sys; sys.exit("torch is installed" if importlib.util.find_spec("torch") else 0)'
-	cd .venv-plain && bin/python -m pytest -q --noconftest -c /dev/null --rootdir $(CURDIR)/tests/without_torch $(CURDIR)/tests/without_torch/test_everyday.py
+	sh tools/pythons.sh .venv-plain/dist/*.whl
+
+# Versions and hashes of what a service with all but torch installs, for every system and Python: requirements.lock.
+lock: .venv/ready
+	$(BIN)/python -m pip install --quiet --editable '.[release]'
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
+		--extra serve --extra export --extra parquet --extra sklearn --extra heic --output-file requirements.lock
+
+# What a release publishes, in dist/: archive, wheel, and their SBOM (CycloneDX) with the versions of requirements.lock.
+release: plain
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[release]'
+	rm -rf dist && mkdir dist && cp .venv-plain/dist/* dist/
+	$(PYTHON) -m venv --clear --without-pip .venv-plain/locked
+	$(BIN)/python -m pip --python .venv-plain/locked install --quiet --no-compile --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip --python .venv-plain/locked install --quiet --no-compile --no-deps dist/*.whl
+	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library \
+		--output-file "$$(ls dist/*.whl | sed 's/-py3.*/.cdx.json/')" .venv-plain/locked
 
 # A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
 soak: .venv/ready
 	$(BIN)/python tools/soak.py --minutes $(if $(HOURS),$$(($(HOURS) * 60)),30)
 
 clean:
-	rm -rf .venv .venv-lowest .venv-plain demo site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest .venv-plain demo dist site .pytest_cache .mypy_cache .ruff_cache

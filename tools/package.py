@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("src", "tests", "benchmarks", "tools", "docs", "deploy", ".ci")
 LEFT_BY_TOOLS = {"__pycache__", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 TOP = (
-    "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt",
-    "pyproject.toml", ".pre-commit-config.yaml",
+    "AGENTS.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt",
+    "pyproject.toml", "requirements.lock", ".pre-commit-config.yaml",
 )  # fmt: skip
 
 
