@@ -1,12 +1,16 @@
 """Settings of the documentation site: ``make docs`` builds it with Sphinx, the theme furo and MyST."""
 
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from notebooks import has_examples, write_notebook
 
 project = "labelwise"
 copyright = "the labelwise authors"
@@ -43,6 +47,17 @@ def draw_formula(writer: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def offer_notebook(app: Any, name: str, source: list[str]) -> None:
+    """Write a page with examples as a notebook next to the site, and link to it below the title."""
+    if not has_examples(source[0]):
+        return
+    write_notebook(Path(app.srcdir, f"{name}.md"), Path(app.outdir, "notebooks", f"{name}.ipynb"))
+    address = "../" * name.count("/") + f"notebooks/{name}.ipynb"
+    link = f'```{{raw}} html\n<p class="notebook"><a href="{address}" download>Download this page as a notebook</a></p>\n```\n'
+    source[0] = re.sub(r"^(# .*\n)", lambda title: f"{title[1]}\n{link}", source[0], count=1, flags=re.MULTILINE)
+
+
 def setup(app: Any) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and the notebooks."""
     app.add_html_math_renderer("mathml", (draw_formula, None), (draw_formula, None))
+    app.connect("source-read", offer_notebook)

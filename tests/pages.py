@@ -1,6 +1,5 @@
 """Run the code blocks of a page in order: ``pycon`` as doctests, ``console`` as commands of the shell with their output."""
 
-import csv
 import doctest
 import io
 import os
@@ -13,32 +12,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from PIL import Image
-
 from labelwise import cli
-from labelwise.data import load
 
 FENCE = re.compile(r"^```(pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAMPLE = "labelwise data sample"  # takes seconds: one page writes it, the others find it
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-SPECIES, PHOTOS = 6, 12
-
-
-def write_data(root: Path) -> None:
-    """Write the folders that the pages use: six species, photos of a seventh, two more, and descriptions of seven."""
-    data = load("finches")
-    images, targets, names = data.split("train").images.values, data.split("train").targets, data.labels.names
-    seen, new, others = sorted(names[::5]), names[-1], [name for name in names if name not in names[::5]][:2]
-    places = {f"birds/{name}": name for name in seen} | {f"described/{name}": name for name in seen}
-    for place, name in (places | {"new": new} | {f"new-labels/{name}": name for name in others}).items():
-        (root / place).mkdir(parents=True)
-        for i, image in enumerate(images[targets == names.index(name)][:PHOTOS]):
-            photo = Image.fromarray(image.transpose(1, 2, 0)).resize((240, 240))
-            photo.save(root / place / f"{i:02}.jpg", quality=95)
-    assert data.labels.texts is not None
-    with (root / "described" / "labels.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["label", "text", "text_1"])
-        table.writerows([name, *data.labels.texts[names.index(name)][:2]] for name in [*seen, new])
 
 
 def commands(block: str) -> Iterator[tuple[str, str]]:
@@ -46,6 +24,13 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         yield command, expected
+
+
+def code_of(kind: str, block: str) -> str:
+    """Return what a block of a page runs, as a cell of a notebook."""
+    if kind == "console":
+        return "\n".join(("%" if each.startswith("pip") else "!") + each for each, _ in commands(block))
+    return "".join(each.source for each in doctest.DocTestParser().get_doctest(block, {}, "", "", 0).examples).rstrip()
 
 
 def run_command(command: str) -> tuple[int, str]:
@@ -73,7 +58,7 @@ def run_page(page: Path) -> int:
             assert not runner.failures, f"{page.name}: {block}"
             continue
         for command, expected in commands(block):
-            if command.startswith("pip install"):
+            if command.startswith("pip install") or (command.startswith(SAMPLE) and Path("birds").exists()):
                 continue
             with patch.dict(os.environ, {"COLUMNS": "200"}):
                 code, said = run_command(command)

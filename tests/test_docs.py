@@ -1,5 +1,6 @@
 """The pages are true: links, names in Python, verbs and options exist, and the pages of ``RUN`` run as written."""
 
+import json
 import re
 import shlex
 import shutil
@@ -14,16 +15,26 @@ import pytest
 import typer
 
 from labelwise.cli.verbs import app
-from tests.pages import run_page, write_data
+from labelwise.images.sets.sample import write_sample
+from tests.pages import FENCE, code_of, run_page
 
 ROOT = Path(__file__).parents[1]
-TUTORIALS = {"few-examples": 5, "names": 2, "sentences": 3, "label": 1, "deploy": 2}  # least number of blocks
+TUTORIALS = {"few-examples": 6, "names": 4, "sentences": 4, "label": 3, "deploy": 2}  # least number of blocks
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "SECURITY"))]
 ROOMS = "tasks|data|ops|methods|training|fitting|server|cli|report|evaluate|jobs"
 NAME = re.compile(rf"`((?:labelwise|labelwise_papers|lw|{ROOMS})(?:\.\w+)+)\b[^`]*`")
 IMPORT = re.compile(r"^from (labelwise[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-HOW_TO = {"cache": 1, "few-shot": 2, "pretrain": 1, "report": 3, "scale": 1, "teach": 1, "verify": 5}
-RUN = {"python": 7, "start": 6, **HOW_TO, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
+HOW_TO = {
+    "cache": 1,
+    "first-classifier": 8,
+    "few-shot": 2,
+    "pretrain": 1,
+    "report": 3,
+    "scale": 1,
+    "teach": 1,
+    "verify": 5,
+}
+RUN = {"python": 8, "start": 7, **HOW_TO, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
 KEYS = ("training.engine",)  # of a summary
 
 
@@ -81,17 +92,29 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
-    write_data(folder)
+    write_sample(folder)
     return folder
 
 
 @pytest.mark.parametrize("page", RUN)
 def test_a_page_runs(page: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
-    shutil.copytree(photos, home)
+    home.mkdir() if page == "start" else shutil.copytree(photos, home)
     monkeypatch.chdir(home)
     monkeypatch.setenv("LABELWISE_CACHE", str(photos.parent / "features"))  # of photos that all pages share
     assert run_page(ROOT / "docs" / f"{page}.md") >= RUN[page]
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_a_notebook_has_the_code_of_its_page(page: str, tmp_path: Path) -> None:
+    source, notebook = ROOT / "docs" / f"{page}.md", tmp_path / "page.ipynb"
+    subprocess.run([sys.executable, str(ROOT / "tools/notebooks.py"), str(source), str(notebook)], check=True)
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code == [code_of(kind, block) for kind, block in FENCE.findall(source.read_text(encoding="utf-8"))]
+    words = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert ">>>" not in words
+    assert "](" not in words.replace("](http", "")
 
 
 def test_diagrams_are_what_the_tool_draws(tmp_path: Path) -> None:

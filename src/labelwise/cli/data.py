@@ -39,6 +39,17 @@ def list_sets() -> None:
         note("labelwise data where NAME shows what to download, where to put it, and its licence.")
 
 
+def sample(
+    folder: Annotated[Path, Argument(help="The folder to write below.", show_default=False)] = Path(),
+) -> None:
+    """Write the photos of drawn birds that the tutorials use."""
+    from labelwise.images.sets.sample import FOLDERS, write_sample
+
+    photos = write_sample(folder)
+    lines = (styled((str(folder / name), "bold"), f": {FOLDERS[name]} ({count})") for name, count in photos.items())
+    show({"folder": str(folder), "photos": dict(photos)}, *lines)
+
+
 def check(
     data: Data,
     sheet: Annotated[Path | None, Option("--out", help="A .png with some images of each label.")] = None,
@@ -179,6 +190,7 @@ def _by_torch(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
 
 VERBS: dict[str, Callable[..., None]] = {
     "list": list_sets,
+    "sample": sample,
     "check": check,
     "split": split,
     "shard": shard,
