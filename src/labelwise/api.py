@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
+from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import encode
 from labelwise.encoders.registry import open_encoder
 from labelwise.images.as_images import ImagesLike, as_images
@@ -70,7 +71,8 @@ def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> lis
         count: the number of groups; None chooses it.
         seed: the random seed.
     """
-    features = encode(open_encoder(), as_images(images))
+    found = as_images(images)
+    features = encode(open_encoder(encoder_name(len(found))), found)
     for line in skipped_lines(features.skipped):
         warnings.warn(f"Skipped {line}", LabelwiseWarning, stacklevel=2)
     if len(features.ids) < 2:

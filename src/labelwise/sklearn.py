@@ -21,9 +21,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from labelwise.calls import Classifier
 from labelwise.core.scores import Scores
+from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import Features, encode
 from labelwise.encoders.encoder import Precomputed
-from labelwise.encoders.registry import DEFAULT, open_encoder
+from labelwise.encoders.registry import open_encoder
 from labelwise.fitting.fit import fit
 from labelwise.images.as_images import as_images
 from labelwise.images.dataset import Dataset, Split
@@ -44,31 +45,34 @@ class LabelwiseEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
     Features are cached, so an image is encoded once, whichever pipeline asks.
 
     Args:
-        encoder: the name of an encoder, or the path of an .onnx file with a card next to it.
+        encoder: the name of an encoder, or the path of an .onnx file with a card next to it; "auto" chooses as ``lw.fit`` does.
 
     >>> LabelwiseEncoder().fit_transform(photos).shape
     (12, 1280)
     """
 
-    def __init__(self, *, encoder: str = DEFAULT) -> None:
+    def __init__(self, *, encoder: str = "auto") -> None:
         self.encoder = encoder
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Do nothing: an encoder is not fitted."""
+        """Choose the encoder, ``encoder_``; nothing is trained."""
+        self.encoder_ = _chosen(self.encoder, as_images(X))
         return self
 
     def transform(self, X: Any) -> Array:
         """Return the features of images ``[n, d]``, float32; one that cannot be read is an error."""
-        return all_features(self.encoder, X)
+        check_is_fitted(self)
+        return _all_read(encode(open_encoder(self.encoder_), as_images(X))).values
 
     def get_feature_names_out(self, input_features: object = None) -> Array:  # noqa: ARG002
         """Return a name for each feature."""
-        width = open_encoder(self.encoder).width
+        check_is_fitted(self)
+        width = open_encoder(self.encoder_).width
         return np.array([f"{type(self).__name__.lower()}{i}" for i in range(width)], object)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.requires_fit, tags.no_validation = False, True
+        tags.no_validation = True
         tags.input_tags.two_d_array, tags.input_tags.string = False, True
         return tags
 
@@ -80,7 +84,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     was fitted to, for ``partial_fit``; ``n_features_in_`` where these are features.
 
     Args:
-        encoder: what makes features of images; not used where rows of features are given.
+        encoder: what makes features of images; "auto" chooses as ``lw.fit`` does. Not used for rows of features.
         class_weight: weights of labels, "balanced", or None: as frequent as their images.
 
     >>> model = LabelwiseClassifier().fit(photos, names)
@@ -88,7 +92,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, *, encoder: str = DEFAULT, class_weight: ClassWeight = None) -> None:
+    def __init__(self, *, encoder: str = "auto", class_weight: ClassWeight = None) -> None:
         self.encoder = encoder
         self.class_weight = class_weight
 
@@ -127,7 +131,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         split = Split(images=examples.images.select(rows), targets=targets, weights=used)
         names = Labels(names=tuple(map(str, self.classes_.tolist())))
         data = Dataset(name="images", labels=names, splits={"train": split}, own_images=split.shape is None)
-        method = Discriminant(encoder=Encoder(backbone=self.encoder, frozen=True))
+        method = Discriminant(encoder=Encoder(backbone=_chosen(self.encoder, split.images), frozen=True))
         self.classifier_ = Classifier.of(fit(data, method, Run(device="cpu")))
         self.examples_ = examples
         return self
@@ -170,9 +174,9 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Scores(classifier, classifier.head.embed(values.astype(np.float64)))
 
 
-def all_features(encoder: str, images: Any) -> Array:
-    """Return the features of images ``[n, d]``; one that cannot be read is an error."""
-    return _all_read(encode(open_encoder(encoder), as_images(images))).values
+def _chosen(encoder: str, images: Images) -> str:
+    """Return the name of an encoder; that of ``lw.fit`` for these images in place of "auto"."""
+    return encoder_name(len(images)) if encoder == "auto" else encoder
 
 
 def _all_read(features: Features) -> Features:

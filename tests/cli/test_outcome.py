@@ -52,7 +52,13 @@ def test_confused_labels_and_pictures_to_look_at_are_named(method: str, capsys: 
     assert ["dog", "cat", str(LISTED + 2)] in [line.split() for line in text.splitlines()]
     assert "my photos/0.jpg: cat?" in text
     assert sum(".jpg: " in line for line in text.splitlines()) == LISTED
-    assert "2 more are listed in a b.lw/classifier.json" in text
+    assert "And 2 more." in text
+
+
+@pytest.mark.parametrize("doubts", [False, True])
+def test_doubtful_labels_lead_to_an_audit(doubts: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(next_steps(wrong_labels(1), Path("m.lw"), ["my photos", "--data-root", "x"], doubts=doubts), capsys)
+    assert ("labelwise audit 'my photos' --data-root x --out audit.html" in text) == doubts
 
 
 def test_all_right_is_no_promise_of_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from labelwise.encoders import choose
-from labelwise.encoders.choose import Known, choose_encoder, known_encoders
+from labelwise.encoders.choose import Known, choose_encoder, encoder_name, known_encoders
 
 
 def known(monkeypatch: pytest.MonkeyPatch, here: str) -> None:
@@ -38,6 +38,9 @@ def test_the_choice_weighs_accuracy_against_time(
 def test_nothing_at_hand_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     known(monkeypatch, "")
     assert choose_encoder(10) is None
+    assert encoder_name(10) == "efficientnet_lite0"
+    known(monkeypatch, "weak strong")
+    assert (encoder_name(10), encoder_name(100_000)) == ("strong", "weak")
 
 
 def test_the_registry_says_what_each_costs() -> None:

@@ -141,7 +141,11 @@ def _with_command(classifier: "Classifier") -> "Classifier":
 def _show(classifier: "Classifier", out_folder: Path, dataset: "lw.data.Dataset", source: Sequence[str] | None) -> None:
     """Show what was made, and commands to try next; ``source`` names what to measure on."""
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
-    lines = [*outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, source)]
+    doubts = bool(classifier.origin.summary.get("leave_one_out", {}).get("suspicious")) and dataset.own_images
+    lines = [
+        *outcome(classifier, out_folder, dataset.home),
+        *next_steps(dataset, out_folder, source, doubts=doubts),
+    ]
     show(document, *lines)
 
 

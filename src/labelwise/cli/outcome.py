@@ -57,7 +57,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     doubt = " This is agreement with other restarts, not truth." if "naming" in summary else ""
     yield f"{calibration_line(summary['calibration'])}.{doubt}"
     if estimated:
-        yield from _doubt_lines(estimated, folder, home)
+        yield from _doubt_lines(estimated, home)
     yield ""
 
 
@@ -94,10 +94,13 @@ def _baseline_line(figures: Mapping[str, Any]) -> str:
     return f"{words} Warning: this classifier is not clearly better. Add images of the other labels, or check their labels."
 
 
-def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None) -> Iterator[RenderableType]:
-    """Yield commands to try next: classify one image (not a training image, if possible) and measure.
+def next_steps(
+    data: "lw.data.Dataset", folder: Path, source: Sequence[str] | None, *, doubts: bool = False
+) -> Iterator[RenderableType]:
+    """Yield commands to try next: classify one image (not a training image, if possible), measure, and check labels.
 
-    ``data`` is the training data; ``source`` is its name and options in the shell, or None if there is no test set.
+    ``data`` is the training data; ``source`` is its name and options in the shell, or None if there is no test set. ``doubts``: some
+    labels look wrong.
     """
     commands = []
     if not data.features:
@@ -105,11 +108,12 @@ def next_steps(data: "lw.data.Dataset", folder: Path, source: Sequence[str] | No
         commands.append(["classify", str(folder), files[0] if files and data.own_images else "IMAGE.jpg"])
     if source is not None:
         commands.append(["evaluate", str(folder), *source])
-    for word, command in zip(("Try: ", "Then:"), commands, strict=False):
+        commands += [["audit", *source, "--out", "audit.html"]] if doubts else []
+    for word, command in zip(("Try: ", "Then:", "And: "), commands, strict=False):
         yield one_line(f"{word} {shlex.join(['labelwise', *command])}")
 
 
-def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[RenderableType]:
+def _doubt_lines(about: dict[str, Any], home: str) -> Iterator[RenderableType]:
     """Yield the most confused labels, and images whose label looks wrong."""
     if about["confused"]:
         rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
@@ -124,7 +128,7 @@ def _doubt_lines(about: dict[str, Any], folder: Path, home: str) -> Iterator[Ren
             f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
         )
     if len(suspicious) > LISTED:
-        yield f"  {len(suspicious) - LISTED} more are listed in {folder / 'classifier.json'}."
+        yield f"  And {len(suspicious) - LISTED} more."
 
 
 def tuning_lines(classifier: "Classifier") -> Iterator[str]:

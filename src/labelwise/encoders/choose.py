@@ -5,7 +5,7 @@ from math import inf
 from typing import Final
 
 from labelwise.encoders.efficientnet import VARIANTS
-from labelwise.encoders.registry import GET, is_installed, library
+from labelwise.encoders.registry import DEFAULT, GET, is_installed, library
 from labelwise.support.processes import threads
 
 PATIENCE: Final = 600.0  # seconds of encoding that an automatic choice may take
@@ -77,6 +77,12 @@ def choose_encoder(images: int | None = None) -> Choice | None:
     words += [f"{each.name} would take about {_seconds(each, count) / 60:.0f} minutes." for each in slow[:1]]
     words += [f"More accurate ({each.megabytes:.0f} MB): {each.command}" for each in better[:1]]
     return Choice(name=best.name, reason=" ".join(words))
+
+
+def encoder_name(images: int | None = None) -> str:
+    """Return the name of the encoder for this number of images; the default one if none is installed."""
+    choice = choose_encoder(images)
+    return DEFAULT if choice is None else choice.name
 
 
 def _seconds(encoder: Known, images: int) -> float:

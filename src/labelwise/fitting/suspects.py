@@ -11,6 +11,7 @@ import numpy as np
 
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import bind
+from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.registry import open_encoder
@@ -20,7 +21,6 @@ from labelwise.images.split.divide import pool
 from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
 from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.support.errors import DataError
-from labelwise.train.networks.encoder import PRETRAINED
 
 DOUBTFUL = 0.5  # probability of another label above which the image's label is in doubt
 AMBIGUOUS = 0.35  # probability of another label above which an image is ambiguous
@@ -76,7 +76,7 @@ def _features(split: Split) -> tuple[Array, Array, Encoder]:
     if split.shape is not None and len(split.shape) == 1:
         values = split.images.read(np.arange(len(split)), split.shape)
         return np.asarray(values, np.float32), np.arange(len(split)), Precomputed(split.shape[0])
-    encoder = open_encoder(PRETRAINED)
+    encoder = open_encoder(encoder_name(len(split)))
     known = encode(encoder, split.images)
     return known.values, np.asarray(known.rows), encoder
 

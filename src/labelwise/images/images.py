@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from labelwise.images.decode.decoding import QUIET, Frame
+from labelwise.images.decode.decoding import NO_FILE, QUIET, Frame
 from labelwise.images.decode.fit import fit_image
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
@@ -298,4 +298,6 @@ def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
     if skipped and (strict or len(skipped) == count):
         some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
         more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        if count > 1 and {each.reason for each in skipped} == {NO_FILE}:
+            more += " Paths in a table start at its folder; --data-root FOLDER names another one."
         raise DataError(f"{len(skipped)} of {count} images cannot be read. {some}{more}")

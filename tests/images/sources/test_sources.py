@@ -208,6 +208,8 @@ def test_folders_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> Non
     refused(
         r'flat" holds 3 images but no label folders. .*\("flat/owl/0.png"\), or list them in a CSV', tmp_path / "flat"
     )
+    (tmp_path / "flat" / "seen.csv").touch()
+    refused(r"no label folders. Or fit its table: labelwise fit .*flat/seen.csv", tmp_path / "flat")
     refused(r"one label only \(owl\). At least two are needed", write(tmp_path / "one", {"owl": 3}))
     refused("has no image in its label folders: a, b", write(tmp_path / "none", {"a": 0, "b": 0}))
     write(tmp_path / "more" / "train", {"a": 2, "b": 2})

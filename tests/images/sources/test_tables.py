@@ -80,7 +80,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
             "path,labels\na.png,owl\na.png,owl;kiwi\n",
             r"Rows 2 and 3 .* same image, .* different labels: \"owl\" and \"kiwi;owl\"",
         ),
-        ("where,label\na,b\n", r'has no column "path". Its columns: where, label'),
+        ("where,label\na,b\n", r'has no column "path". Its columns: where, label. Rename the column of image files'),
         ("path,label,label\na,b,c\n", r'has more than one column "label"'),
         ("path,label\na.png,owl\nb.png, \n", r'Row 3 of ".*birds.csv", column "label": it is empty. Fill it'),
         ("path,label\n\n,owl\n", r'Row 3 of .*, column "path": it is empty'),
@@ -98,7 +98,10 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
         ("path,label,split\na.png,owl,train\na.png,owl,test\n", r'different splits: "train" and "test". Keep one'),
         ('path,label\n"a.png,owl\n', r"is not well-formed: line 2: unexpected end of data"),
         ("path,label\npictures/a/0.png,owl\n", r'"birds" has images of one label only \(owl\)'),
-        ("path,label\nx.png,owl\ny.png,okapi\n", r"2 of 2 images cannot be read"),
+        (
+            "path,label\nx.png,owl\ny.png,okapi\n",
+            r"2 of 2 images cannot be read. .* Paths in a table start at its folder; --data-root",
+        ),
     ],
 )
 def test_tables_that_are_wrong_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # a process that only decodes does without torch
 
 File = str | Path | bytes
 
+NO_FILE = "there is no such file. Check the path."
 HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
 SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
@@ -179,7 +180,7 @@ def reason(error: Exception, frame: Frame) -> str:
             )
             return f"{what}."
         case FileNotFoundError():
-            return "there is no such file. Check the path."
+            return NO_FILE
         case PermissionError():
             return "permission to read it is denied. Change its permissions."
         case UnidentifiedImageError():

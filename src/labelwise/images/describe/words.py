@@ -84,7 +84,7 @@ def name_vectors(
     if report.empty and missing == "error":
         raise DataError(
             f"No word vector for any word of: {listing(report.empty)}. The {len(vectors)} known words do not cover them. "
-            'Read a larger file with read_vectors, install "labelwise[words]" for 400,000 words, or rename these labels.'
+            'Install "labelwise[words]" for 400,000 words, or rename these labels.'
         )
     return mean_vectors(report.known_words, vectors), report
 

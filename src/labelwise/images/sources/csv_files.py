@@ -19,7 +19,7 @@ from labelwise.support.files import check_size, max_bytes, open_regular
 Floats = npt.NDArray[np.float32]
 
 _ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight")
-_PATHS = ("file", "filename", "filepath", "image", "picture")  # what else people call the column "path"
+_PATHS = ("file", "filename", "filepath", "image", "photo", "picture")  # what else people call the column "path"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
@@ -80,8 +80,8 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
                 'with their files "path".'
             )
         raise DataError(
-            f'The table "{file}" has no column "path".{suggest("path", names)} Its columns: {listing(names)}. '
-            "Images need a path, features the columns f0, f1, and so on."
+            f'The table "{file}" has no column "path". Its columns: {listing(names)}. Rename the column of image files '
+            'to "path" and that of labels to "label". A table of features has columns f0, f1, and so on.'
         )
     meant = {"", *known, *(names[i] for i in features)}
     other = [name for name in names if name not in meant and not _is_feature(name)]

@@ -164,8 +164,10 @@ def class_folders(top: Level) -> dict[str, Path]:
         return folders
     files = list_images(home)
     if files:
+        tables = sorted(home.glob("*.csv"))
+        table = f" Or fit its table: {shlex.join(['labelwise', 'fit', str(tables[0])])}." if tables else ""
         raise DataError(
-            f'"{home}" holds {len(files)} images but no label folders. Put the images of each label into a '
+            f'"{home}" holds {len(files)} images but no label folders.{table} Put the images of each label into a '
             f'folder of that name ("{home.name}/owl/{files[0].name}"), or list them in a CSV file with the columns path and label. '
             f"To sort them into folders of images that look alike, which you then rename: {shlex.join(['labelwise', 'group', str(home), '--out', 'groups'])}"
         )
