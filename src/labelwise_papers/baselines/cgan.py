@@ -26,6 +26,7 @@ from labelwise.methods.izf.generated import (
     GeneratingMethod,
 )
 from labelwise.methods.izf.generated_head import fit_softmax
+from labelwise.methods.izf.model import mmd
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen
 from labelwise.support.settings import check_range, setting
@@ -101,11 +102,14 @@ class Cgan(GeneratingMethod):
     critic_steps: int = setting(5, "Steps of the critic per step of the generator.")
     gradient_penalty: float = setting(10.0, "Penalty on the distance of the critic's slope from 1.")
     class_weight: float = setting(0.01, "Weight of the loss that made features look like their label.")
+    mmd_weight: float = setting(
+        0.0, "Weight of the discrepancy of generated unseen features to real seen ones (iMMD of izf, 0.1 there)."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, "at least 1", "hidden", "critic_steps")
-        check_range(self, "0 or more", "gradient_penalty", "class_weight")
+        check_range(self, "0 or more", "gradient_penalty", "class_weight", "mmd_weight")
 
     def build(self, spec: Spec) -> CganModel:  # type: ignore[override]
         """Return the untrained model."""
@@ -139,6 +143,7 @@ class Cgan(GeneratingMethod):
     def _loss(self, model: CganModel, data: TrainData) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of a batch of features: that of the critic, or that of the generator when it is its turn."""
         vectors, features = model.vectors(data.labels), data.train.images
+        unseen = model.vectors(data.unseen) if self.mmd_weight and data.unseen is not None else None
         start = np.zeros((len(data.labels), features.shape[1] + 1), np.float32)
         choice = model.tensor(fit_softmax(array(features), array(data.train.targets), start, PLAIN_PENALTY)).to(
             features
@@ -150,7 +155,12 @@ class Cgan(GeneratingMethod):
                 given, drawn = vectors[batch.targets], batch.rng.normal(vectors.shape[1])
                 if batch.phase < self.critic_steps:
                     return self._critic_terms(model, batch, given, drawn)
-                return self._generator_terms(model, batch, given, drawn, choice)
+                terms = self._generator_terms(model, batch, given, drawn, choice)
+                if unseen is not None:
+                    others = unseen[(batch.rng.uniform() * len(unseen)).long()]
+                    made = model.make(others, batch.rng.normal(vectors.shape[1]))
+                    terms["mmd"] = -self.mmd_weight * mmd(batch.images, made, "mixture")
+                return terms
 
         return loss
 

@@ -44,6 +44,22 @@ def test_critic_and_generator_take_turns() -> None:
     assert int(model.turn) == 7
 
 
+def test_the_discrepancy_pushes_features_of_unseen_labels_from_real_ones() -> None:
+    data, method = final(), Cgan(hidden=16, critic_steps=1, batch=16, mmd_weight=0.1)
+    model = method.build(data.spec)
+    stage = next(method.stages(model, data))
+    batch = next(iter(batches_of(stage.batches, 0)))
+    assert "mmd" not in stage.loss(replace(batch, phase=0)), "the critic does not see them"
+    terms = stage.loss(replace(batch, phase=1))
+    assert -1.2 < float(terms["mmd"].detach()) < 0, "a distance that is to grow, of six bounded kernels"
+    terms["mmd"].backward()  # type: ignore[no-untyped-call]
+    assert all(parameter.grad is not None for parameter in model.generator.parameters())
+    assert all(parameter.grad is None for parameter in model.critic.parameters())
+    plain = Cgan(hidden=16, critic_steps=1, batch=16)
+    without = next(plain.stages(plain.build(data.spec), data))
+    assert "mmd" not in without.loss(replace(batch, phase=1))
+
+
 def test_generated_features_come_near_real_ones() -> None:
     data = final()
     method = Cgan(epochs=60, hidden=64, batch=32, critic_steps=3, optimizer=GanOptimizer(lr=4e-3), class_weight=0.1)
