@@ -207,6 +207,21 @@ def test_unknown_images_get_no_label() -> None:
     assert session.labels()[3].source == "person"
 
 
+def test_unknown_images_come_in_groups_that_can_be_named() -> None:
+    session = Session(SPACE)
+    assert session.unknown_groups() == []
+    rows = {label: [row for row, one in enumerate(TRUTH) if one == label][:15] for label in ("label 0", "label 1")}
+    session.add(Action(kind="unknown", rows=(*rows["label 0"], *rows["label 1"])))
+    groups = session.unknown_groups()
+    assert sorted(row for group in groups for row in group) == sorted(rows["label 0"] + rows["label 1"])
+    assert all(len({TRUTH[row] for row in group}) == 1 for group in groups)
+    session.name(groups[0], "owl")
+    assert sorted(row for group in session.unknown_groups() for row in group) == sorted(
+        row for group in groups[1:] for row in group
+    )
+    assert (session.ledger.targets[list(groups[0])] == session.names.index("owl")).all()
+
+
 def test_not_a_label_is_not_guessed_again() -> None:
     session = labelled(8)
     row = int(np.flatnonzero(session.ledger.open_rows())[0])

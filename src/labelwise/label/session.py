@@ -15,8 +15,10 @@ from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.support.errors import UsageError
 from labelwise.support.rows import Draws
+from labelwise.tasks.grouping import group_features, typical_order
 
 CHECKS = 0.1  # of the questions: those of the random stream
+ONE_GROUP = 6  # images of none of the labels, below which they are one group
 PRECISION = 0.95  # that guesses above the threshold are to have
 
 
@@ -146,6 +148,18 @@ class Session:
                 top = float(chances[row, best[row]])
                 listed.append(Labelled(label=self.ledger.names[best[row]], probability=top, source="guess"))
         return listed
+
+    def unknown_groups(self) -> list[tuple[int, ...]]:
+        """Return the images that show none of the labels, in groups of look-alikes: the largest first, its most typical image first.
+
+        Name a group and it becomes a label: ``session.name(session.unknown_groups()[0], "okapi")``.
+        """
+        rows = np.flatnonzero(self.ledger.targets == UNKNOWN)
+        if not len(rows):
+            return []
+        points = self.space.points[rows]
+        groups = group_features(points, None if len(rows) >= ONE_GROUP else 1)
+        return [tuple(rows[inside].tolist()) for inside in typical_order(points, groups)]
 
     def threshold(self, precision: float = PRECISION) -> float:
         """Return the probability threshold above which guesses reach the precision, by checks; above 1 if there is none."""

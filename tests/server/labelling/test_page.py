@@ -11,6 +11,8 @@ import httpx
 import pytest
 import uvicorn
 
+from labelwise.label.actions import Action
+from labelwise.label.ledger import UNKNOWN
 from labelwise.server.labelling.app import build
 from labelwise.server.labelling.project import Project, open_project
 from labelwise.server.settings import Service
@@ -114,6 +116,23 @@ def test_the_export_asks_for_random_images_until_guesses_count(browser: Browser,
     answer(page)  # the one that was shown already
     answer(page)
     assert len(project.session.ledger.checks) == 4
+
+
+def test_unknown_images_become_a_label_in_one_click(browser: Browser, site: Site) -> None:
+    address, project, _ = site
+    rows = [row for row, file in enumerate(project.files) if truth(file) == "red"]
+    project.add([Action(kind="unknown", rows=tuple(rows[:5])), Action(kind="name", rows=(rows[5],), label="brick")])
+    page = open_page(browser, address)
+    page.click("nav a[href='#labels']")
+    page.get_by_role("button", name="None of these").click()
+    expect(page.locator("#browse-groups h3")).to_have_text("5 images that look alike")
+    words = page.locator("#browse-groups .tools .button").all_inner_texts()
+    assert len(words) == len(set(words)) == 3
+    page.locator("#browse-groups .tile").nth(4).click()
+    page.locator("#browse-groups .tools .button").first.click()
+    expect(page.locator("#label-list")).to_contain_text(words[0])
+    assert (project.session.ledger.targets[rows[:5]] == project.session.names.index(words[0])).sum() == 4
+    assert (project.session.ledger.targets == UNKNOWN).sum() == 1
 
 
 def test_two_browsers_see_what_the_other_answered(browser: Browser, site: Site) -> None:

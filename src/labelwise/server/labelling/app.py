@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,6 +30,7 @@ from labelwise.support.errors import StoreError, UsageError
 
 PAGE = Path(__file__).parent.parent / "page"
 MOST_ACTIONS, MOST_ROWS = 100, 240  # actions per request; images per list
+MOST_GROUPS, OF_GROUP = 12, 48  # groups of images without a label, and images of one
 LONGEST = 10  # digits of an image's row
 SIDES = (160, 480)  # pixels of an image on a sheet, and alone
 Answer = Callable[[dict[str, Any]], Any]
@@ -96,19 +96,20 @@ class Routes:
             }  # fmt: skip
 
     def images(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the images of a label, the least probable guesses first, or the images without a label ("unknown")."""
+        """Return the images of a label, the least probable guesses first, or groups of images of none of the labels ("unknown")."""
         session, kind = self.project.session, options.get("of", "label")
         with self.project.reading():
             if kind == "unknown":
-                rows = self._unknown()
-                return {"images": [{"row": row, "source": "person"} for row in rows[:MOST_ROWS]], "count": len(rows)}
+                groups = session.unknown_groups()
+                listed = [{"rows": rows[:OF_GROUP], "words": self.project.words(rows)} for rows in groups[:MOST_GROUPS]]
+                return {"groups": listed, "count": sum(map(len, groups))}
             place = session.ledger.find(str(options.get("label", "")))
             name = session.names[place]
-            listed = [
+            guesses = [
                 (one.probability, row, one.source) for row, one in enumerate(session.labels()) if one.label == name
             ]
-        listed.sort()
-        shown = [{"row": row, "source": source, "probability": round(value, 3)} for value, row, source in listed]
+        guesses.sort()
+        shown = [{"row": row, "source": source, "probability": round(value, 3)} for value, row, source in guesses]
         return {"images": shown[:MOST_ROWS], "count": len(shown)}
 
     def question(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -156,16 +157,6 @@ class Routes:
         side = SIDES["large" in request.query_params]
         content = await asyncio.to_thread(small_image, Path(self.project.files[row]), self.pixels, None, side)
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
-
-    def _unknown(self) -> list[int]:
-        """Return the images without a label, look-alikes next to each other."""
-        session = self.project.session
-        rows = np.flatnonzero(session.ledger.targets == UNKNOWN)
-        left, ordered = rows.tolist(), list[int]()
-        while left:
-            near = session.space.directions[left] @ session.space.directions[ordered[-1] if ordered else left[0]]
-            ordered.append(left.pop(int(near.argmax())))
-        return ordered
 
     def _shown(self, question: Question | None) -> dict[str, Any] | None:
         if question is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.core.arrays import linear_scores, softmax
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, open_encoder
@@ -24,21 +25,25 @@ from labelwise.label.actions import Action
 from labelwise.label.ledger import NO_LABEL
 from labelwise.label.questions import Question
 from labelwise.label.session import Session
+from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary
 from labelwise.server.store import FILE, News, Position, Record, Store
 from labelwise.support.errors import DataError, StoreError, UsageError
 from labelwise.support.writable import create_private_folder, sole_writer
 
 MODEL = "labelwise project"  # stands in the store where a service has its model
 LIST, ACTIONS = "images", "actions"
+TYPICAL, WORDS = 12, 3  # images that words are found for, and how many words
 Tell = Callable[[str], None]
 
 
 class Project:
     """Images, their names and features, and their session; only one process at a time can open it."""
 
-    def __init__(self, store: Store, position: Position, files: Sequence[str], session: Session) -> None:
+    def __init__(self, place: tuple[Store, Position], files: Sequence[str], session: Session, encoder: Encoder) -> None:
         self.files, self.session = files, session
-        self._store, self._position = store, position
+        self._store, self._position = place
+        self._encoder = encoder
+        self._vocabulary: Vocabulary | None = None
         self.lock, self._reads = RLock(), 0  # guards the session; how many read it now, one in another
         self._asked: dict[str, tuple[int, ...]] = {}  # images in the open question of each browser
 
@@ -79,6 +84,16 @@ class Project:
                 self._forget(begin)
                 raise
             return undone
+
+    def words(self, rows: Sequence[int]) -> list[str]:
+        """Return the words that the encoder finds nearest to some images; none of an encoder without words."""
+        if self._encoder.id != open_encoder(DEFAULT).id:
+            return []
+        self._vocabulary = self._vocabulary or default_vocabulary()
+        features = encode(self._encoder, FileImages([self.files[row] for row in rows[:TYPICAL]]))  # from the cache
+        chances = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows))
+        best = chances.mean(0).argsort()[::-1][:WORDS]
+        return [self._vocabulary.names[place] for place in best.tolist()]
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -186,7 +201,7 @@ def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Enc
     features, skipped = _features(encoder, files, tell)
     with _fits(store):
         session = Session(features, [*held.names, *new_names], actions=held.actions, seed=seed, hidden=skipped)
-    return Project(store, position, files, session)
+    return Project((store, position), files, session, encoder)
 
 
 def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.ndarray, list[int]]:

@@ -179,17 +179,34 @@ async function browse(query) {
     now.wrong.clear();
     $("browse").hidden = false;
     $("browse-title").textContent = `${query.label ?? "None of these"}: ${count(found.count, "image")}`;
-    $("merge-form").hidden = query.of === "unknown";
-    $("browse-images").replaceChildren(...found.images.map((one) => {
-      const button = tile(one.row, one.source, false, false, () => {
-        now.wrong.has(one.row) ? now.wrong.delete(one.row) : now.wrong.add(one.row);
-        button.setAttribute("aria-pressed", String(now.wrong.has(one.row)));
-      });
-      return make("li", {}, button, make("figcaption", { text: one.source === "guess" ? percent(one.probability) : "answered" }));
-    }));
+    for (const form of ["merge-form", "fix-form"]) $(form).hidden = query.of === "unknown";
+    $("browse-images").replaceChildren(...(found.images ?? []).map((one) => markable(one.row, one.source, one.source === "guess" ? percent(one.probability) : "answered")));
+    $("browse-groups").replaceChildren(...(found.groups ?? []).flatMap(drawGroup));
   } catch (fault) {
     showFault($("browse-fault"), fault, () => browse(query));
   }
+}
+
+function markable(row, alt, caption) {
+  const button = tile(row, alt, false, false, () => {
+    now.wrong.has(row) ? now.wrong.delete(row) : now.wrong.add(row);
+    button.setAttribute("aria-pressed", String(now.wrong.has(row)));
+  });
+  return make("li", {}, button, caption && make("figcaption", { text: caption }));
+}
+
+// Look-alikes of none of the labels become a label in one click; marked images stay out.
+function drawGroup(group) {
+  const field = make("input", { type: "text", list: "all-names", autocomplete: "off", maxlength: "200", placeholder: "These are", "aria-label": "Label of the group" });
+  const named = (label) => {
+    const rows = group.rows.filter((row) => !now.wrong.has(row));
+    if (!label.trim() || !rows.length) return showFault($("browse-fault"), new Error("Type a label, and leave an image unmarked."));
+    change([{ kind: "name", rows, label: label.trim() }]);
+  };
+  const form = make("form", { class: "line", onsubmit: (event) => { event.preventDefault(); named(field.value); } }, field, make("button", { class: "button main", type: "submit", text: "Save" }));
+  return [make("h3", { text: `${count(group.rows.length, "image")} that look alike` }),
+    make("ul", { class: "sheet", "aria-label": "Images that look alike" }, ...group.rows.map((row) => markable(row, "", ""))),
+    make("p", { class: "tools" }, ...group.words.map((word) => make("button", { type: "button", class: "button", text: word, onclick: () => named(word) }))), form];
 }
 
 async function change(actions) {
