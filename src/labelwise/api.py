@@ -45,10 +45,15 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
 
 
 def classify(
-    classifier: Classifier, images: ImagesLike, *, top: int = 5, coverage: float | None = None
+    classifier: Classifier,
+    images: ImagesLike,
+    *,
+    top: int = 5,
+    coverage: float | None = None,
+    max_error: float | None = None,
 ) -> list[classify_task.Prediction]:
     """Classify images: return label or "unknown", with the ``top`` labels and their probabilities; see ``tasks.classify``."""
-    return classify_task.classify(classifier.scores(images), top=top, coverage=coverage)
+    return classify_task.classify(classifier.scores(images), top=top, coverage=coverage, max_error=max_error)
 
 
 def restrict(classifier: Classifier, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Classifier:
@@ -171,6 +176,7 @@ def teach(
     examples: ImagesLike | None = None,
     texts: teach_task.Texts | None = None,
     vector: teach_task.Vector | None = None,
+    parent: str | None = None,
 ) -> Classifier:
     """Return the classifier with one more label, or with more examples of a known one; see ``tasks.teach``."""
     if not isinstance(name, str):
@@ -179,7 +185,7 @@ def teach(
         raise UsageError(f'The label comes first, then its images: teach("owl", images); given the path "{name}".')
     label_name(name)
     scores = None if examples is None else classifier.scores(examples)
-    return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector)
+    return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector, parent=parent)
 
 
 def forget(classifier: Classifier, name: str) -> Classifier:

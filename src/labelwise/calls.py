@@ -64,9 +64,15 @@ class Classifier(core.Classifier):
         """Return the probability of each label ``[n, k]``, in the order of ``labels.names``."""
         return self.scores(images).reported
 
-    def classify(self, images: ImagesLike, *, top: int = 5, coverage: float | None = None) -> list[Prediction]:
-        """Return what each image is: its label or "unknown"; with ``coverage=0.9``, also the labels that hold the right one at this rate."""
-        return api.classify(self, images, top=top, coverage=coverage)
+    def classify(
+        self, images: ImagesLike, *, top: int = 5, coverage: float | None = None, max_error: float | None = None
+    ) -> list[Prediction]:
+        """Return what each image is: its label or "unknown".
+
+        With ``coverage=0.9``, each lists the labels that hold the right one at this rate. With ``max_error=0.05``, at most this share of
+        images gets a wrong answer: the others get a label, a parent of labels, or "unsure".
+        """
+        return api.classify(self, images, top=top, coverage=coverage, max_error=max_error)
 
     def restrict(self, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Self:
         """Return the classifier that answers with some labels only: names, shares by name, or the file of a list."""
@@ -99,10 +105,19 @@ class Classifier(core.Classifier):
         return api.retrieve_by_text(self, text, gallery, k)
 
     def teach(
-        self, name: str, examples: ImagesLike | None = None, *, texts: Texts | None = None, vector: Vector | None = None
+        self,
+        name: str,
+        examples: ImagesLike | None = None,
+        *,
+        texts: Texts | None = None,
+        vector: Vector | None = None,
+        parent: str | None = None,
     ) -> Self:
-        """Return the classifier with one more label, learned from example images, sentences or attributes."""
-        return type(self).of(api.teach(self, name, examples=examples, texts=texts, vector=vector))
+        """Return the classifier with one more label, learned from example images, sentences or attributes.
+
+        ``parent`` is the group that holds the label, for coarser answers (``classify`` with ``max_error``).
+        """
+        return type(self).of(api.teach(self, name, examples=examples, texts=texts, vector=vector, parent=parent))
 
     def forget(self, name: str) -> Self:
         """Return the classifier without one label."""

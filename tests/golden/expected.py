@@ -21,8 +21,9 @@ ADDED: dict[str, frozenset[str]] = {
     "verb/analyse": frozenset(),
 }
 
-# Keys that any answer may have beyond: the kind of an outlier rule, and of how many clusters a name may be.
-NEW = frozenset({"nearest", "sign_weights", "parts"})
+# Keys that any answer may have beyond: the kind of an outlier rule, of how many clusters a name may be, the parents of an answer, and
+# whether a model can promise how often it is right.
+NEW = frozenset({"nearest", "sign_weights", "parts", "parents", "promise"})
 
 # Where 1e-5 is too much to ask, by where a number stands, and why. Measured with other instruction sets (ATEN_CPU_CAPABILITY,
 # ONEDNN_MAX_CPU_ISA, MKL_CBWR) and two threads; everything else stays within 1e-5 there.

@@ -8,11 +8,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from PIL import Image
 from torch import Tensor
@@ -36,8 +37,13 @@ if TYPE_CHECKING:
 def model_of(name: str) -> Classifier:
     """A method trained for a moment: on six labels if it reads descriptions, on four if not.
 
-    ``several`` is multi-label, ``growing`` knows the examples of its labels.
+    ``several`` is multi-label, ``growing`` knows the examples of its labels, ``tree`` their parents: it is sure of no label.
     """
+    if name == "tree":
+        model = trained("discriminant")
+        parents = tuple(("warm",) if i % 2 else ("cold",) for i in range(len(model.labels)))
+        calibration = replace(model.calibration, temperature=30.0, mistakes=np.full(99, 0.55, np.float32))
+        return changed(model, labels=replace(model.labels, parents=parents), calibration=calibration)
     if name == "growing":
         model, split = trained("discriminant"), blobs().split("train")
         known = KnownExamples.of(model.labels.names, model.scores(px(split)).embeddings, split.targets)

@@ -419,3 +419,24 @@ def test_an_image_that_cannot_be_read_does_not_stop_the_others(site: Sites, visi
     choose(page, images.of(3)[0], broken, images.of(1)[0])
     expect(page.locator("#tray .said-of")).to_have_text(["blob 3", "blob 1"])
     expect(page.locator("#answer-fault")).to_contain_text("broken.png cannot be read")
+
+
+def test_answers_promise_what_is_chosen(site: Sites, visit: Visit, images: Images) -> None:
+    here, (file,) = site("tree"), images.of(1)
+    page = visit.open(here)
+    choose(page, file)
+    expect(page.locator("#headline")).to_contain_text("blob")
+    page.select_option("#promise", label="at most 10 % wrong answers")
+    coarse = here.post("/classify", file, top=6, max_error="0.1")
+    expect(page.locator("#headline")).to_contain_text({"unsure": "Unsure"}.get(coarse["label"], coarse["label"]))
+    expect(page.locator("#subline")).to_contain_text("looks most like blob")
+    page.select_option("#promise", label="every label it may be, for 90 %")
+    covering = here.post("/classify", file, coverage="0.9")
+    expect(page.locator("#bars button.row")).to_have_count(len(covering["top"]))
+    expect(page.locator("#subline")).to_contain_text("90")
+
+
+def test_a_model_that_promises_nothing_offers_no_choice(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site("several"))
+    choose(page, *images.of(1))
+    expect(page.locator("#promise-box")).to_be_hidden()

@@ -346,3 +346,15 @@ def test_a_wrong_answer_is_corrected_and_the_correction_taken_back(site: Sites, 
     expect(page.locator("#correct-note")).to_contain_text("“blob 1” is as it was before.")
     assert here.post("/ask", new, label="blob 1")["probability"] == before
     assert here.get("/labels")["undo"] is None
+
+
+def test_a_taught_label_can_be_part_of_a_group(site: Sites, visit: Visit, images: Images) -> None:
+    here = site("tree")
+    page = visit.open(here, "teach")
+    assert page.locator("#parents option").evaluate_all("(all) => all.map((one) => one.value)") == ["cold", "warm"]
+    page.fill("#teach-parent", "warm")
+    teach_images(page, images)
+    assert here.get("/labels")["labels"][-1]["parents"] == ["warm"]
+    expect(page.locator("#teach-parent")).to_have_value("")
+    plain = visit.open(site(), "teach")
+    expect(plain.locator("#teach-parent-box")).to_be_hidden()

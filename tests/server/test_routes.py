@@ -367,7 +367,28 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
             assert {"200", "400", "401", "403", "404", "405", "429", "500", "503"} <= set(route["responses"])
     post = document["paths"]["/classify"]["post"]
     assert set(post["requestBody"]["content"]) >= {"image/png", "image/jpeg", "multipart/form-data"}
-    assert [one["name"] for one in post["parameters"]] == ["top", "coverage"]
+    assert [one["name"] for one in post["parameters"]] == ["top", "max_error", "coverage"]
+
+
+def test_a_promise_is_kept_by_parents_which_a_taught_label_can_give(tmp_path: Path) -> None:
+    with serving(saved(tmp_path, "tree")) as client:
+        image = png(images_of(1)[0])
+        plain = client.post("/classify", content=image, headers=PNG).json()
+        assert plain["label"].startswith("blob")
+        assert "parents" not in plain
+        answer = client.post("/classify?max_error=0.1", content=image, headers=PNG).json()
+        assert (answer["label"], answer["parents"]) in (("warm", []), ("cold", []), ("unsure", []))
+        assert answer["top"] == plain["top"]
+        assert client.post("/classify?max_error=1.5", content=image, headers=PNG).status_code == 400
+        taught = client.post("/teach?label=new&parent=warm", files=form(images_of(5)))
+        assert taught.status_code == 200
+        assert client.post("/teach?label=other&parent=unsure", files=form(images_of(4))).status_code == 400
+        rows = {row["name"]: row.get("parents") for row in client.get("/labels").json()["labels"]}
+        assert rows["new"] == ["warm"]
+        assert rows["blob 0"] == ["cold"]
+    with serving(saved(tmp_path, "tree")) as client:  # what was taught outlives the service
+        rows = {row["name"]: row.get("parents") for row in client.get("/labels").json()["labels"]}
+        assert rows["new"] == ["warm"]
 
 
 def test_metrics_count(tmp_path: Path) -> None:

@@ -74,6 +74,16 @@ class Writing:
         return files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What answers list and promise."""
+
+    top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3
+    coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None
+    max_error: Annotated[float | None, Option(help="Answer with a parent, or unsure, to err no more often.")] = None
+    prior: Annotated[Path | None, Option(help="Only these labels occur: names, or label and share.")] = None
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer for one image: a label, unknown, unsure or none."""
@@ -95,9 +105,9 @@ class Answer:
 
 
 def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
-    """Return the answer for an image; a label below ``min_probability`` counts as unsure."""
-    word = prediction.label if not prediction.known or prediction.probability >= min_probability else UNSURE
-    return Answer(file, word, prediction)
+    """Return the answer for an image; a label below ``min_probability`` counts as unsure, unless a share of errors is promised."""
+    sure = prediction.parents is not None or prediction.probability >= min_probability
+    return Answer(file, prediction.label if sure or not prediction.known else UNSURE, prediction)
 
 
 def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
@@ -169,36 +179,36 @@ def classify(
     model: Model,
     paths: Paths,
     *,
-    top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3,
-    coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None,
-    prior: Annotated[Path | None, Option(help="Only these labels occur: names, or label and share.")] = None,
+    asking: Asking,
     writing: Writing,
 ) -> None:
     """What is it? Labels with probabilities, or unknown."""
     from labelwise.tasks.classify import classify as predictions
 
     if writing.out is not None and is_job(writing.out):
-        if writing != Writing(out=writing.out) or coverage is not None or prior is not None:
+        if writing != Writing(out=writing.out) or asking != Asking(top=asking.top):
             raise UsageError(
-                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only, --coverage and --prior."
+                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only, --coverage, --max-error and --prior."
             )
-        run_job(make_job("classify", model, writing.out, top), paths)
+        run_job(make_job("classify", model, writing.out, asking.top), paths)
         return
     from labelwise.images.as_images import as_images
 
     refuse_workers()
     writing.check()
-    classifier = open_model(model)
+    classifier, prior = open_model(model), asking.prior
     if prior is not None:
         classifier = _restricted(classifier, prior)
-    answers = Answers(writing, classifier.labels.names)
+    names = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
+    answers = Answers(writing, names)
     files = writing.unsorted(as_images(paths))
     several, skipped = classifier.calibration.multilabel, []
-    count = len(classifier.labels) if several and not shared().json else top
+    count = len(classifier.labels) if several and not shared().json else asking.top
     pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
     for images, names, unread in pieces:
         skipped += unread
-        some = predictions(classifier.scores(images), top=count, coverage=coverage) if names else []
+        scores = classifier.scores(images) if names else None
+        some = predictions(scores, top=count, coverage=asking.coverage, max_error=asking.max_error) if scores else []
         for row, (name, one) in enumerate(zip(names, some, strict=True)):
             answers.add(answer(name, one, writing.min_probability), partial(_pixels, classifier, images, row))
     written = answers.write(str(model))
@@ -236,6 +246,8 @@ def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
     """Return the predictions as JSON values."""
     rows: list[dict[str, Any]] = [{**asdict(one.prediction), "file": one.file} for one in answers]
     for row in rows:
+        if row["parents"] is None:
+            del row["parents"]
         row["top"] = [{"label": label, "probability": value} for label, value in row["top"]]
     return rows
 
@@ -245,11 +257,14 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
     table = plain_table("image", "label", "", ">probability")
     for each in answers:
         one = each.prediction
-        if one.label == UNKNOWN:
+        if one.label in (UNKNOWN, UNSURE):
             table.add_row(each.file, styled((one.label, "bold yellow"), f", looks most like {one.top[0][0]}"), "", "")
             continue
         count = max(len(one.labels), 1) if multilabel else len(one.top)
-        for rank, (label, value) in enumerate(one.top[:count]):
+        listed = one.top[:count]
+        if one.parents is not None:  # the answer may be a parent, which is not among the labels
+            listed = ((one.label, one.probability), *(pair for pair in listed if pair[0] != one.label))
+        for rank, (label, value) in enumerate(listed):
             style = "bold" if multilabel or not rank else ""
             none = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
             table.add_row("" if rank else each.file, styled(*none, (label, style)), bar(value), percent(value))

@@ -1,5 +1,6 @@
 """The verbs teach and forget: add and remove labels without training."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,22 @@ from labelwise.cli.output import show, styled, warn
 from labelwise.support.errors import UsageError, listing, suggest
 
 
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What is known about the label, besides its images."""
+
+    text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeatable.")] = None
+    vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None
+    parent: Annotated[str | None, Option(help="The group that holds it, for coarser answers.")] = None
+
+
 def teach(
     model: Model,
     name: Name,
     out_folder: Out,
     examples: Annotated[list[Path] | None, Argument(help="Images of it, or folders of images.")] = None,
-    text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeatable.")] = None,
-    vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None,
+    *,
+    knowledge: Knowledge,
 ) -> None:
     """Add a label, or examples of a known one, without training."""
     from labelwise.core.store import check_free
@@ -28,7 +38,7 @@ def teach(
     from labelwise.tasks.teach import measure_growth, rehearse
     from labelwise.tasks.teach import teach as run
 
-    name = label_name(name)
+    name, text, vector = label_name(name), knowledge.text, knowledge.vector
     sources = [word for word, it in (("images", examples), ("--text", text), ("--vector", vector)) if it]
     if not sources or (text and vector):
         raise UsageError(
@@ -43,7 +53,7 @@ def teach(
     attributes = read_vector(vector, name) if vector else None
     images, files, _ = open_images(classifier, examples) if examples else (None, [], None)
     scores = None if images is None else classifier.scores(images)
-    taught = run(classifier, name, examples=scores, texts=text, vector=attributes)
+    taught = run(classifier, name, examples=scores, texts=text, vector=attributes, parent=knowledge.parent)
     told = [
         ("1 image" if len(files) == 1 else f"{len(files)} images", examples),
         ("its description", text),

@@ -57,6 +57,8 @@ class Calibration:
     multilabel: bool = False
     # of images that training left out, how far the right label is below the best one [m], sorted: the difference of log-odds over the temperature
     margins: Array | None = None
+    # of these images, how probable the first wrong step down the tree of labels is [m], sorted; 0 where the label is right: ``core.coarser``
+    mistakes: Array | None = None
 
     __repr__ = brief
 
@@ -92,15 +94,29 @@ class Calibration:
         A label is in the set if it is at most q below the best, where q is the ceil((m + 1) coverage)-th smallest of the m
         margins: split conformal prediction (Vovk et al., 2005) with left-out images. Where m is too small for this rate, all labels are.
         """
-        if not 0 < coverage < 1:
-            raise UsageError(f"The coverage lies between 0 and 1, as 0.9; given {coverage}.")
-        if self.margins is None:
-            reason = "several labels may be true of an image" if self.multilabel else "it was not calibrated"
-            raise UnsupportedError(f"This classifier has no sets of labels with a promised coverage: {reason}.")
-        place = int(np.ceil((len(self.margins) + 1) * coverage)) - 1
-        largest = self.margins[place] if place < len(self.margins) else np.inf
+        largest = self._smallest_that_covers(self.margins, coverage, "coverage")
         within: Array = (log_odds.max(1, keepdims=True) - log_odds) / self.temperature <= largest
         return within
+
+    def limit(self, max_error: float) -> float:
+        """Return the probability above which answers are wrong for at most this share of images: conformal risk control.
+
+        Angelopoulos et al., "Conformal risk control" (2024). An answer is wrong where the first wrong step down the tree is more probable
+        than the limit, and new images find that as often as left-out ones.
+        """
+        return self._smallest_that_covers(self.mistakes, 1 - max_error, "share of wrong answers")
+
+    def _smallest_that_covers(self, values: Array | None, rate: float, what: str) -> float:
+        """Return the ceil((m + 1) rate)-th smallest of m values of left-out images; infinite where there are too few for this rate."""
+        if not 0 < rate < 1:
+            raise UsageError(f"The {what} must be between 0 and 1; given {rate if what == 'coverage' else 1 - rate:g}.")
+        if values is None:
+            reason = (
+                "several labels may be true of an image" if self.multilabel else "it was not calibrated. Fit it again"
+            )
+            raise UnsupportedError(f"This classifier cannot promise a {what}: {reason}.")
+        place = int(np.ceil((len(values) + 1) * rate - ROUNDING)) - 1
+        return float(values[place]) if place < len(values) else float("inf")
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
@@ -140,7 +156,7 @@ class Calibration:
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though the seen penalty and the prior stay."""
         factor, shift = self.penalties()
-        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None)
+        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None, mistakes=None)
 
     def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
         """Return it with another map of scores, applied after the seen penalty and the prior."""

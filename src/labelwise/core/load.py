@@ -158,7 +158,7 @@ def classifier_of(
     labels = labels_of(about["labels"], under("labels", arrays))
     kind, settings = about["head"]["kind"], about["head"]["settings"]
     head = unpack(Packed(kind, settings, under("head", arrays)))
-    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior", "margins"}
+    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior", "margins", "mistakes"}
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
@@ -180,7 +180,8 @@ def classifier_of(
             temperature=fitted.temperature,
             exclusive=head.exclusive,
             multilabel=fitted.multilabel,
-            margins=_margins(arrays.get("margins")),
+            margins=_sorted("margins", arrays),
+            mistakes=_sorted("mistakes", arrays),
         ),
         familiarity=Familiarity(memory=arrays.get("memory"), rule=described.outlier_rule, width=width),
         verifier=described.verifier,
@@ -195,10 +196,11 @@ def classifier_of(
     )
 
 
-def _margins(array: Array | None) -> Array | None:
-    """Return the margins of a calibration; numbers that are no sorted row are an error."""
+def _sorted(name: str, arrays: Mapping[str, Array]) -> Array | None:
+    """Return an array of a calibration, if it is there; numbers that are no sorted row are an error."""
+    array = arrays.get(name)
     if array is not None and (array.ndim != 1 or array.dtype.kind != "f" or (np.diff(array) < 0).any()):
-        raise UsageError('"margins" are not a sorted row of numbers')
+        raise UsageError(f'"{name}" are not a sorted row of numbers')
     return array
 
 

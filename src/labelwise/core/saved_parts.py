@@ -89,7 +89,8 @@ def unpack(packed: Packed) -> Head:
 
 def label_words(labels: Labels) -> dict[str, Any]:
     """Return what is known about labels as plain values, their arrays left out."""
-    return {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
+    words = {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
+    return words if labels.parents is None else {**words, "parents": to_plain(labels.parents)}
 
 
 def label_arrays(labels: Labels) -> dict[str, Array]:
@@ -100,12 +101,14 @@ def label_arrays(labels: Labels) -> dict[str, Array]:
 
 def labels_of(words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Labels:
     """Return labels from plain values and arrays."""
-    texts = None if words["texts"] is None else convert(words["texts"], tuple[tuple[str, ...], ...], "texts")
+    tuples = tuple[tuple[str, ...], ...]
+    texts = None if words["texts"] is None else convert(words["texts"], tuples, "texts")
+    parents = None if words.get("parents") is None else convert(words["parents"], tuples, "parents")
     order = None if words["order"] is None else tuple(words["order"])
     for name, array in arrays.items():
         if array.dtype.kind != "f":
             raise UsageError(f'"{name}" of labels holds {array.dtype} numbers')
-    return Labels(names=tuple(words["names"]), texts=texts, order=order, **arrays)
+    return Labels(names=tuple(words["names"]), texts=texts, order=order, parents=parents, **arrays)
 
 
 def _pack(part: Any, prefix: str, arrays: dict[str, Array]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array, top_columns
 from labelwise.core.calibration import HALF, choose, threshold_row
+from labelwise.core.coarser import Tree
 from labelwise.images.images import Images
+from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 MOST = (
     2**24
 )  # pairs of an image and a label that are computed at a time where only an answer for each image is asked for
-UNKNOWN, NONE = "unknown", "none"  # answers that are no label
+UNKNOWN, NONE, UNSURE = "unknown", "none", "unsure"  # answers that are no label
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,20 @@ class Scores:
         within = self.classifier.calibration.covering(self.log_odds, coverage)
         within[np.arange(len(self)), self.best] = True
         return within
+
+    def coarser(self, max_error: float) -> list[tuple[tuple[str, ...], float]]:
+        """Return for each image the label, or the nearest parent that is sure enough, and its probability.
+
+        Each answer is the names from the broadest parent down to it; none where all are too unsure. Of all images like those of
+        training, at most the share ``max_error`` gets a wrong answer.
+        """
+        classifier = self.classifier
+        if classifier.thresholds:
+            raise UsageError(
+                "A share of wrong answers cannot be promised with thresholds per label. Remove the thresholds."
+            )
+        limit, tree = classifier.calibration.limit(max_error), Tree.of(classifier.labels)
+        return [answer for part in self.parts() for answer in tree.answers(part.probabilities, limit)]
 
     def __repr__(self) -> str:
         return f"<Scores of {len(self)} images and {self.classifier.labels!r:.200}>"

@@ -77,6 +77,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "width": familiarity.width,
         "prior": calibration.prior,
         "margins": calibration.margins,
+        "mistakes": calibration.mistakes,
     }
     examples = classifier.examples
     if examples is not None:

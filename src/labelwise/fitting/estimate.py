@@ -13,7 +13,7 @@ from labelwise.core.platt import LeaveOneOut, LeavesOut
 from labelwise.core.scores import Scores
 from labelwise.fitting.prior import DATA, PriorWish, choose_prior
 from labelwise.images.dataset import Split
-from labelwise.tasks.calibrate import ahead_of_others, calibrate, with_margins
+from labelwise.tasks.calibrate import ahead_of_others, calibrate, with_promises
 from labelwise.tasks.verify import can_verify, draw_pairs, verifier_of
 
 if TYPE_CHECKING:
@@ -150,11 +150,12 @@ def calibrate_by_leave_one_out(
     done = _with_sign_weights(done, scores, (alone, fitted.leave_one_out("labels")), labels, embeddings)
     # of n images of a label n - 1 differ from its mean as they like
     independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
-    ahead = _ahead_at_full_size(scores.of(done), targets, left, usable)
+    log_odds = _log_odds_at_full_size(scores.of(done), targets, left, usable)
+    ahead = ahead_of_others(log_odds, targets)
     about = estimate(scores.of(done), train, rows, independent, ahead > 0)
     if len(np.unique(left.groups)) < len(np.unique(alone.groups)):
         about["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(done, alone, labels, embeddings)
-    done = replace(done, calibration=with_margins(done.calibration, ahead))
+    done = replace(done, calibration=with_promises(done, log_odds, targets))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
     return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
 
@@ -253,20 +254,23 @@ def _accuracy_with_lookalikes(classifier: Classifier, alone: LeaveOneOut, labels
     """Return the accuracy on new images that look like training images as much as these look like each other."""
     usable = np.flatnonzero(alone.usable)
     scores = left_out_scores(classifier, embeddings, alone)[usable]
-    return float((_ahead_at_full_size(scores, labels[alone.rows[usable]], alone, usable) > 0).mean())
+    targets = labels[alone.rows[usable]]
+    return float((ahead_of_others(_log_odds_at_full_size(scores, targets, alone, usable), targets) > 0).mean())
 
 
-def _ahead_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
-    """Return how far the right label of new images like these rows would be ahead of the best other one ``[n]``.
+def _log_odds_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
+    """Return the log-odds ``[n, k]`` that new images like these rows would have.
 
     None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
     these varies less, around the same mean.
     """
     raw = scores.raw.copy()
     raw[np.arange(len(rows)), targets] = left.own_scores[rows]
-    ahead = ahead_of_others(scores.classifier.calibration.log_odds(raw), targets)
-    new: Array = ahead.mean() + (ahead - ahead.mean()) * left.margin_ratio[rows]
-    return new
+    log_odds = scores.classifier.calibration.log_odds(raw)
+    ahead = ahead_of_others(log_odds, targets)
+    new = ahead.mean() + (ahead - ahead.mean()) * left.margin_ratio[rows]
+    log_odds[np.arange(len(rows)), targets] += new - ahead
+    return log_odds
 
 
 def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:

@@ -28,7 +28,10 @@ def _field(kind: Any, words: str, **more: Any) -> tuple[Any, Any]:
     return kind, Field(description=words, **more)
 
 
-_NAME = 'The best label; "unknown" if none fits, "none" if every answer is no.'
+_NAME = (
+    'The best label; "unknown" if none fits, "none" if every answer is no; with max_error also a parent, or "unsure".'
+)
+_PARENTS = "With max_error: the parents that hold the answer, the nearest first."
 _HEAT = "Rows of values from 0 to 1; large where the image is evidence for the label."
 _AGAINST = "The same for the other label; both maps share one scale."
 _MAYBE: tuple[Any, Any] = (str | None, None)
@@ -63,6 +66,7 @@ Classification = _shape(
     outlier=Outlier | None,
     multilabel=bool,
     answers=(_many(LabelAnswer) | None, None),
+    parents=(list[str] | None, Field(None, description=_PARENTS)),
     change=int,
 )
 _asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float, "change": int}
@@ -94,6 +98,7 @@ KnownLabel = _shape(
     taught=bool,
     source=(_SOURCE, Field(alias="from")),
     examples=(int | None, None),
+    parents=(list[str] | None, Field(None, description="The groups that hold it, the nearest first.")),
     more=(int | None, Field(None, description="Number of corrections (images) it learned from.")),
 )
 Done = _shape("Done", "A change.", action=Literal["teach", "correct", "forget"], label=str)
@@ -143,9 +148,12 @@ class Top(Nothing):
     top: int = Field(5, ge=1, le=MOST_TOP, description="How many to list.")
 
 
-class TopOrCovering(Top):
-    """How many to list, or as many as hold the right label at a rate."""
+class Promises(Top):
+    """How many to list, or as many as hold the right label at a rate, and how often an answer may be wrong."""
 
+    max_error: float | None = Field(
+        None, gt=0, lt=1, description="Answer with a parent, or unsure, to err no more often than this."
+    )
     coverage: float | None = Field(None, gt=0, lt=1, description="List enough labels to hold the right one this often.")
 
 
@@ -177,6 +185,14 @@ class About(MaybeAbout):
     """A label, or a sentence if the model reads texts."""
 
     text: str | None = Field(None, min_length=1, max_length=MOST_TEXT, description="A sentence.")
+
+
+class AboutTaught(MaybeAbout):
+    """The label to teach, and what holds it."""
+
+    parent: str | None = Field(
+        None, min_length=1, max_length=200, description="The group that holds it.", examples=["owl"]
+    )
 
 
 class AboutWhy(About):

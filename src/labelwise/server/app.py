@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from labelwise import __version__
 from labelwise.server import answers
-from labelwise.server.answers import About, AboutLabel, AboutWhy, MaybeAbout, Nothing, TopEight, TopOrCovering, Words
+from labelwise.server.answers import About, AboutLabel, AboutTaught, AboutWhy, Nothing, Promises, TopEight, Words
 from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, refuse
 from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
@@ -80,14 +80,14 @@ def table(does: Routes) -> list[Route]:
         Route("/card", does.card, "The model card", answer=answers.Card),
         Route("/labels", does.labels, "All labels, taught ones last", answer=answers.LabelList),
         Route("/metrics", does.metrics, "Counts and times for Prometheus"),
-        ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=TopOrCovering),
+        ask("/classify", does.classify, "What is it?", answer=answers.Classification, options=Promises),
         ask("/ask", does.ask, "Does the image show a label, or what a sentence says?", answer=answers.Asked, options=About),
         ask("/explain", does.explain, "A heat map of the evidence for a label", answer=answers.Explanation, options=AboutWhy),
         ask("/outliers", does.outliers, "Does the image have none of the labels?", answer=answers.Outlier),
         ask("/verify", does.verify, "Do two images show the same label?", answer=answers.Verification, body=PAIR),
         Route("/search", does.search, "Which images of the gallery does a sentence fit best?", answer=answers.Matches, options=Words, errors=(422,)),
         ask("/retrieve", does.retrieve, "Which images of the gallery are most like it?", answer=answers.Matches, options=TopEight),
-        change("/teach", does.teach, "Add a label from images, sentences or a vector", options=MaybeAbout, body=EXAMPLES),
+        change("/teach", does.teach, "Add a label from images, sentences or a vector", options=AboutTaught, body=EXAMPLES),
         change("/correct", does.correct, "Teach a known label more images of it", options=AboutLabel, body=CORRECTION),
         change("/forget", does.forget, "Remove a label", options=AboutLabel),
         change("/undo", does.undo, "Undo the last change", answer=answers.Undone),

@@ -17,6 +17,7 @@ from labelwise.tasks.teach import teach
 
 READ_ONLY = "This service is read-only (--read-only)."
 NO_RULE = "This classifier has no outlier threshold: calibrate it first."
+NO_PROMISE = "This classifier cannot promise how often it is right: fit it again, or calibrate it."
 NO_PAIRS = "This classifier has no threshold for pairs of images. Fit one with: labelwise calibrate."
 NO_GALLERY = "There is no gallery. Start the service with --gallery FOLDER."
 CALLED = {"precision": "mean_average_precision"} | {
@@ -50,6 +51,7 @@ def capabilities(classifier: Classifier, service: Service) -> dict[str, str | No
         "ask": None,
         "ask_text": texts,
         "explain": _why_not(explain, blank[:1]),
+        "promise": None if classifier.calibration.mistakes is not None else NO_PROMISE,
         "outliers": None if classifier.familiarity.rule else NO_RULE,
         "verify": None if classifier.verifier else NO_PAIRS,
         "retrieve": None if service.gallery else NO_GALLERY,

@@ -120,6 +120,8 @@ def teach_record(before: Classifier, taught: Classifier, source: Source, example
         "texts": list(texts),
         "examples": examples,
     }
+    if taught.labels.parents is not None and taught.labels.parents[-1]:
+        about["parents"] = list(taught.labels.parents[-1])
     return Record("teach", about, arrays)
 
 
@@ -268,8 +270,10 @@ def _append(classifier: Classifier, taught: Sequence[Record], *, replaces: bool 
     for name, more in arrays.items():
         if name != "width":
             rows[name] = more if rows[name] is None else append_rows(rows[name], more)
+    parents = tuple(tuple(one.about.get("parents", ())) for one in taught)
     new = Labels(
         names=tuple(one.label for one in taught),
+        parents=parents if any(parents) else None,
         vectors=None if vectors is None or len(vectors) < len(taught) else vectors,
         texts=texts if all(texts) else None,
     )

@@ -17,11 +17,11 @@ from labelwise.server.answers import (
     MOST_TEXT,
     About,
     AboutLabel,
+    AboutTaught,
     AboutWhy,
-    MaybeAbout,
     Nothing,
+    Promises,
     Top,
-    TopOrCovering,
     Words,
 )
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
@@ -73,6 +73,8 @@ class Routes:
         rows: dict[str, dict[str, Any]] = {
             name: {"name": name, "taught": False, "from": "training"} for name in now.classifier.labels.names
         }
+        for name, above in zip(rows, now.classifier.labels.parents or (), strict=False):
+            rows[name] |= {"parents": list(above)} if above else {}
         for one in now.state.added:
             row, examples = rows[one.label], one.about["examples"]
             if one.kind == "correct":
@@ -96,12 +98,12 @@ class Routes:
         about = {"content-type": "text/plain; version=0.0.4; charset=utf-8", **_headers(now.seen)}
         return Response(self.engine.metrics.text(gauges), headers=about)
 
-    async def classify(self, request: Request, options: TopOrCovering) -> Response:
+    async def classify(self, request: Request, options: Promises) -> Response:
         """Return the labels of an image."""
         scores, seen = await self._scores(request)
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
         most = len(scores.classifier.labels) if several else options.top
-        (prediction,) = classify(scores, top=most, coverage=options.coverage)
+        (prediction,) = classify(scores, top=most, coverage=options.coverage, max_error=options.max_error)
         listed = prediction.top if options.coverage else prediction.top[: options.top]
         document: dict[str, Any] = {
             "label": prediction.label,
@@ -112,6 +114,8 @@ class Routes:
             "multilabel": several,
             "change": seen.change,
         }
+        if prediction.parents is not None:
+            document["parents"] = list(prediction.parents)
         if several:
             limits = scores.classifier.thresholds
             document["answers"] = [
@@ -182,7 +186,7 @@ class Routes:
         rows = [{"file": name, "similarity": score, "image": f"/gallery/{id}"} for name, id, score in near]
         return self._told({"matches": rows}, seen)
 
-    async def teach(self, request: Request, options: MaybeAbout) -> Response:
+    async def teach(self, request: Request, options: AboutTaught) -> Response:
         """Add a label; like every change, it is answered once it is on disk."""
         if self.engine.service.read_only:
             self.engine.check("teach_examples")
@@ -206,10 +210,10 @@ class Routes:
         def task(now: Classifier) -> Classifier:
             nonlocal check
             if examples is None:
-                return teach(now, name, **description)
+                return teach(now, name, parent=options.parent, **description)
             about = rehearse(now, name, examples.of(now), **description)
             check = about.words(name, [f"image {i + 1}" for i in range(about.examples)])
-            return teach(now, name, examples=examples.of(now), **description)
+            return teach(now, name, examples=examples.of(now), parent=options.parent, **description)
 
         done = await self.engine.change(lambda: self.engine.live.teach(name, source, task, len(images)))
         return self._changed(done, label=name, check=check)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, sigmoid, softmax
 from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier
+from labelwise.core.coarser import Tree
 from labelwise.core.metrics import Reliability, expected_calibration_error, pool_reliabilities, reliability
 from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
 from labelwise.core.scores import Scores
@@ -17,7 +18,7 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws, draw_rows
 
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
-MARGINS = 999  # that a classifier keeps
+MARGINS = 999  # that a classifier stores of left-out images
 
 
 def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
@@ -46,8 +47,7 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest
     calibration, figures = fit_calibration(raw.calibration, before.log_odds, right)
     fitted = replace(raw, calibration=calibration)
     if not calibration.multilabel:
-        ahead = ahead_of_others(before.of(fitted).log_odds, right)
-        fitted = replace(fitted, calibration=with_margins(calibration, ahead))
+        fitted = replace(fitted, calibration=with_promises(fitted, before.of(fitted).log_odds, right))
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
@@ -84,13 +84,21 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
 
 
-def with_margins(calibration: Calibration, ahead: Array) -> Calibration:
-    """Return the calibration that knows how far the log-odds of the right label are ahead of the best other one ``[n]``."""
-    every = np.sort(np.maximum(-ahead / calibration.temperature, 0)).astype(np.float32)
-    if len(every) > MARGINS:
-        ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
-        every = every[ranks - 1]
-    return replace(calibration, margins=every)
+def with_promises(classifier: Classifier, log_odds: Array, targets: Array) -> Calibration:
+    """Return the calibration that knows how sure answers must be, from log-odds ``[n, k]`` of images that training left out."""
+    calibration = classifier.calibration
+    behind = np.maximum(-ahead_of_others(log_odds, targets) / calibration.temperature, 0)
+    mistakes = Tree.of(classifier.labels).mistakes(calibration.choice(log_odds), targets)
+    return replace(calibration, margins=_quantiles(behind), mistakes=_quantiles(mistakes))
+
+
+def _quantiles(values: Array) -> Array:
+    """Return values ``[n]`` sorted; of many, quantiles that promise no more than all."""
+    every = np.sort(values).astype(np.float32)
+    if len(every) <= MARGINS:
+        return every
+    ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
+    return np.asarray(every[ranks - 1])
 
 
 def ahead_of_others(log_odds: Array, targets: Array) -> Array:

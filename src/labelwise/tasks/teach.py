@@ -45,13 +45,17 @@ def teach(
     examples: Scores | None = None,
     texts: Texts | None = None,
     vector: Vector | None = None,
+    parent: str | None = None,
 ) -> Classifier:
     """Return the classifier with one more label, or with more examples of one; the scores of other labels do not change.
 
     Names are matched regardless of case. Images work with any classifier. Descriptions need a method that reads them, and the form of the training descriptions:
     sentences, or attributes ``[a]``. Five examples are useful, more are better. Some methods learn from examples and a description
-    together.
+    together. ``parent`` is the group that holds the label, for coarser answers.
     """
+    if parent is not None:
+        taught = teach(classifier, name, examples=examples, texts=texts, vector=vector)
+        return replace(taught, labels=taught.labels.with_parent(taught.labels.meant(name), parent))
     name = name if name == DRAFT else label_name(name)
     if known := classifier.labels.find(name):
         return _with_more_examples(classifier, known, examples, described=texts is not None or vector is not None)

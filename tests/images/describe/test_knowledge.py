@@ -263,3 +263,36 @@ def test_shares_that_miss_one_by_rounding_are_normalised(tmp_path: Path) -> None
     ).labels.shares
     assert shares is not None
     assert shares.sum() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.csv", "label,parent,parent_2,flies\nowl,raptor,bird,1\nkite,raptor,bird,1\npike,fish,,0\n"),
+        ("labels.csv", "label,Class,Genus,flies\nowl,bird,raptor,1\nkite,bird,raptor,1\npike,,fish,0\n"),
+        (
+            "labels.toml",
+            '[labels.owl]\nparents = ["raptor", "bird"]\nvector = [1]\n[labels.kite]\nparents = ["raptor", "bird"]\n'
+            'vector = [1]\n[labels.pike]\nparent = "fish"\nvector = [0]\n',
+        ),
+    ],
+)
+def test_parents_are_read_from_the_nearest_to_the_broadest(tmp_path: Path, name: str, text: str) -> None:
+    labels = read_knowledge(written(tmp_path, name, text)).labels
+    assert labels.parents == (("raptor", "bird"), ("raptor", "bird"), ("fish",))
+    assert labels.vectors is not None
+    assert labels.vectors.tolist() == [[1], [1], [0]]
+
+
+def test_a_rank_of_numbers_is_an_attribute_or_the_order(tmp_path: Path) -> None:
+    labels = read_knowledge(written(tmp_path, "labels.csv", "label,order,class\nowl,2,0\nwren,1,1\n")).labels
+    assert (labels.order, labels.parents) == ((1, 0), None)
+    named = read_knowledge(written(tmp_path, "labels.csv", "label,order\nowl,Strigiformes\nwren,Passeriformes\n"))
+    assert (named.labels.order, named.labels.parents) == (None, (("Strigiformes",), ("Passeriformes",)))
+
+
+def test_parents_that_are_no_tree_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'labels.csv".*"x" is in y for "owl" and in z for "wren"'):
+        read_knowledge(written(tmp_path, "labels.csv", "label,parent,parent_2\nowl,x,y\nwren,x,z\n"))
+    with pytest.raises(DataError, match="must be a name"):
+        read_knowledge(written(tmp_path, "labels.json", '{"labels": {"owl": {"parents": [3]}}}'))

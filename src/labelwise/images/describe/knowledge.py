@@ -2,8 +2,8 @@
 
 These files are next to the data, each with one row, line or table for each label::
 
-    labels.csv      label,text,order,share,can fly,has stripes   (every other column is an attribute)
-    labels.toml     [labels."barn owl"]  texts = ["..."]  vector = [1, 0.2]  order = 3  share = 0.1
+    labels.csv      label,text,order,share,parent,can fly,has stripes   (every other column is an attribute)
+    labels.toml     [labels."barn owl"]  texts = ["..."]  vector = [1, 0.2]  order = 3  share = 0.1  parents = ["owl"]
     labels.json     {"labels": {"barn owl": {"texts": ["..."], "vector": [1, 0.2]}}}
     similarity.csv  the labels in the first row and in the first column, numbers between
     order.txt       one label a line, from the lowest to the highest
@@ -30,6 +30,7 @@ _PIECES = {
     "order": ("an order", 'a column "order"', "labels.csv"),
     "shares": ("shares", 'a column "share"', "labels.csv"),
     "similarity": ("similarities", "a table of numbers, the labels in its first row and column, as", "similarity.csv"),
+    "parents": ("parents", 'a column "parent"', "labels.csv"),
 }
 
 

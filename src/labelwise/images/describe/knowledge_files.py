@@ -12,15 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.images.describe.labels import Array, Labels, normal_name, unfit_name
+from labelwise.images.describe.labels import Array, Labels, normal_name, tree_of, unfit_name
 from labelwise.images.sources.csv_files import headed_rows
-from labelwise.support.errors import DataError, listing, suggest
+from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import check_size, read_regular
 
 Fields = Sequence[tuple[int, Mapping[str, str]]]  # the number and the cells of each row of a table
-_KEYS = ("text", "texts", "vector", "order", "share")
+_KEYS = ("text", "texts", "vector", "order", "share", "parent", "parents")
+RANKS = ("group", "subgenus", "genus", "tribe", "subfamily", "family", "superfamily", "suborder", "order", "class", "phylum", "kingdom")  # fmt: skip
 ROUNDING = 0.01  # by which shares may miss a sum of 1
 _TEXT = re.compile(r"text(_\d+)?")
+_NUMBER = re.compile(r"[-+.\d]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+_PARENT = re.compile(r"parent(_\d+)?")
 # A key of a hundred parts, as a.a.a: the time that tomllib takes is quadratic in them.
 _LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 
@@ -33,6 +36,7 @@ class _Row(NamedTuple):
     vector: Sequence[object]
     order: object = None
     share: object = None
+    parents: Sequence[object] = ()
 
 
 def read_labels(file: Path) -> tuple[Labels, tuple[str, ...]]:
@@ -61,8 +65,9 @@ def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[d
     if twice:
         raise DataError(f'"{file}" has the column "{twice[0]}" in small and in capital letters. Keep one.')
     texts = [column for column in columns if _TEXT.fullmatch(low[column])]
-    single = {low[column]: column for column in columns if low[column] in ("order", "share")}
-    attributes = [column for column in columns if column not in (*key, *texts, *single.values())]
+    parents = _parent_columns(columns, table)
+    single = {low[each]: each for each in columns if low[each] in ("order", "share") and each not in parents}
+    attributes = [column for column in columns if column not in (*key, *texts, *parents, *single.values())]
     known: dict[str, _Row] = {}
     for number, row in table:
         where, name = f'Row {number} of "{file}"', normal_name(row[key[0]])
@@ -74,9 +79,23 @@ def _rows_of_table(file: Path, columns: Sequence[str], table: Fields) -> tuple[d
             where=where,
             texts=[row[column] for column in texts if row[column]],
             vector=[row[column] for column in attributes],
+            parents=[row[column] for column in parents if row[column]],
             **{piece: row[column] for piece, column in single.items() if row[column]},
         )
     return known, tuple(attributes)
+
+
+def _parent_columns(columns: Sequence[str], table: Fields) -> list[str]:
+    """Return the columns that name parents, the nearest first: parent, parent_2, and ranks such as genus that hold no number."""
+    places: dict[str, tuple[int, int]] = {}
+    for column in columns:
+        rank, _, number = column.casefold().partition("_")
+        cells = [row[column] for _, row in table if row[column]]
+        if _PARENT.fullmatch(column.casefold()):
+            places[column] = (-1, int(number or 1))
+        elif column.casefold() in RANKS and cells and not any(map(_NUMBER.fullmatch, cells)):
+            places[column] = (RANKS.index(rank), 0)
+    return sorted(places, key=places.__getitem__)
 
 
 def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
@@ -110,6 +129,7 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
             vector=entry.get("vector", []),
             order=entry.get("order"),
             share=entry.get("share"),
+            parents=[*([entry["parent"]] if "parent" in entry else []), *entry.get("parents", [])],
         )
     return known, tuple(map(str, content.get("attributes", [])))
 
@@ -138,7 +158,7 @@ def _check_keys(table: Mapping[str, object], keys: Sequence[str], where: str) ->
     for key, value in table.items():
         if key not in keys:
             raise DataError(f'{where}: unknown key "{key}".{suggest(key, keys)} Keys: {listing(keys)}.')
-        if key in ("texts", "vector", "attributes") and not isinstance(value, list):
+        if key in ("texts", "vector", "attributes", "parents") and not isinstance(value, list):
             raise DataError(f'{where}, "{key}": a list was expected; given {_short(value)}.')
 
 
@@ -177,6 +197,9 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
         blank = [text for text in row.texts if not isinstance(text, str) or not text.strip()]
         if blank:
             raise DataError(f'{row.where}, "texts": each must be a sentence; given {_short(blank[0])}.')
+        blank = [name for name in row.parents if not isinstance(name, str) or not name.strip()]
+        if blank:
+            raise DataError(f'{row.where}, "parents": each must be a name; given {_short(blank[0])}.')
     columns = attributes or tuple(f"vector[{i}]" for i in range(size))
     vectors = [
         [_finite_number(x, row.where, at) for at, x in zip(columns, row.vector, strict=True)]
@@ -189,8 +212,18 @@ def _assembled(file: Path, known: Mapping[str, _Row], attributes: tuple[str, ...
         texts=tuple(tuple(map(str, row.texts)) for row in rows) if rows[0].texts else None,
         order=_ranks(file, rows) if rows[0].order is not None else None,
         shares=_shares(file, rows) if rows[0].share is not None else None,
+        parents=_parents(file, known),
     )
     return labels, attributes if vectors else ()
+
+
+def _parents(file: Path, known: Mapping[str, _Row]) -> tuple[tuple[str, ...], ...] | None:
+    """Return the parents of each label; None where no label has any."""
+    try:
+        parents = tree_of({name: [str(each) for each in row.parents] for name, row in known.items()})
+    except UsageError as error:
+        raise DataError(f'"{file}": {error}') from None
+    return parents if any(parents) else None
 
 
 def _ranks(file: Path, rows: Sequence[_Row]) -> tuple[int, ...]:

@@ -2,8 +2,8 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,9 @@ Texts = tuple[tuple[str, ...], ...]
 
 
 LONGEST_NAME = 200  # characters
+MOST_PARENTS = 20  # of a label
 RESERVED = ("unknown", "none", "unsure")  # answers that are no label
+PIECES = ("vectors", "texts", "order", "shares", "similarity", "parents")  # what may be known about labels
 FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
 
 
@@ -59,6 +61,34 @@ def find_name(name: str, names: Sequence[str]) -> str | None:
     return name if name in alike else alike[0] if len(alike) == 1 else None
 
 
+def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
+    """Return the parents of each label, or raise an error unless they are a tree: whatever is in a group is in all groups that hold it.
+
+    A label that is named as its own nearest parent is alone in it, which says nothing.
+    """
+    paths = {name: tuple(map(normal_name, path)) for name, path in parents.items()}
+    paths = {name: path[1:] if path[:1] == (name,) else path for name, path in paths.items()}
+    above: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, path in paths.items():
+        if len(path) > MOST_PARENTS:
+            raise UsageError(f'"{name}" has {len(path)} parents; at most {MOST_PARENTS} fit.')
+        for place, parent in enumerate(path):
+            if reason := unfit_name(parent):
+                raise UsageError(f'"{name}" cannot have this parent: {reason}. Give a name in one line of UTF-8.')
+            if parent == name or parent in path[:place]:
+                raise UsageError(f'"{parent}" is its own parent, through "{name}". Remove one of the two.')
+            rest = tuple(path[place + 1 :])
+            other, known = above.setdefault(parent, (name, rest))
+            if parent in paths:
+                other, known = parent, paths[parent]
+            if known != rest:
+                raise UsageError(
+                    f'"{parent}" is in {listing(known) or "nothing"} for "{other}" and in {listing(rest) or "nothing"} for "{name}". '
+                    "Give each parent the same parents everywhere."
+                )
+    return tuple(paths.values())
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
     """Unique label names and what is known about each; every piece but the names is optional."""
@@ -69,6 +99,7 @@ class Labels:
     order: tuple[int, ...] | None = None  # the rank of each label where labels are ordered, k distinct integers
     shares: Any = None  # how frequent each label is, [k], summing to one
     similarity: Any = None  # how alike two labels are, [k, k], larger is more alike
+    parents: Texts | None = None  # the groups that hold each label, from the nearest to the broadest, k tuples
 
     def __post_init__(self) -> None:
         names = tuple(normal_name(name) if isinstance(name, str) else name for name in self.names)
@@ -84,7 +115,7 @@ class Labels:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
-        for what in ("vectors", "texts", "order", "shares", "similarity"):
+        for what in PIECES:
             piece = getattr(self, what)
             if piece is not None and len(piece) != len(names):
                 raise UsageError(f"There are {len(names)} labels but {len(piece)} {what}; give one for each label.")
@@ -102,14 +133,21 @@ class Labels:
                 f"Class shares must not be negative and must sum to 1; they sum to {float(self.shares.sum()):.4f}."
             )
 
+        if self.parents is not None:
+            object.__setattr__(self, "parents", tree_of(dict(zip(names, self.parents, strict=True))))
+
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
-        known = [
-            what for what in ("vectors", "texts", "order", "shares", "similarity") if getattr(self, what) is not None
-        ]
+        known = [what for what in PIECES if getattr(self, what) is not None]
         return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(known) if known else ''}>"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The parents that are no labels themselves, each once."""
+        every = dict.fromkeys(parent for path in self.parents or () for parent in path)
+        return tuple(name for name in every if name not in self._positions)
 
     def index(self, name: str) -> int:
         """Return the position of a label in any spelling, or raise an error that lists the known ones."""
@@ -142,6 +180,7 @@ class Labels:
             order=None if self.order is None else tuple(self.order[i] for i in rows),
             shares=None if self.shares is None else self.shares[rows] / self.shares[rows].sum(),
             similarity=None if self.similarity is None else self.similarity[rows][:, rows],
+            parents=None if self.parents is None else tuple(self.parents[i] for i in rows),
         )
 
     def join(self, other: "Labels") -> "Labels":
@@ -152,20 +191,39 @@ class Labels:
         vectors = None
         if self.vectors is not None and other.vectors is not None:
             vectors = append_rows(self.vectors, other.vectors)
-        return Labels._whole(self.names + other.names, vectors, texts)
+        parents = None
+        if self.parents is not None or other.parents is not None:
+            parents = (self.parents or ((),) * len(self)) + (other.parents or ((),) * len(other))
+        return Labels._whole(self.names + other.names, vectors, texts, parents)
 
     def without(self, place: int) -> "Labels":
         """Return the labels but for the one at a place; order, shares and similarity are dropped."""
         vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
-        return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts)
+        parents = None if self.parents is None else self.parents[:place] + self.parents[place + 1 :]
+        return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts, parents)
+
+    def with_parent(self, name: str, parent: str) -> "Labels":
+        """Return the labels with the parent of one of them; what holds that parent is known from the other labels.
+
+        >>> birds = Labels(names=("house sparrow", "robin"), parents=(("Passer", "Passeridae"), ("Erithacus",)))
+        >>> birds.add("tree sparrow").with_parent("tree sparrow", "Passer").parents[2]
+        ('Passer', 'Passeridae')
+        """
+        place, parent = self.index(name), label_name(parent)
+        known = list(self.parents or ((),) * len(self))
+        above = next((path[path.index(parent) :] for path in known if parent in path), (parent,))
+        known[place] = above if parent not in self.names else (parent, *known[self.index(parent)])
+        return replace(self, parents=tuple(known))
 
     @classmethod
-    def _whole(cls, names: tuple[str, ...], vectors: Array | None, texts: Texts | None) -> "Labels":
+    def _whole(
+        cls, names: tuple[str, ...], vectors: Array | None, texts: Texts | None, parents: Texts | None
+    ) -> "Labels":
         """Return labels that were checked before: to check ten thousand again for each that is added would be felt."""
         labels = object.__new__(cls)
         pieces = dict.fromkeys(field.name for field in fields(cls))
-        vars(labels).update({**pieces, "names": names, "vectors": vectors, "texts": texts})
+        vars(labels).update({**pieces, "names": names, "vectors": vectors, "texts": texts, "parents": parents})
         return labels
 
     def check_new(self, name: str) -> None:

@@ -56,7 +56,7 @@ export function askView(service, shared, changed, refresh) {
     const mine = images;
     for (const one of mine) {
       if (one === image || strip.answered(one)) continue;
-      const found = await service.json("/classify", { query: { top: TOP }, body: one.blob }).catch(() => null);
+      const found = await service.json("/classify", { query: query(), body: one.blob }).catch(() => null);
       if (mine !== images) return;
       strip.answer(one, found);
     }
@@ -99,7 +99,7 @@ export function askView(service, shared, changed, refresh) {
     box.setAttribute("aria-busy", "true");
     showFault($("answer-fault"), null);
     try {
-      const found = await service.json("/classify", { query: { top: TOP }, body: image.blob, signal });
+      const found = await service.json("/classify", { query: query(), body: image.blob, signal });
       changed(found.change);
       strip.answer(image, found);
       answer(found);
@@ -114,6 +114,12 @@ export function askView(service, shared, changed, refresh) {
     }
   }
 
+  /** What is asked of the service: the best labels, and what is promised of the answer. */
+  function query() {
+    const [name, value] = $("promise").value.split(" ");
+    return { top: TOP, ...(value && { [name]: value }) };
+  }
+
   function headline(text, sub, value = "") {
     $("headline").replaceChildren(make("span", { text }), value && make("span", { class: "sure", text: value }));
     $("subline").textContent = sub;
@@ -124,9 +130,13 @@ export function askView(service, shared, changed, refresh) {
     const yes = rows.filter((row) => row.yes).map((row) => row.label);
     const strange = found.label === "unknown";
     const near = `It looks most like ${found.top[0].label}.`;
+    const { max_error: error, coverage } = query();
     if (strange) headline("None of these", `Unlike the images the model knows. ${near}`);
     else if (found.multilabel && !yes.length) headline("No label", "The image is of a familiar kind, and the answer to each label is no.");
     else if (found.multilabel) headline(phrase(yes), `${yes.length} of ${rows.length} labels answered yes.`);
+    else if (found.label === "unsure") headline("Unsure", `No answer is sure enough: at most ${100 * error}\u00a0% may be wrong. ${near}`);
+    else if (error) headline(found.label, shared.labels.some(({ name }) => name === found.label) ? `At most ${100 * error}\u00a0% of images get a wrong answer.` : `The label itself is too unsure. ${near}`, percent(found.probability));
+    else if (coverage) headline(rows.length > 1 ? `One of ${rows.length} labels` : found.label, `The right label is listed for ${100 * coverage}\u00a0% of images.`);
     else headline(found.label, sureness(found.probability), percent(found.probability));
     $("answer").classList.toggle("strange", strange);
     $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(strange ? { ...row, probability: null } : row)), rest(rows));
@@ -381,6 +391,7 @@ export function askView(service, shared, changed, refresh) {
 
   async function describe() {
     const { can, examples, labels, multilabel } = shared.card;
+    $("promise-box").hidden = can.promise !== null;
     keepPlace(multilabel ? Math.min(MANY, labels) : TOP);
     const reads = can.ask_text === null;
     $("ask-name").placeholder = reads ? "a label, or a sentence of your own" : "a label";
@@ -412,6 +423,7 @@ export function askView(service, shared, changed, refresh) {
   $("correct-form").addEventListener("submit", (event) => { event.preventDefault(); correct(); });
   $("correct-undo").addEventListener("click", takeBack);
   $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+  $("promise").addEventListener("change", again);
   $("heat-on").addEventListener("change", heatSwitch);
   $("heat-not").addEventListener("change", () => follow(pinned, 0));
   $("heat-strength").addEventListener("input", () => $("heat").style.setProperty("--strength", $("heat-strength").value / 100));

@@ -7,6 +7,7 @@ const CAN = {
   ask: "Answer yes or no about a label",
   ask_text: "Answer about a sentence of yours",
   explain: "Show the evidence for a label",
+  promise: "Promise how often it is right",
   outliers: "Say “none of these”",
   verify: "Say whether two images show the same label",
   retrieve: "Find the nearest images",

@@ -100,11 +100,12 @@ export function teachView(service, shared, refresh) {
       $("teach-note").textContent = "";
       const name = $("teach-name").value.trim();
       if (!name) throw new Fault("Give the new label a name.", 400);
-      const { check } = await service.json("/teach", { query: { label: name }, body: teachBody(name) });
+      const parent = $("teach-parent").value.trim();
+      const { check } = await service.json("/teach", { query: { label: name, ...(parent && { parent }) }, body: teachBody(name) });
       for (const one of images) URL.revokeObjectURL(one.url);
       images = [];
       drawImages();
-      for (const id of ["teach-name", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
+      for (const id of ["teach-name", "teach-parent", "teach-texts", "teach-vector", "filter"]) $(id).value = "";
       $("teach-name").focus();
       $("labels").scrollTop = 0; // where the new one appears
       return check ? `“${name}” is taught. ${check}` : `“${name}” is taught.`;
@@ -137,6 +138,9 @@ export function teachView(service, shared, refresh) {
     $("labels").replaceChildren(...found.slice(0, SHOWN).map((one) => row(one, !fixed)));
     $("count").textContent = shared.labels.length;
     $("more").textContent = found.length > SHOWN ? `And ${found.length - SHOWN} more: type to filter.` : found.length ? "" : "No label contains this.";
+    const parents = [...new Set(shared.labels.flatMap((one) => one.parents ?? []))];
+    $("teach-parent-box").hidden = !parents.length;
+    $("parents").replaceChildren(...parents.map((value) => make("option", { value })));
     const last = shared.undo;
     $("undo").disabled = !last;
     $("undo").textContent = last ? `Undo: ${last.action} ${last.label}` : "Undo";
