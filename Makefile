@@ -21,6 +21,7 @@ page: .venv/ready
 # Modules are compiled once, not by each of the processes that the tests start.
 test: .venv/ready
 	@sh tools/browser.sh
+	@sh tools/onnx_web.sh
 	@sh tools/postgres.sh
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 

@@ -38,6 +38,7 @@ from labelwise.tasks.verify import Verification
 from labelwise.train.method import Method, Run
 
 if TYPE_CHECKING:
+    from labelwise.core.export import Exported
     from labelwise.fitting.suspects import Suspect
 
 WAYS = "Try lw.fit(folder) or lw.fit((images, labels))."
@@ -126,6 +127,12 @@ class Classifier(core.Classifier):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Save the classifier as a folder."""
         store.save(self, path, overwrite=overwrite)
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> "Exported":
+        """Write one ONNX file (``.onnx``), or a folder with programs in Python and JavaScript that run without labelwise."""
+        from labelwise.core.export_folder import export_to
+
+        return export_to(self, path, overwrite=overwrite)
 
 
 def load(path: str | Path) -> Classifier:

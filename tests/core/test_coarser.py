@@ -69,7 +69,9 @@ def test_steps_are_sums_over_the_labels_of_a_group() -> None:
 def test_a_label_may_be_the_parent_of_others() -> None:
     labels = Labels(names=("sparrow", "house sparrow", "tit"), parents=((), ("sparrow",), ()))
     tree = Tree.of(labels)
-    assert tree.answers(np.array([[0.3, 0.5, 0.2]]), 0.6)[0] == (("sparrow",), pytest.approx(0.8))
+    ((path, value),) = tree.answers(np.array([[0.3, 0.5, 0.2]]), 0.6)
+    assert path == ("sparrow",)
+    assert value == pytest.approx(0.8)
     assert tree.answers(np.array([[0.3, 0.5, 0.2]]), 0.4)[0][0] == ("sparrow", "house sparrow")
     assert tree.mistakes(np.array([[0.3, 0.5, 0.2]]), np.array([0]))[0] == pytest.approx(0.5)
     assert labels.groups == ()

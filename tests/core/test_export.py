@@ -1,8 +1,6 @@
 """The exported file answers as the classifier does, for every method and without labelwise."""
 
 import json
-import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-import labelwise as lw
 from labelwise.api import teach
 from labelwise.core.classifier import Classifier
 from labelwise.core.export import OUTPUTS, TOLERANCE, export, outputs_of
@@ -32,7 +28,6 @@ from tests.pixels_of import px
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
-PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 
 
 def check(classifier: Classifier, file: Path, images: np.ndarray) -> dict[str, Any]:
@@ -154,68 +149,3 @@ lw.report("m.lw", (np.load("images.npy"), np.load("targets.npy")), out="m.html",
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "m.onnx").exists()
     assert "Thresholds" in (tmp_path / "m.html").read_text()
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
-    folder, draws = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
-    paths, names = [], []
-    for name, colour in {"red": (200, 30, 30), "green": (30, 190, 40), "blue": (40, 40, 210)}.items():
-        for i in range(6):
-            pixels = np.clip(np.array(colour) + draws.normal(0, 60, (60, 80, 3)), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"{name}{i}.png")
-            paths.append(str(folder / f"{name}{i}.png"))
-            names.append(name)
-    return paths, names
-
-
-@pytest.fixture(scope="module")
-def odd_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Images of many sizes, turns and modes."""
-    folder = tmp_path_factory.mktemp("odd")
-    draws = np.random.default_rng(1)
-    smooth = Image.fromarray(draws.integers(0, 256, (9, 12, 3), np.uint8))
-    large = smooth.resize((650, 450), Image.Resampling.BICUBIC)
-    for turn in range(1, 9):
-        exif = Image.Exif()
-        exif[0x0112] = turn
-        large.resize((300 + 37 * turn, 300)).save(folder / f"turned{turn}.jpg", exif=exif)
-    large.save(folder / "large.jpg", quality=90)
-    large.resize((31, 700)).save(folder / "tall.png")
-    large.resize((5, 4)).save(folder / "tiny.png")
-    large.convert("L").save(folder / "grey.jpg")
-    large.convert("1").save(folder / "black and white.png")
-    large.convert("CMYK").save(folder / "print.jpg")
-    clear = large.convert("RGBA")
-    clear.putalpha(Image.fromarray(draws.integers(0, 256, (450, 650), np.uint8)))
-    clear.save(folder / "clear.png")
-    clear.convert("LA").save(folder / "grey clear.png")
-    large.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "palette.png")
-    large.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "see-through.png", transparency=3)
-    large.save(folder / "film.webp")
-    return sorted(map(str, folder.iterdir()))
-
-
-@pytest.mark.parametrize("view", [{}, {"crop": 0.875, "fit": "stretch", "mirror": True}], ids=["whole", "crop"])
-def test_the_documented_program_answers_without_labelwise(
-    view: dict[str, Any], photos: tuple[list[str], list[str]], odd_files: list[str], tmp_path: Path
-) -> None:
-    """The program in docs/serve.md gives the probabilities of the classifier to 1e-5 where labelwise cannot be imported."""
-    classifier = lw.fit(photos, "discriminant", encoder={"frozen": True}, view=view)
-    made = export(classifier, tmp_path / "colours.onnx")
-    (program,) = [
-        text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "def read" in text
-    ]
-    hidden = "import sys; sys.modules.update(dict.fromkeys(('labelwise', 'torch', 'onnx')))\n"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    words = [sys.executable, "-c", hidden + program, str(made.file), *odd_files]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    scores = classifier.scores(odd_files)
-    assert [one["file"] for one in answers] == odd_files
-    for row, one in enumerate(answers):
-        given = [one["probabilities"][name] for name in classifier.labels.names]
-        np.testing.assert_allclose(given, scores.probabilities[row], atol=1e-5, err_msg=one["file"])
-        assert one["unknown"] == scores.unknown[row]
-        assert one["labels"] == ([] if scores.unknown[row] else [classifier.labels.names[scores.best[row]]])

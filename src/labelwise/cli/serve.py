@@ -1,4 +1,4 @@
-"""The verbs serve, export and demo: an HTTP service, an ONNX file, a tour."""
+"""The verbs serve, export and demo: an HTTP service, an export, a tour."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,12 +83,12 @@ def serve(
 
 def export(
     model: Model,
-    onnx: Annotated[Path, Option("--out", help="The .onnx file to write.")],
+    onnx: Annotated[Path, Option("--out", help="A folder with programs that run it, or one .onnx file.")],
 ) -> None:
-    """Export encoder and scores as one verified ONNX file."""
-    from labelwise.core.export import export as write
+    """Export a verified ONNX file, alone or with programs that run it."""
+    from labelwise.core.export_folder import export_to
 
-    exported = write(open_model(model), onnx, overwrite=shared().overwrite)
+    exported = export_to(open_model(model), onnx, overwrite=shared().overwrite)
     size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
     document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
     show(document, styled((str(exported.file), "bold"), f": {size}"))

@@ -1,0 +1,169 @@
+"""An exported folder answers as the classifier does, in Python without labelwise and in a browser."""
+
+import functools
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import labelwise as lw
+from labelwise.support.errors import UnsupportedError, UsageError
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+WEB = "LABELWISE_ONNX_WEB"  # the folder of onnxruntime-web, where it is not in the cache
+VIEWS = {"whole": {}, "crop": {"crop": 0.875, "fit": "stretch", "mirror": True}, "cubic": {"fit": "crop bicubic"}}
+BY_BROWSER = 0.02  # by which probabilities may differ where Pillow decodes a JPEG at a fraction of its size
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
+    folder, draws = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    paths, names = [], []
+    for name, colour in {"red": (200, 30, 30), "green": (30, 190, 40), "blue": (40, 40, 210)}.items():
+        for i in range(6):
+            pixels = np.clip(np.array(colour) + draws.normal(0, 60, (60, 80, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{name}{i}.png")
+            paths.append(str(folder / f"{name}{i}.png"))
+            names.append(name)
+    return paths, names
+
+
+@pytest.fixture(scope="module")
+def odd_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Images of many sizes, turns and modes."""
+    folder = tmp_path_factory.mktemp("odd")
+    draws = np.random.default_rng(1)
+    smooth = Image.fromarray(draws.integers(0, 256, (9, 12, 3), np.uint8))
+    large = smooth.resize((650, 450), Image.Resampling.BICUBIC)
+    for turn in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = turn
+        large.resize((300 + 37 * turn, 300)).save(folder / f"turned{turn}.jpg", exif=exif)
+    large.save(folder / "large.jpg", quality=90)
+    large.resize((31, 700)).save(folder / "tall.png")
+    large.resize((5, 4)).save(folder / "tiny.png")
+    large.convert("L").save(folder / "grey.jpg")
+    large.convert("1").save(folder / "black and white.png")
+    large.convert("CMYK").save(folder / "print.jpg")
+    clear = large.convert("RGBA")
+    clear.putalpha(Image.fromarray(draws.integers(0, 256, (450, 650), np.uint8)))
+    clear.save(folder / "clear.png")
+    clear.convert("LA").save(folder / "grey clear.png")
+    large.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "palette.png")
+    large.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "see-through.png", transparency=3)
+    large.save(folder / "film.webp")
+    return sorted(map(str, folder.iterdir()))
+
+
+@pytest.fixture(scope="module", params=VIEWS)
+def fitted(request: pytest.FixtureRequest, photos: tuple[list[str], list[str]]) -> lw.Classifier:
+    return lw.fit(photos, "discriminant", encoder={"frozen": True}, view=VIEWS[request.param])
+
+
+@pytest.fixture(scope="module")
+def folder(fitted: lw.Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = fitted.export(tmp_path_factory.mktemp("exported") / "my birds")
+    assert {file.name for file in made.file.iterdir()} == {
+        "model.onnx", "labels.json", "classify.py", "classify.js", "classify.html", "README.txt",
+    }  # fmt: skip
+    return made.file
+
+
+def test_the_python_program_answers_without_labelwise(
+    fitted: lw.Classifier, folder: Path, odd_files: list[str], tmp_path: Path
+) -> None:
+    hidden = "import sys, runpy; sys.modules.update(dict.fromkeys(('labelwise', 'torch', 'onnx'))); sys.argv.pop(0); "
+    program = hidden + "runpy.run_path(sys.argv[0], run_name='__main__')"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    words = [sys.executable, "-c", program, str(folder / "classify.py"), *odd_files]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    scores = fitted.scores(odd_files)
+    assert [one["file"] for one in answers] == odd_files
+    for row, one in enumerate(answers):
+        given = [one["probabilities"][name] for name in fitted.labels.names]
+        np.testing.assert_allclose(given, scores.probabilities[row], atol=1e-5, err_msg=one["file"])
+        assert one["unknown"] == scores.unknown[row]
+        assert one["labels"] == ([] if scores.unknown[row] else [fitted.labels.names[scores.best[row]]])
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, odd_files: list[str]) -> Iterator[str]:
+    """The exported folder on loopback, with onnxruntime-web and the images."""
+    cached = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "labelwise" / "npm" / "onnxruntime-web"
+    web = Path(os.environ.get(WEB, cached))
+    if not (web / "dist" / "ort.wasm.min.mjs").exists():
+        pytest.skip(f"onnxruntime-web is not in {web} (tools/onnx_web.sh)")
+    (folder / "node_modules").mkdir(exist_ok=True)
+    (folder / "node_modules" / "onnxruntime-web").symlink_to(web)
+    (folder / "odd").symlink_to(Path(odd_files[0]).parent)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+ANSWERS = """async (files) => {
+  const { load } = await import("/classify.js");
+  const classify = await load();
+  const answers = [];
+  for (const file of files) answers.push(await classify(await (await fetch("/odd/" + file)).blob()));
+  return answers;
+}"""
+
+
+def test_the_browser_answers_the_same(fitted: lw.Classifier, address: str, odd_files: list[str], browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}/README.txt")
+    answers = page.evaluate(ANSWERS, [Path(file).name for file in odd_files])
+    scores = fitted.scores(odd_files)
+    for row, (file, one) in enumerate(zip(odd_files, answers, strict=True)):
+        given = dict(one["probabilities"])
+        away = max(abs(given[name] - p) for name, p in zip(fitted.labels.names, scores.probabilities[row], strict=True))
+        kind = "jpeg" if file.endswith(("large.jpg", "grey.jpg", "print.jpg")) else "exact"
+        assert away <= (BY_BROWSER if kind == "jpeg" else 1e-4), file
+        if kind == "exact":
+            assert one["unknown"] == scores.unknown[row], file
+            assert one["labels"] == ([] if scores.unknown[row] else [fitted.labels.names[scores.best[row]]])
+    page.close()
+
+
+def test_the_page_of_the_folder_answers(fitted: lw.Classifier, address: str, photos: Any, browser: Any) -> None:
+    page, faults = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{address}/classify.html")
+    page.wait_for_selector("#files:enabled")
+    page.set_input_files("#files", [photos[0][0], photos[0][-1]])
+    page.wait_for_selector("figure:nth-of-type(2) b")
+    assert page.locator("figure b").all_inner_texts() == [photos[1][-1], photos[1][0]]
+    assert faults == []
+    page.close()
+
+
+def test_what_cannot_be_a_folder_is_refused(fitted: lw.Classifier, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--overwrite"):
+        fitted.export(folder)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UsageError, match="not an exported folder"):
+        fitted.export(tmp_path / "mine", overwrite=True)
+    features = lw.fit((np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32), ["a", "b"] * 20))
+    with pytest.raises(UnsupportedError, match=r"features\.onnx"):
+        features.export(tmp_path / "features")
+    assert not (tmp_path / "features").exists()
