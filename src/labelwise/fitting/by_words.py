@@ -1,4 +1,4 @@
-"""Fit to names alone: no image has a label, and a label is a sentence that the encoder has words for."""
+"""Fit to label names alone: no image has a label, and the encoder reads each name as a sentence."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ from labelwise.support.settings import override
 from labelwise.train.method import Run
 
 SETTINGS = ("vocabulary", "templates", "encoder", "sharpen")
-KNOWN_RATE = 0.95  # of the images pass as known
+KNOWN_RATE = 0.95  # share of the images that count as known
 # The softmax temperature of words by how near names are to words of the vocabulary, and the yes of a single word: fitted on three sets
 # of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md.
 NEAR, COLD, STEEP = 0.96, -0.29, 4.8
@@ -48,22 +48,22 @@ ODDS, RARE = 6.6, -2.05
 
 @dataclass(frozen=True, kw_only=True)
 class WordsOptions:
-    """What a user may say of a fit by words."""
+    """Options of a fit by words."""
 
     vocabulary: str | None = (
         None  # a saved classifier of the closed form whose labels are the words; None: the default encoder's
     )
     templates: tuple[str, ...] = (TEMPLATE,)  # sentences with {} for the name
     encoder: str = "auto"  # the default encoder, or the folder of an image-text encoder
-    sharpen: bool = True  # whether the images, which have no label, sharpen what names say
+    sharpen: bool = True  # whether the unlabelled images sharpen the names
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "WordsOptions":
-        """Return the options of settings as the shell gives them; ``templates`` is a sentence with {}, or a .txt file of some."""
+        """Return the options from text settings; ``templates`` is a sentence with {}, or a .txt file of such sentences."""
         if wrong := set(settings) - set(SETTINGS):
             raise UsageError(f"Words have the settings {listing(SETTINGS)}; given {listing(sorted(wrong))}.")
-        told = settings.get("templates", TEMPLATE)
-        lines = read_text(told).splitlines() if told.endswith(".txt") else [told]
+        source = settings.get("templates", TEMPLATE)
+        lines = read_text(source).splitlines() if source.endswith(".txt") else [source]
         templates = tuple(line.strip() for line in lines if line.strip())
         if not templates or any(each.count("{}") != 1 for each in templates):
             raise UsageError(f"A template is a sentence with one {{}} where the name goes; given {listing(templates)}.")
@@ -71,7 +71,7 @@ class WordsOptions:
 
 
 def words_are_at_hand(encoder: str = "auto") -> bool:
-    """Return whether an encoder has words here: the default one and what reads sentences for it, or the folder of an image-text encoder."""
+    """Return whether an encoder can read names: the default one with the sentence encoder installed, or an image-text encoder."""
     if encoder in ("auto", DEFAULT):
         return is_installed() and all(map(find_spec, MINILM))
     hub = hub_of(encoder)
@@ -79,19 +79,19 @@ def words_are_at_hand(encoder: str = "auto") -> bool:
 
 
 def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | None = None) -> Classifier:
-    """Return the classifier of labels that are names, or sentences where labels have texts; images only say what is familiar.
+    """Fit to label names, or to their texts; images only define what is familiar.
 
     Args:
-        data: its labels, and images whose labels are not read.
-        options: which words there are, and how names become sentences.
-        run: takes the lines that say what each name was read as.
+        data: labels and images; labels of images are not read.
+        options: the vocabulary, and how names become sentences.
+        run: receives the lines that say how each name was read.
     """
     began, options, run = time.monotonic(), options or WordsOptions(), run or Run()
     encoder, vocabulary = _words_of(options)
     labels = _described(data.labels, options.templates)
     head, near = _head_of(labels, vocabulary)
     if run.tell is not None:
-        for line in told(labels, near, vocabulary):
+        for line in reading_lines(labels, near, vocabulary):
             run.tell(line)
     features = encode(encoder, data.split("train").images)
     bound, embeddings = calibrated(bind(head, encoder, labels), float(near.mean())), head.embed(features.values)
@@ -116,7 +116,7 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
 
 
 def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, Sharpened]:
-    """Return the classifier with what images ``[n, d]`` add to its words, and how often labels occur among them."""
+    """Return the classifier sharpened by unlabelled images ``[n, d]``, and how often labels occur among them."""
     assert isinstance(classifier.head, WordsHead)
     more = sharpen(embeddings, classifier.scores_of(embeddings).log_odds)
     rows = classifier.label_embeddings + more.rows / classifier.calibration.scale[:, None]
@@ -127,7 +127,7 @@ def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, S
 def with_words(
     fitted: DiscriminantFit, features: Array, targets: Array, encoder: str, templates: Sequence[str] = (TEMPLATE,)
 ) -> WordsAndImagesFit:
-    """Return the closed form of training images, and what the names of its labels say, joined."""
+    """Join the closed form of training images with the names of its labels."""
     _, vocabulary = _words_of(WordsOptions(encoder=encoder))
     labels = _described(fitted.head.labels, templates)
     head, near = _head_of(labels, vocabulary)
@@ -136,7 +136,7 @@ def with_words(
 
 
 def _head_of(labels: Labels, vocabulary: Vocabulary) -> tuple[WordsHead, Array]:
-    """Return the head of labels with sentences, and how near each is to a word ``[k]``."""
+    """Return the head of labels with sentences, and the similarity of each to its nearest word ``[k]``."""
     read = [vocabulary.read(texts) for texts in labels.texts or ()]
     rows = np.stack([row for row, _ in read]).astype(np.float32)
     return WordsHead(labels=labels, rows=rows, vocabulary=vocabulary), np.array([near for _, near in read])
@@ -147,9 +147,9 @@ def _temperature(near: float) -> float:
 
 
 def calibrated(classifier: Classifier, near: float) -> Classifier:
-    """Return the classifier with the calibration of words that are this near to those of the vocabulary on average.
+    """Return the classifier with the calibration for names of this mean similarity to the vocabulary.
 
-    Scores of an image-text encoder are log-odds already: of its sigmoid, or of a word against the background, which counts as one word.
+    Scores of an image-text encoder are already log-odds: of its sigmoid, or against the background, which counts as one word.
     """
     k, calibration, head = len(classifier.labels), classifier.calibration, classifier.head
     temperature = _temperature(near)
@@ -160,8 +160,8 @@ def calibrated(classifier: Classifier, near: float) -> Classifier:
     return replace(classifier, calibration=replace(calibration, scale=scale, offset=offset, unseen=np.ones(k, bool)))
 
 
-def told(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
-    """Return lines that say which labels the encoder has no word for, and what a few others were read as."""
+def reading_lines(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
+    """Return lines that say how a few names were read, and which labels the encoder has no word for."""
     if vocabulary.network is not None:
         single = "compared with general words" if vocabulary.names else "answered by the sigmoid"
         return [f"Words: sentences of an image-text encoder; a single word is {single}."]
@@ -187,9 +187,7 @@ def _words_of(options: WordsOptions) -> tuple[Encoder, Vocabulary]:
             )
         return hub.images, hub_vocabulary(hub, options.templates[0])
     if not all(map(find_spec, MINILM)):
-        raise UsageError(
-            f"Labels that are words are read by a sentence encoder, which is not installed: {INSTALL_MINILM}."
-        )
+        raise UsageError(f"Names are read by a sentence encoder, which is not installed: {INSTALL_MINILM}.")
     if options.vocabulary is None:
         return open_encoder(DEFAULT), default_vocabulary()
     known = load(Path(options.vocabulary))
@@ -197,7 +195,7 @@ def _words_of(options: WordsOptions) -> tuple[Encoder, Vocabulary]:
 
 
 def _described(labels: Labels, templates: Sequence[str]) -> Labels:
-    """Return labels with sentences: their own, or a name in each template."""
+    """Return labels with sentences: their own, or the name in each template."""
     own = labels.texts or tuple(() for _ in labels.names)
     texts = (
         known or tuple(sentence(name, each) for each in templates)
@@ -207,7 +205,7 @@ def _described(labels: Labels, templates: Sequence[str]) -> Labels:
 
 
 def _familiar(classifier: Classifier, embeddings: Array) -> Classifier:
-    """Return the classifier with a rule for what is unknown: so that nearly all of these images ``[n, d]`` are known."""
+    """Return the classifier with an outlier rule under which nearly all of these images ``[n, d]`` are known."""
     memory = classifier.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)])
     classifier = replace(classifier, familiarity=memory)
     scores: Any = classifier.scores_of(embeddings)

@@ -23,12 +23,12 @@ from labelwise.train.networks.encoder import Encoder as EncoderSettings
 
 
 def encode_by(dataset: Dataset, encoder: Encoder) -> Dataset:
-    """Return the same data with the features ``[n, d]`` that an encoder makes of each image in place of its pixels."""
+    """Return the data with the features ``[n, d]`` of an encoder instead of pixels."""
     return with_features(dataset, partial(encode, encoder))
 
 
 def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
-    """Return the same data with the embeddings ``[n, d]`` of a trained classifier in place of the pixels."""
+    """Return the data with the embeddings ``[n, d]`` of a trained classifier instead of pixels."""
     dataset = readable(dataset, (), classifier.shape)
     splits = {
         name: replace(split, images=FeatureRows(classifier.encode(split.images), split.images.digests()))
@@ -38,7 +38,7 @@ def encode_with(dataset: Dataset, classifier: Classifier) -> Dataset:
 
 
 def with_features(dataset: Dataset, make: Callable[[Images], Features]) -> Dataset:
-    """Return the data with features in place of images; those that cannot be read are left out."""
+    """Return the data with features instead of images, without unreadable images."""
     if dataset.features:
         raise DataError(f'"{dataset.name}" already has features ({dataset.features} per image). Give images.')
     splits, skipped = {}, dataset.skipped
@@ -51,10 +51,10 @@ def with_features(dataset: Dataset, make: Callable[[Images], Features]) -> Datas
 
 
 def write_features(dataset: Dataset, path: str | Path) -> None:
-    """Write features and their labels as one ``.npz`` pack, whole or not at all; ``data.pack`` reads it.
+    """Write features and their labels atomically as one ``.npz`` pack; ``data.pack`` reads it.
 
-    It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``; or yes and no to each of them ``[n, k]``, where
-    several may be true), ``classes [k]`` and, where the data have them, ``split [n]``, ``files [n]`` and ``groups [n]``.
+    It holds ``features [n, a]``, ``labels [n]`` (positions in ``classes``; a boolean table ``[n, k]`` for multi-label data),
+    ``classes [k]`` and, if the data have them, ``split [n]``, ``files [n]`` and ``groups [n]``.
     """
     file = Path(path)
     if not dataset.features:
@@ -68,7 +68,7 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
 
 
 def check_features_file(file: Path) -> None:
-    """Raise an error where features cannot be written to a file: before they are computed."""
+    """Raise an error if features cannot be written to this file; called before they are computed."""
     if file.suffix.lower() != ".npz":
         raise UsageError(f'Features are written as an .npz file; given "{file}".')
     check_writable(file)
@@ -77,7 +77,7 @@ def check_features_file(file: Path) -> None:
 
 
 def _columns(dataset: Dataset) -> dict[str, Array]:
-    """Return what the file holds, all splits one after another; those that the data do not name themselves are not told."""
+    """Return the arrays of the file, all splits joined; only splits that the data name are recorded."""
     splits = {name: split for name, split in dataset.splits.items() if len(split)}
     parts = list(splits.values())
     columns: dict[str, Array] = {
@@ -101,9 +101,9 @@ Fit = Callable[[Dataset, Method, Run], Classifier]
 
 
 def fit_on_features(data: Dataset, method: Method, run: Run, fit: Fit) -> Classifier:
-    """Return the classifier of a method whose encoder is an ONNX file: ``fit`` sees features in place of images."""
+    """Fit a method whose encoder is an ONNX file: ``fit`` gets features instead of images."""
     if any(getattr(method, name, None) is not None for name in TRAINS):
-        encoder_of(method).build((), method.view)  # raises that it is not trained
+        encoder_of(method).build((), method.view)  # raises the error that it cannot be trained
     encoder = encoder_of(method).open_encoder(method.view)
     known: Any = {"encoder": EncoderSettings(), "view": WHOLE}  # every method with an encoder has both
     plain: Method = replace(method, **known)
@@ -119,7 +119,7 @@ def fit_on_features(data: Dataset, method: Method, run: Run, fit: Fit) -> Classi
 
 
 def _encoded(data: Dataset, encoder: Encoder, run: Run) -> Dataset:
-    """Return data with features in place of the images that are trained on; those that cannot be read are left out and told."""
+    """Return data with features instead of training images; unreadable images are left out and reported."""
     splits, skipped = {}, data.skipped
     for name in ("train", "val"):
         if name in data.splits:

@@ -1,4 +1,4 @@
-"""The images of a fit, read once: as pixels at the shape that the method takes, or as features where its encoder is frozen."""
+"""Read the images of a fit once: as features if the encoder is frozen, otherwise as pixels of the shape that the method takes."""
 
 from dataclasses import replace
 
@@ -17,14 +17,14 @@ from labelwise.train.pixels import readable_pixels
 
 
 def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> Dataset:
-    """Return data with training and validation images read: those that cannot be are left out and told."""
+    """Return data with training and validation images read; unreadable ones are left out and reported."""
     shape, fit = shape_for(method, data), method.view.fit
     data = readable(data, ("train", "val"), shape)
     encoder = encoder_of(method)
     trains = getattr(method, "adversarial", None) is not None or getattr(method, "tune", None) is not None
     frozen = encoder.frozen and len(shape) == 3 and not trains
     network = encoder.build(shape, method.view).to(device) if frozen else None
-    if network is not None and not network.fixed:  # what it makes of images depends on all training images
+    if network is not None and not network.fixed:  # its features depend on all training images
         network = None
     splits, before = dict(data.splits), len(data.skipped)
     for name in ("train", "val"):
@@ -40,7 +40,7 @@ def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> D
 def _read(
     split: Split, shape: tuple[int, ...], fit: Fit, network: ImageEncoder | None
 ) -> tuple[Split, tuple[Skipped, ...]]:
-    """Return a split with its images read: as features of a frozen network, as pixels without one; and those left out."""
+    """Return a split with its images read, as features if there is a frozen network, else as pixels; and the skipped images."""
     if isinstance(split.images, EncodedImages | FeatureRows) or not len(split):
         return split, ()
     if network is not None:

@@ -1,4 +1,4 @@
-"""The steps that every fit takes: images are chosen, a model is trained on them, and the classifier remembers them."""
+"""Steps of every fit that trains: train a model, bind it to labels, and record where it comes from."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -24,7 +24,7 @@ from labelwise.train.model import LabelModel
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:
-    """Return the model trained on a part of a data set, and what there is to tell of it; files left out head the log."""
+    """Return the model trained on a part of a data set, and a summary; the log starts with the skipped files."""
     notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
     model, summary = train(method, part, replace(run, notes=notes))
     return model, {"data": data.name, "images": len(part.train), "skipped": len(notes), **summary}
@@ -32,7 +32,7 @@ def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model that was trained, and what answers in its place."""
+    """A trained model with its exported encoder and head."""
 
     model: LabelModel
     encoder: Encoder
@@ -40,23 +40,23 @@ class Trained:
 
     @classmethod
     def of(cls, model: LabelModel) -> Self:
-        """Return a model with its encoder and its head as they are now."""
+        """Export the current encoder and head of a model."""
         model.eval()
         head = model.export_head()
         check_finite({}, pack(head).arrays)
         return cls(model, model.export_encoder(), head)
 
     def embeddings(self, images: Tensor) -> Array:
-        """Return the embeddings ``[n, d]`` of images, or of features that the model made of them."""
+        """Return the embeddings ``[n, d]`` of images, or of their features."""
         return self.head.embed(self.model.head_features(images).cpu().numpy())
 
     def bound(self, labels: Labels) -> Classifier:
-        """Return the classifier of labels, not yet calibrated."""
+        """Return the uncalibrated classifier of these labels."""
         return bind(self.head, self.encoder, labels)
 
 
 def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
-    """Return where a classifier trained on this comes from, and what ran its encoder where that is frozen."""
+    """Return the origin of a classifier: method, images, summary, and the runtime of a frozen encoder."""
     encoder = model.export_encoder()
     frozen = getattr(encoder, "cacheable", True)
     summary |= {"encoder_runtime": encoder.runtime} if frozen else {}
@@ -66,7 +66,7 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
 
 
 def remembering(classifier: Classifier, trained: Trained, images: Tensor) -> Classifier:
-    """Return the classifier with these training images among the familiar ones; of many, some."""
+    """Return the classifier with these training images among the familiar ones; a sample if there are many."""
     known = trained.model.prepare(images)
     some = torch.from_numpy(draw_rows(len(known), MEMORY))
     embeddings = trained.embeddings(known if len(some) == len(known) else known[some])

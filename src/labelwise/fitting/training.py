@@ -34,13 +34,13 @@ from labelwise.train.method import Method, Run
 from labelwise.train.model import Spec
 from labelwise.train.networks.torch_encoder import encode_images
 
-FEWEST = 3  # images of a label of which one trains, one validates and one tests
-ENOUGH = 10  # of each label, from which on training is worth the while
-MOST_VERIFIED = 2_000  # validation images up to which a threshold for pairs is fitted at once
+FEWEST = 3  # images of a label: one each for training, validation and test
+ENOUGH = 10  # images of each label from which training is useful
+MOST_VERIFIED = 2_000  # largest validation set on which the pair threshold is fitted at once
 
 
 def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return a classifier, as ``fit.fit`` does, of data that were checked."""
+    """Fit a classifier to checked data; ``fit.fit`` calls it."""
     check_enough(data, method)
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         if isinstance(method, Discriminant) and method.tune is None:
@@ -52,10 +52,17 @@ def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def check_enough(data: Dataset, method: Method) -> None:
-    """Raise an error where a method holds images out to be calibrated on, and there are too few of each label for that."""
+    """Raise an error if a method needs held-out images for calibration and labels have too few images."""
     labels = data.labels
-    told = labels.texts is not None or labels.vectors is not None or (data.own_splits and "val" in data.splits)
-    if told or data.multilabel or not method.holds_out or method.zero_shot or not method.uses_targets:
+    described = labels.texts is not None or labels.vectors is not None
+    if (
+        described
+        or (data.own_splits and "val" in data.splits)
+        or data.multilabel
+        or not method.holds_out
+        or method.zero_shot
+        or not method.uses_targets
+    ):
         return
     counts = Counter(labels.names[i] for split in data.splits.values() for i in split.targets.tolist() if i >= 0)
     large = [label for label, count in counts.items() if count >= FEWEST]
@@ -72,7 +79,7 @@ def check_enough(data: Dataset, method: Method) -> None:
 
 
 def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return a classifier, as ``fit`` does, of data that are as the method sees them; a tuned encoder is kept whatever it is like."""
+    """Fit a classifier to data in the form that the method reads; a tuned encoder is kept even if it did not improve."""
     if method.zero_shot:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
@@ -106,13 +113,13 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def _frozen_network(data: Dataset, method: Discriminant, device: torch.device) -> FrozenNetwork:
-    """Return the encoder of a method that is not trained further."""
+    """Return the frozen encoder of a method."""
     model = method.build(Spec(shape=shape_for(method, data), labels=data.labels, view=method.view)).to(device)
     return FrozenNetwork(model.export_encoder(), partial(encode_images, model.encoder), training_state(model))
 
 
 def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.device) -> Classifier:
-    """Return the classifier of a tuned encoder; that of the encoder as it came, where validation images are no likelier after tuning."""
+    """Return the classifier of the tuned encoder, or of the original one if tuning does not improve validation images."""
     if data.features:
         raise UsageError(
             f'Tuning trains an encoder of images, and "{data.name}" holds features. Leave out --tune (tune).'
@@ -130,10 +137,9 @@ def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.devi
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
-    """Return a classifier of all labels by a method that reads no target: targets are taken away before it starts.
+    """Fit a method that reads no targets; they are removed before it starts.
 
-    Probabilities say how many of the model's second opinions agree; all may be wrong in the same way, and without a label no
-    more can be known.
+    Probabilities say how many of the model's restarts agree. All may be wrong in the same way, which no unlabelled image shows.
     """
     whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
     if not len(held):
@@ -151,15 +157,15 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def _without_targets(split: Split) -> Split:
-    """Return the images alone: no method can read a label from them."""
+    """Return the images without their labels."""
     return Split(images=split.images, targets=np.full(len(split), -1), files=split.files)
 
 
 def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> TrainData:
-    """Return what training may see: labelled train and validation images, and descriptions of labels without any.
+    """Return the data that training may see: labelled training and validation images, and descriptions of labels without images.
 
-    Labels that no training image has are unseen: their descriptions stay, their validation images do not. Without a validation split a tenth of the
-    training images is held out, at most a thousand or ten of each label, or none.
+    Labels without a training image are unseen: their descriptions are kept, their validation images are not. Without a validation
+    split, a tenth of the training images is held out, at most a thousand or ten of each label, or none.
     """
     seen, labels, unseen = labels_to_train(data)
     whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))

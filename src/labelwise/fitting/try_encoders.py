@@ -1,4 +1,4 @@
-"""Which encoder is worth its time for these images? Each is tried on a sample of them: leave-one-out accuracy, and time per image."""
+"""Compare encoders on a sample of images: leave-one-out accuracy and time per image."""
 
 import time
 from collections.abc import Sequence
@@ -23,24 +23,24 @@ from labelwise.images.split.divide import pool
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.support.errors import DataError, UsageError
 
-IMAGES: Final = 400  # of a sample
-TIMED: Final = 8  # images that each encoder is timed on
-NOISE: Final = 1.96  # standard errors within which two accuracies are level
+IMAGES: Final = 400  # in the sample
+TIMED: Final = 8  # images for timing
+NOISE: Final = 1.96  # standard errors within which two accuracies are equal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What an encoder is worth for the images of a sample."""
+    """Accuracy and cost of an encoder on the sample."""
 
     name: str
-    accuracy: float  # by leave-one-out, as if labels were equally frequent
+    accuracy: float  # by leave-one-out, with equally frequent labels
     low: float  # of the 95 % interval
     high: float
-    ms: float  # milliseconds of one image on one core, without reading it
+    ms: float  # CPU milliseconds of one image, without reading it
     megabytes: float
-    worth: bool = False  # whether no other is both quicker and more accurate
-    best: bool = False  # the quickest of those that are level with the most accurate one
-    right: Any = field(default=None, repr=False)  # whether each image of the sample was answered right [n]
+    worth: bool = False  # whether no other encoder is both faster and more accurate
+    best: bool = False  # the fastest of those as accurate as the best
+    right: Any = field(default=None, repr=False)  # whether each image was answered correctly [n]
 
 
 def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAGES, seed: int = 0) -> list[Trial]:
@@ -48,9 +48,9 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
 
     Args:
         data: with one label for each image; its test split is not read.
-        names: of encoders; none: all that are at hand, and the two best joined.
-        images: how many to try them on, drawn alike from all labels.
-        seed: of the draw.
+        names: the encoders to try; by default all installed ones, and the two best joined.
+        images: the size of the sample, drawn evenly from all labels.
+        seed: the random seed of the sample.
     """
     sample, labels = _sample(data, images, seed)
     chosen = list(names) or [each.name for each in known_encoders() if each.at_hand]
@@ -65,9 +65,9 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
 
 
 def judged(trials: Sequence[Trial]) -> list[Trial]:
-    """Return trials, the most accurate first, with those that are worth their time and the best one marked.
+    """Return trials, the most accurate first; mark those worth their time, and the best one.
 
-    Two encoders are level where the same images of the sample do not tell them apart.
+    Two encoders are equal if a paired comparison on the sample does not separate them.
     """
     ranked = sorted(trials, key=lambda each: (-each.accuracy, each.ms))
     level = [each for each in ranked if _level(ranked[0], each)]
@@ -79,7 +79,7 @@ def judged(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _level(one: Trial, other: Trial) -> bool:
-    """Return whether the difference of two trials is noise."""
+    """Return whether two trials differ only by noise."""
     difference = one.right.astype(float) - other.right.astype(float)
     error = float(difference.std()) / max(1, len(difference)) ** 0.5
     return bool(abs(float(difference.mean())) <= NOISE * error)
@@ -101,7 +101,7 @@ def _trial(encoder: Encoder, name: str, sample: Split, labels: Labels) -> Trial:
 
 
 def _seconds(encoder: Encoder, sample: Split) -> float:
-    """Return the processor seconds that an image takes, the median of a few."""
+    """Return the median CPU seconds of one image."""
     read = sample.images.read(range(min(TIMED + 1, len(sample))), encoder.shape, encoder.fit)
     times = []
     for image in (one for one in read if not isinstance(one, Unreadable)):
@@ -118,10 +118,10 @@ def _files(encoder: Encoder) -> list[bytes]:
 
 
 def _sample(data: Dataset, images: int, seed: int) -> tuple[Split, Labels]:
-    """Return images drawn alike from all labels that have two or more, and these labels."""
+    """Draw images evenly from all labels with at least two images; return them and these labels."""
     if data.multilabel or data.features:
-        what = "several labels may be true of one image" if data.multilabel else "it holds features"
-        raise DataError(f'Encoders are tried on images of one label each; of "{data.name}" {what}.')
+        what = "several labels may be true of one image" if data.multilabel else "there are features instead of images"
+        raise DataError(f'Encoders are compared on images with one label each, but in "{data.name}" {what}.')
     split = pool(replace(data, splits={name: part for name, part in data.splits.items() if name != "test"}))
     counts = np.bincount(split.targets[split.targets >= 0], minlength=len(data.labels))
     labels = np.flatnonzero(counts > 1)
@@ -135,7 +135,7 @@ def _sample(data: Dataset, images: int, seed: int) -> tuple[Split, Labels]:
 
 
 def _drawn(targets: Array, labels: Array, images: int, seed: int) -> Array:
-    """Return rows ``[m]`` drawn alike from labels, at least two of each."""
+    """Draw rows ``[m]`` evenly from labels, at least two of each."""
     rng = np.random.default_rng(seed)
     drawn = [rng.permutation(np.flatnonzero(targets == label)) for label in labels]
     turns = [(max(place - 1, 0), label, row) for label, rows in enumerate(drawn) for place, row in enumerate(rows)]

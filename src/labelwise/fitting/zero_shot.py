@@ -93,7 +93,7 @@ def fit_pairs(data: Dataset, method: Method, run: Run) -> Classifier:
 
 
 def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
-    """Return what the trial and the final run train on."""
+    """Return the training data of the trial and of the final run."""
     data = describe_labels(data)
     labels = method.describe(data.labels)
     parts = [_rows(split, split.targets >= 0) for split in (data.split("train"), validation(data))]
@@ -114,7 +114,7 @@ def plan_runs(data: Dataset, method: Method, seed: int) -> Plan:
 
 
 def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], seed: int) -> TrainData | None:
-    """Return what the trial trains on and chooses by; None where images are too few for it."""
+    """Return the training and validation data of the trial; None if there are too few images."""
     train_part, val, whole = splits
     held = sorted(set(val.targets.tolist()) - set(train_part.targets.tolist()))
     if not held:
@@ -133,7 +133,7 @@ def _trial(labels: Labels, seen: list[int], splits: tuple[Split, Split, Split], 
 
 
 def _described(split: Split, labels: Labels) -> Split:
-    """Return the images with a sentence each: one without gets those of its label; none where labels have none."""
+    """Return the images with sentences; an image without any gets those of its label. Without label sentences, return none."""
     if labels.texts is None:
         return split if split.texts and all(split.texts) else replace(split, texts=())
     of_label, of_image = labels.texts, split.texts or ((),) * len(split)
@@ -142,7 +142,7 @@ def _described(split: Split, labels: Labels) -> Split:
 
 
 def _draw(seen: list[int], seed: int) -> list[int]:
-    """Return the labels held out where the data says none."""
+    """Draw the held-out labels for data that name none."""
     order = Draws(seed).permutation(len(seen)).tolist()
     return sorted(seen[i] for i in order[: max(1, round(HELD_SHARE * len(seen)))])
 
@@ -152,7 +152,7 @@ def _rows(split: Split, mask: Array) -> Split:
 
 
 def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Split, Split]) -> TrainData:
-    """Return training data of these labels, targets counted among the seen and then the unseen ones."""
+    """Return training data of these labels; targets index the seen labels, then the unseen ones."""
     train_part, val = (of_labels(split, seen + unseen, len(labels)) for split in splits)
     named = [labels.select([labels.names[i] for i in rows]) if rows else None for rows in (seen, unseen)]
     assert named[0] is not None
@@ -160,7 +160,7 @@ def _part(labels: Labels, seen: list[int], unseen: list[int], splits: tuple[Spli
 
 
 def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
-    """Return the trial's classifier of seen and held-out labels, with gap, probabilities and outlier rule."""
+    """Return the calibrated classifier of the trial, with its gap and outlier rule."""
     trained = Trained.of(model)
     bound = remembering(_bind(trained, data.known, data.unseen), trained, data.train.images)
     scores = bound.scores_of(trained.embeddings(data.val.images))
@@ -179,7 +179,7 @@ def _calibrated(model: LabelModel, data: TrainData) -> Classifier:
 
 
 def _bind(trained: Trained, labels: Labels, unseen: Labels | None) -> Classifier:
-    """Return the classifier of labels, some of which are known from a description alone; not yet calibrated."""
+    """Return the uncalibrated classifier of labels with images and of labels with descriptions only."""
     names = set() if unseen is None else set(unseen.names)
     bound = trained.bound(labels)
     mask = np.array([name in names for name in labels.names])
@@ -192,10 +192,10 @@ def _accuracies(curve: BalanceCurve, gap: float) -> dict[str, float]:
 
 
 def _level(classifier: Classifier, trained: Trained, data: TrainData) -> Level:
-    """Return where the raw scores of a run lie on its own training images, by which the scores of two runs are compared.
+    """Return location and spread of the raw scores on training images, to compare the scores of two runs.
 
-    That is the mean score of the true label, and the standard deviation of an image's scores of the seen labels, the mean
-    over images.
+    Location is the mean score of the true label. Spread is the standard deviation of an image's scores over the seen labels,
+    averaged over images.
     """
     every = max(1, len(data.train) // LEVEL_IMAGES)
     images, targets = trained.model.prepare(data.train.images)[::every], data.train.targets[::every]
@@ -212,7 +212,7 @@ def _bound(
     method: Method,
     about: dict[str, Any],
 ) -> Classifier:
-    """Return the final classifier, calibrated as another was; ``level`` is that of its scores, where another run made them."""
+    """Return the final classifier with the calibration of the trial, adjusted to the ``level`` of the scores of both runs."""
     trained = Trained.of(model)
     bound = _bind(trained, data.known, data.unseen)
     right, spread = _level(bound, trained, data) if level else (0.0, 1.0)
