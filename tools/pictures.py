@@ -155,10 +155,13 @@ def make_files(folder: Path) -> dict[str, Path]:
     return {"model": model, "gallery": gallery, "examples": examples, **pages}
 
 
-def document(browser: Browser, files: dict[str, Path], url: str, out: Path) -> None:
+def document(browser: Browser, files: dict[str, Path], urls: tuple[str, str], out: Path) -> None:
     """Write the screenshots of the documentation."""
     out.mkdir(parents=True, exist_ok=True)
+    url, labelling = urls
     page = browser.new_page(viewport={"width": 1120, "height": 800})
+    label(page, labelling, "ask")
+    save(page, out / "page-label.webp", height=960)
     example = str(files["examples"] / EXAMPLE)
     ask(page, url, example, ("plumed tit",), heat=True)
     save(page, out / "page-heat.webp", height=960)
@@ -217,12 +220,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as empty, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         shown = ("--gallery", files["gallery"], "--examples", files["examples"])
-        with running("serve", files["model"], *shown, "--state", Path(empty, "state")) as url:
+        with (
+            running("serve", files["model"], *shown, "--state", Path(empty, "state")) as url,
+            running("label", files["gallery"], "--out", Path(empty, "project")) as labelling,
+        ):
             if given.check is None:
-                document(browser, files, url, given.out)
+                document(browser, files, (url, labelling), given.out)
             else:
-                with running("label", files["gallery"], "--out", Path(empty, "project")) as labelling:
-                    check(browser, files, (url, labelling), given.check)
+                check(browser, files, (url, labelling), given.check)
         browser.close()
 
 

@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
@@ -23,10 +22,10 @@ from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
 from labelwise.server.metrics import Metrics
 from labelwise.server.middleware import Guard
+from labelwise.server.pages import FOLDER, page
 from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
 
-PAGE = Path(__file__).parent / "page"
 DESCRIPTION = "Ask questions to an image classifier and teach it labels while it runs."
 ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
 BODY = (408, 411, 413, 415, 422)
@@ -141,8 +140,8 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
     )
     app.add_exception_handler(HTTPError, refuse)
     app.add_exception_handler(HTTPException, refuse)
-    app.mount("/static", StaticFiles(directory=PAGE / "static"))
-    app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=FOLDER / "static"))
+    app.add_api_route("/", lambda: page("index.html"), include_in_schema=False)
     for path, handler, summary in (
         ("/gallery/{id}", does.gallery_image, "A gallery image, small"),
         ("/examples/{id}", does.example_image, "An example image"),

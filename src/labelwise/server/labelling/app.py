@@ -11,7 +11,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -25,10 +25,10 @@ from labelwise.server.labelling.export import FORMS, export
 from labelwise.server.labelling.project import Project
 from labelwise.server.metrics import Metrics
 from labelwise.server.middleware import Guard, response_to
+from labelwise.server.pages import FOLDER, page
 from labelwise.server.settings import Service
 from labelwise.support.errors import StoreError, UsageError
 
-PAGE = Path(__file__).parent.parent / "page"
 MOST_ACTIONS, MOST_ROWS = 100, 240  # actions per request; images per list
 MOST_GROUPS, OF_GROUP = 12, 48  # groups of images without a label, and images of one
 LONGEST = 10  # digits of an image's row
@@ -40,7 +40,7 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
     """Return the application of a project."""
     does = Routes(project, folder, service.pixels)
     routes = [
-        Route("/", lambda _: FileResponse(PAGE / "label.html")),
+        Route("/", lambda _: page("label.html")),
         Route("/health", lambda _: reply({"status": "up"})),
         Route("/state", does.get(does.state)),
         Route("/images", does.get(does.images)),
@@ -49,7 +49,7 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
         Route("/undo", does.post(does.undo), methods=["POST"]),
         Route("/export", does.post(does.export), methods=["POST"]),
         Route("/gallery/{row}", _answered(does.image)),
-        Mount("/static", StaticFiles(directory=PAGE / "static")),
+        Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
     known = frozenset(route.path for route in routes if isinstance(route, Route) and "{" not in route.path)

@@ -32,7 +32,7 @@ from labelwise.support.writable import create_private_folder, sole_writer
 
 MODEL = "labelwise project"  # stands in the store where a service has its model
 LIST, ACTIONS = "images", "actions"
-TYPICAL, WORDS = 12, 3  # images that words are found for, and how many words
+TYPICAL, WORDS, LIKELY = 12, 3, 0.03  # images that words are found for, how many words, and their least probability
 Tell = Callable[[str], None]
 
 
@@ -86,14 +86,14 @@ class Project:
             return undone
 
     def words(self, rows: Sequence[int]) -> list[str]:
-        """Return the words that the encoder finds nearest to some images; none of an encoder without words."""
+        """Return the words that the encoder finds nearest to some images; only likely ones, and none of an encoder without words."""
         if self._encoder.id != open_encoder(DEFAULT).id:
             return []
         self._vocabulary = self._vocabulary or default_vocabulary()
         features = encode(self._encoder, FileImages([self.files[row] for row in rows[:TYPICAL]]))  # from the cache
-        chances = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows))
-        best = chances.mean(0).argsort()[::-1][:WORDS]
-        return [self._vocabulary.names[place] for place in best.tolist()]
+        mean = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows)).mean(0)
+        best = mean.argsort()[::-1][:WORDS]
+        return [self._vocabulary.names[place] for place in best.tolist() if mean[place] >= LIKELY]
 
     @contextmanager
     def reading(self) -> Iterator[None]:
