@@ -110,8 +110,11 @@ def test_a_notebook_has_the_code_of_its_page(page: str, tmp_path: Path) -> None:
     source, notebook = ROOT / "docs" / f"{page}.md", tmp_path / "page.ipynb"
     subprocess.run([sys.executable, str(ROOT / "tools/notebooks.py"), str(source), str(notebook)], check=True)
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert code == [code_of(kind, block) for kind, block in FENCE.findall(source.read_text(encoding="utf-8"))]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    blocks = FENCE.findall(text := source.read_text(encoding="utf-8"))
+    joined = "\n".join("".join(cell["source"]) for cell in code)
+    assert joined == "\n".join(code_of(kind, block) for kind, block in blocks)
+    assert sum("raises-exception" in cell["metadata"].get("tags", ()) for cell in code) == text.count("\nTraceback")
     words = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     assert ">>>" not in words
     assert "](" not in words.replace("](http", "")

@@ -1,6 +1,7 @@
 """Turn a page of the documentation into a Jupyter notebook: ``python tools/notebooks.py PAGE.md NOTEBOOK.ipynb``. ``make docs`` does so for every page with examples.
 
-Blocks ``console`` and ``pycon`` become cells of code without their output; all else becomes text.
+Blocks ``console`` and ``pycon`` become cells of code without their output; all else becomes text. A line that raises an error on purpose
+is a cell of its own, tagged so that Jupyter goes on.
 """
 
 import doctest
@@ -21,12 +22,19 @@ def has_examples(page: str) -> bool:
     return BLOCK.search(page) is not None
 
 
-def code_of(kind: str, block: str) -> str:
-    """Return the code of a block: commands of the shell for IPython, or Python without prompts and output."""
-    if kind == "pycon":
-        return "".join(example.source for example in doctest.DocTestParser().get_examples(block)).rstrip()
-    commands = re.findall(r"^\$ (.*)$", block, re.MULTILINE)
-    return "\n".join(f"%{each}" if each.startswith("pip ") else f"!{each}" for each in commands)
+def code_cells(kind: str, block: str) -> list[tuple[str, bool]]:
+    """Return the code of a block as cells, and whether each raises an error on purpose: commands for IPython, or Python without prompts."""
+    if kind == "console":
+        commands = re.findall(r"^\$ (.*)$", block, re.MULTILINE)
+        return [("\n".join(f"%{each}" if each.startswith("pip ") else f"!{each}" for each in commands), False)]
+    cells: list[tuple[str, bool]] = []
+    for example in doctest.DocTestParser().get_examples(block):
+        raises = example.exc_msg is not None
+        if cells and not (raises or cells[-1][1]):
+            cells[-1] = (cells[-1][0] + example.source, False)
+        else:
+            cells.append((example.source, raises))
+    return [(code.rstrip(), raises) for code, raises in cells]
 
 
 def cell(kind: str, number: int, source: str) -> dict[str, Any]:
@@ -47,7 +55,9 @@ def to_notebook(page: str) -> dict[str, Any]:
         if words:
             cells.append(cell("markdown", len(cells), words))
         if kind:
-            cells.append(cell("code", len(cells), code_of(kind, block)))
+            for code, raises in code_cells(kind, block):
+                cells.append(cell("code", len(cells), code))
+                cells[-1]["metadata"] = {"tags": ["raises-exception"]} if raises else {}  # "Run all" goes on
         end = stop
     return {"cells": cells, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}
 
