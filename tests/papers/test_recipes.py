@@ -230,3 +230,9 @@ def test_adversarial_rows_train_on_half_attacked_images() -> None:
     rows = [row for row in recipe.rows if "+AT" in row.name]
     assert len(rows) == 4
     assert {row.settings["adversarial"]["share"] for row in rows} == {0.5}
+
+
+def test_figures_quoted_from_memory_say_so() -> None:
+    for recipe in find_recipes("izf"):
+        quoted = [row.name for row in recipe.rows if row.expect and "NBC" in row.name]
+        assert not quoted or "memory" in recipe.note, f"{recipe.name}: {quoted}"
