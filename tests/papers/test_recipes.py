@@ -195,9 +195,9 @@ def test_figure_8_of_indicator_has_the_stages_of_the_appendix() -> None:
     assert isinstance(method, Indicator)
     assert (*method.curriculum, method.negatives) == (9, 15, 24, 31, 41, 51)
     later = ((32, 0.005), (20, 0.005), (16, 0.005), (12, 0.0025), (10, 0.001))
-    expected = [(500, 64, 0.1, (100, 200, 300, 400, 450))]
+    expected: list[tuple[int, int, float, tuple[int, ...]]] = [(500, 64, 0.1, (100, 200, 300, 400, 450))]
     expected += [(300, batch, rate, (100, 200, 250)) for batch, rate in later]
-    assert [(each.epochs, each.batch, each.lr, tuple(each.drops)) for each in method.rounds] == expected
+    assert [(each.epochs, each.batch, each.lr, each.drops or ()) for each in method.rounds] == expected
     rows = {row.name: recipe.method(row, "cub200") for row in recipe.rows if row.name.startswith("N=9 to")}
     for number, own in enumerate(rows.values(), 2):
         assert isinstance(own, Indicator)
