@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labelwise.images.describe.words import name_vectors as name_vectors
     from labelwise.images.describe.words import packaged_vectors as packaged_vectors
     from labelwise.images.describe.words import read_vectors as read_vectors
+    from labelwise.images.formats.boxes import boxes as boxes
     from labelwise.images.images import Skipped as Skipped
     from labelwise.images.overview import contact_sheet as contact_sheet
     from labelwise.images.overview import inspect as inspect

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import RenderableType
 from typer import Option
 
+from labelwise.cli.boxes import LEVEL, SEEN, Boxing, joined_cells, joined_table
 from labelwise.cli.inputs import PIECE, open_model, read_pieces
 from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
@@ -24,8 +25,10 @@ from labelwise.support.writable import check_writable, write_file
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
+    from labelwise.images.formats.boxes import Boxes
     from labelwise.images.images import Images
     from labelwise.tasks.classify import Prediction
+    from labelwise.tasks.joined import Joined
 
 SHOWN = 1_000  # rows of the table on the screen
 COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
@@ -132,11 +135,11 @@ class Answers:
     """Collects the selected answers and sorts images as they arrive."""
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
-        self.writing, self.rows = writing, list[Answer]()
+        self.writing, self.rows, self.joined = writing, list[Answer](), list["Joined"]()
         self._labels = labels
         self._only = read_only(writing.only, labels)
         self._sorter = writing.sort_into and Sorter(
-            writing.sort_into, folder_names((UNKNOWN, UNSURE, NONE, *labels)), link=writing.link
+            writing.sort_into, folder_names((UNKNOWN, UNSURE, NONE, *labels, *SEEN)), link=writing.link
         )
         self._sheet = None
         if writing.out is not None:
@@ -144,15 +147,47 @@ class Answers:
 
             self._sheet = Sheet()
 
-    def add(self, one: Answer, read: Callable[[], Any]) -> None:
-        """Add the answer for an image if it is selected; ``read`` returns its pixels ``[c, h, w]``."""
+    def add(self, one: Answer, read: Callable[[], Any], *, place: bool = True) -> None:
+        """Add the answer for an image if it is selected; ``read`` returns its pixels ``[c, h, w]``, ``place`` sorts its file."""
         if self._only is not None and one.word not in self._only:
             return
         self.rows.append(one)
-        if self._sorter:
+        if self._sorter and place:
             self._sorter.place(one.file, one.word)
         if self._sheet:
             self._sheet.add(one.word, one.file, one.prediction, read())
+
+    def collect(
+        self, classifier: "Classifier", files: "Images", boxes: "Boxes", asking: Asking
+    ) -> list[dict[str, str]]:
+        """Add the answers for all images, and those that join boxes; return the unreadable files."""
+        from labelwise.tasks.classify import classify as predictions
+        from labelwise.tasks.joined import join
+
+        in_boxes: dict[str, Any] = {}
+        skipped: list[dict[str, str]] = []
+        count = len(classifier.labels) if classifier.calibration.multilabel and not shared().json else asking.top
+        pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
+        for images, names, unread in pieces:
+            skipped += unread
+            scores = classifier.scores(images) if names else None
+            some = (
+                predictions(scores, top=count, coverage=asking.coverage, max_error=asking.max_error) if scores else []
+            )
+            for row, (name, one) in enumerate(zip(names, some, strict=True)):
+                if scores and name in boxes.records:
+                    in_boxes[name] = one, scores.reported[row]
+                reading = partial(_pixels, classifier, images, row)
+                self.add(answer(name, one, self.writing.min_probability), reading, place=name not in boxes.records)
+        self._join(join(boxes.records, in_boxes, classifier.labels.names))
+        return skipped
+
+    def _join(self, every: Sequence["Joined"]) -> None:
+        """Add the joined answers of images and events; images are sorted by theirs."""
+        self.joined = [one for one in every if self._only is None or one.label in self._only]
+        for one in self.joined if self._sorter else ():
+            if self._sorter and one.level == "image" and Path(one.name).is_file():
+                self._sorter.place(one.name, one.label)
 
     def write(self, model: str) -> list[str]:
         """Write the table and the page, and return all written paths."""
@@ -160,18 +195,19 @@ class Answers:
         if self._sorter:
             self._sorter.finish(model)
         if table is not None:
-            write_file(table, table_of(self.rows))
+            write_file(table, table_of(self.rows, self.joined))
         if self._sheet and sheet is not None:
             write_file(sheet, self._sheet.page(model, self._labels).encode("utf-8", "replace"))
         return [str(path) for path in (table, sheet, folder) if path is not None]
 
 
-def table_of(answers: Iterable[Answer]) -> bytes:
-    """Return the answers as a CSV file."""
+def table_of(answers: Iterable[Answer], joined: Sequence["Joined"] = ()) -> bytes:
+    """Return the answers as a CSV file; those of boxes are followed by what images and events show."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    writer.writerows(one.cells() for one in answers)
+    writer.writerow((*COLUMNS, LEVEL) if joined else COLUMNS)
+    writer.writerows([*one.cells(), "box"] if joined else one.cells() for one in answers)
+    writer.writerows(joined_cells(one) for one in joined)
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -180,11 +216,13 @@ def classify(
     paths: Paths,
     *,
     asking: Asking,
+    boxing: Boxing,
     writing: Writing,
 ) -> None:
-    """What is it? Labels with probabilities, or unknown."""
-    from labelwise.tasks.classify import classify as predictions
+    """What is it? Labels with probabilities, or unknown.
 
+    Of an annotation file, such as that of MegaDetector, each box is classified, and the answers are joined for each image and event.
+    """
     if writing.out is not None and is_job(writing.out):
         if writing != Writing(out=writing.out) or asking != Asking(top=asking.top):
             raise UsageError(
@@ -193,34 +231,30 @@ def classify(
         run_job(make_job("classify", model, writing.out, asking.top), paths)
         return
     from labelwise.images.as_images import as_images
+    from labelwise.images.formats.boxes import all_boxes
 
     refuse_workers()
     writing.check()
     classifier, prior = open_model(model), asking.prior
     if prior is not None:
         classifier = _restricted(classifier, prior)
-    names = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
-    answers = Answers(writing, names)
-    files = writing.unsorted(as_images(paths))
-    several, skipped = classifier.calibration.multilabel, []
-    count = len(classifier.labels) if several and not shared().json else asking.top
-    pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
-    for images, names, unread in pieces:
-        skipped += unread
-        scores = classifier.scores(images) if names else None
-        some = predictions(scores, top=count, coverage=asking.coverage, max_error=asking.max_error) if scores else []
-        for row, (name, one) in enumerate(zip(names, some, strict=True)):
-            answers.add(answer(name, one, writing.min_probability), partial(_pixels, classifier, images, row))
+    words = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
+    answers = Answers(writing, words)
+    places, boxes = all_boxes(paths, boxing.min_detection, shared().root, boxing.events)
+    files = writing.unsorted(as_images(places) if places else boxes.images)
+    several = classifier.calibration.multilabel
+    skipped = answers.collect(classifier, files, boxes, asking)
     written = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
+    document |= {"joined": list(map(asdict, answers.joined))} if boxes.records else {}
     if prior is not None:
         document["prior"] = {"file": str(prior), "labels": list(classifier.labels.names)}
     if written:
         document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
     elif len(answers.rows) > SHOWN:
         note(f"The first {SHOWN} of {len(answers.rows)} images are shown; --csv FILE writes all.")
-    lines = _summary(answers.rows, written) if written else [_table(answers.rows[:SHOWN], several)]
-    show(document, *lines)
+    lines = [*_summary(answers.rows, written)] if written else [_table(answers.rows[:SHOWN], several)]
+    show(document, *lines, *joined_table(answers.joined[:SHOWN]))
 
 
 def _restricted(classifier: "Classifier", prior: Path) -> "Classifier":

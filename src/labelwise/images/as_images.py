@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from labelwise.images.formats.find import boxes_at, is_annotations
+from labelwise.images.formats.boxes import boxes
+from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.sources.hub_datasets import dataset_images, is_dataset
 from labelwise.images.sources.paths import list_images, may_name_shards
@@ -138,7 +139,7 @@ def _path_images(paths: Sequence[str | Path]) -> Images:
             parts += [FileImages(files), shard_images(path)]
             files = []
         elif is_annotations(path):
-            files += [address for address, _ in boxes_at(Path(path))]
+            files += boxes(path).to_classify
         else:
             files += list_images(path) if os.path.isdir(path) else [path]
     images = join([*parts, FileImages(files)])

@@ -35,6 +35,9 @@ def test_an_address_says_the_whole_box(box: Box) -> None:
 
 def test_a_box_that_covers_the_image_is_no_crop() -> None:
     assert crop_address("x.jpg", (0, 0, 100, 100, True)) == crop_address("x.jpg", None) == "x.jpg"
+    assert all(
+        "#" in crop_address("x.jpg", (*half, True)) for half in ((0, 0, 50, 100), (50, 0, 50, 100), (0, 50, 100, 50))
+    )
     assert parse_crop("x.jpg#xywh=1,2,3") is None
     assert parse_crop("x.jpg#box3") is None
 

@@ -43,7 +43,7 @@ def crop_address(path: str, box: Box | None) -> str:
     >>> crop_address("photo.jpg", (5, 10, 20.5, 30, True))
     'photo.jpg#xywh=percent:5,10,20.5,30'
     """
-    if box is None or (box[4] and min(box[:2]) <= 0 and min(box[0] + box[2], box[1] + box[3]) >= 100 - 1e-6):
+    if box is None or (box[4] and max(box[:2]) <= 0 and min(box[0] + box[2], box[1] + box[3]) >= 100 - 1e-6):
         return path
     return f"{path}#xywh={'percent:' if box[4] else ''}{','.join(map(_digits, box[:4]))}"
 

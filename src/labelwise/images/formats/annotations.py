@@ -16,6 +16,7 @@ from labelwise.support.errors import DataError
 
 FOLDERS = ("", "images", "data")  # where images may start from, below the folder of a file
 HOMES = ("annotations", "labels")  # folders whose images are next to them
+LEAST = 0.2  # the confidence from which boxes of detectors count, as the makers of MegaDetector 5 advise
 FAULTS = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, ExpatError)
 
 
@@ -31,6 +32,7 @@ class Record:
     domain: str = ""  # the place or camera
     texts: tuple[str, ...] = ()
     confidence: float | None = None  # of a detector in its box
+    scanned: bool = False  # whether a detector looked for boxes in the whole image
     detected: str = ""  # what a detector calls it where it is no animal: it is not classified
 
 
@@ -84,7 +86,7 @@ def shaped(source: Path, what: str) -> Iterator[None]:
 
 def rows_of(parts: Sequence[Annotations], root: Path | None = None) -> Rows:
     """Return the labelled images of some files as rows: boxes where there are any, otherwise whole images."""
-    located = [pair for part in parts for pair in part.located(root)]
+    located = [pair for part in parts for pair in part.located(root) if is_sure(pair[1])]
     labelled = [(address, record) for address, record in located if record.labels is not None]
     boxes = [pair for pair in labelled if pair[1].box is not None]
     merged = _merged(boxes or labelled or located)
@@ -104,6 +106,11 @@ def rows_of(parts: Sequence[Annotations], root: Path | None = None) -> Rows:
         domains=_column(record.domain for record in records),
         texts=tuple(record.texts for record in records) if any(record.texts for record in records) else (),
     )
+
+
+def is_sure(record: Record, least: float = LEAST) -> bool:
+    """Return whether a detector is as confident of a box as it must be; whole images and boxes of people always count."""
+    return record.confidence is None or record.confidence >= least
 
 
 def _merged(pairs: Iterable[tuple[str, Record]]) -> dict[str, Record]:

@@ -1,7 +1,7 @@
 """Boxes of detectors for camera traps: the JSON files of MegaDetector and of SpeciesNet.
 
-A record per box above the least confidence; what the detector calls a person or a vehicle is kept as such and is not classified.
-An image without a box has one record without a box and without a label.
+A record per box; what the detector calls a person or a vehicle is kept as such and is not classified. Each image also has one record
+without a box and without a label, since images without a box count.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from labelwise.images.decode.crops import shares
 from labelwise.images.formats.annotations import Annotations, Record, home_of
 
-LEAST = 0.2  # the confidence from which boxes count, as the makers of MegaDetector 5 advise
+OTHERS = {"person": "person", "human": "person", "vehicle": "vehicle"}  # what is not classified
 EVENTS = ("event_id", "eventID", "seq_id", "sequence_id")
 PLACES = ("location", "location_id", "deploymentID")
 
@@ -23,34 +23,30 @@ def accepts(document: Any) -> bool:
     return {"images", "detection_categories"} <= set(document) or isinstance(document.get("predictions"), list)
 
 
-def read(document: Any, file: Path, least: float = LEAST) -> Annotations:
-    """Return the boxes whose confidence is at least ``least``."""
-    records = _speciesnet(document, least) if "predictions" in document else _megadetector(document, least)
+def read(document: Any, file: Path) -> Annotations:
+    """Return the boxes of all images."""
+    records = _speciesnet(document) if "predictions" in document else _megadetector(document)
     return Annotations(source=file, home=home_of(file), records=tuple(records))
 
 
-def _megadetector(document: Any, least: float) -> Iterator[Record]:
+def _megadetector(document: Any) -> Iterator[Record]:
     kinds = {str(key): str(name) for key, name in document["detection_categories"].items()}
     names = {str(key): str(name) for key, name in document.get("classification_categories", {}).items()}
-    for image in document["images"]:
-        boxes = [one for one in image.get("detections") or () if float(one["conf"]) >= least]
-        for one in boxes:
+    for image in (one for one in document["images"] if not one.get("failure")):
+        yield _whole(image, image["file"])
+        for one in image.get("detections") or ():
             best = max(one.get("classifications") or (), key=lambda pair: float(pair[1]), default=None)
             kind = kinds[str(one["category"])]
             yield _record(image, image["file"], one, kind, kind if best is None else names[str(best[0])])
-        if not boxes:
-            yield _empty(image, image["file"])
 
 
-def _speciesnet(document: Any, least: float) -> Iterator[Record]:
+def _speciesnet(document: Any) -> Iterator[Record]:
     for image in document["predictions"]:
-        boxes = [one for one in image.get("detections") or () if float(one["conf"]) >= least]
+        yield _whole(image, image["filepath"])
         answer = _species(str(image["prediction"])) if image.get("prediction") else ""
-        for one in boxes:
-            kind = {"human": "person"}.get(str(one["label"]), str(one["label"]))
-            yield _record(image, image["filepath"], one, kind, answer if kind == "animal" and answer else kind)
-        if not boxes:
-            yield _empty(image, image["filepath"])
+        for one in image.get("detections") or ():
+            kind = str(one["label"])
+            yield _record(image, image["filepath"], one, kind, answer if answer and kind not in OTHERS else kind)
 
 
 def _species(answer: str) -> str:
@@ -65,14 +61,14 @@ def _record(image: Mapping[str, Any], file: str, one: Mapping[str, Any], kind: s
         labels=(label,),
         box=shares(one["bbox"]),
         confidence=float(one["conf"]),
-        detected="" if kind == "animal" else kind,
+        detected=OTHERS.get(kind, ""),
         group=_first(image, EVENTS),
         domain=_first(image, PLACES),
     )
 
 
-def _empty(image: Mapping[str, Any], file: str) -> Record:
-    return Record(file=file, group=_first(image, EVENTS), domain=_first(image, PLACES))
+def _whole(image: Mapping[str, Any], file: str) -> Record:
+    return Record(file=file, scanned=True, group=_first(image, EVENTS), domain=_first(image, PLACES))
 
 
 def _first(image: Mapping[str, Any], keys: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.images.formats import coco, detectors, imagefolder, voc, yolo
-from labelwise.images.formats.annotations import Annotations, Record, shaped
+from labelwise.images.formats.annotations import Annotations, shaped
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
 
@@ -112,13 +112,6 @@ def _split_apart(parts: list[Annotations]) -> list[Annotations]:
     if len({record.split for part in parts for record in part.records}) > 1:
         return parts
     return [replace(part, records=tuple(replace(each, split="") for each in part.records)) for part in parts]
-
-
-def boxes_at(path: Path, root: Path | None = None) -> list[tuple[str, Record]]:
-    """Return the address and the record of what is to be classified: each box, or each image where there are no boxes at all."""
-    every = list(dict(pair for part in read_annotations(path) for pair in part.located(root)).items())
-    boxes = [(address, record) for address, record in every if record.box is not None]
-    return [pair for pair in boxes if not pair[1].detected] if boxes else every
 
 
 def read_annotations(path: Path) -> Sequence[Annotations]:

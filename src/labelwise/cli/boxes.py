@@ -1,0 +1,49 @@
+"""Answers to the boxes of annotation files, joined for each image and event: options, rows and tables of the verb classify."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import RenderableType
+from typer import Option
+
+from labelwise.cli.output import percent, plain_table
+from labelwise.support.text import to_cell
+
+if TYPE_CHECKING:
+    from labelwise.tasks.joined import Joined
+
+SEEN = ("empty", "person", "vehicle")  # what joined answers may be, besides labels
+LEVEL = "level"  # one more column where boxes are joined: box, image or event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxing:
+    """How annotation files, such as those of MegaDetector, are read."""
+
+    min_detection: Annotated[float, Option(min=0, max=1, help="Least confidence of a detector's box.")] = 0.2
+    events: Annotated[Path | None, Option(help="A table, file and event: join the answers of each event.")] = None
+
+
+def joined_cells(one: "Joined") -> list[str]:
+    """Return the row of a joined answer, whose labels are those of its boxes."""
+    probability = "" if one.probability is None else f"{one.probability:.4f}"
+    words = [to_cell(text) for text in (one.name, one.label, ";".join(word for word, _ in one.counts))]
+    return [*words, probability, "", "", "", one.level]
+
+
+def joined_table(joined: Sequence["Joined"]) -> Iterator[RenderableType]:
+    """Yield the table of what images and events show, if boxes were classified."""
+    for level in ("image", "event"):
+        rows = [
+            (one.name, one.label, "" if one.probability is None else percent(one.probability), _counts(one))
+            for one in joined
+            if one.level == level
+        ]
+        if rows:
+            yield plain_table(level, "answer", ">probability", "boxes", rows=rows)
+
+
+def _counts(one: "Joined") -> str:
+    return ", ".join(f"{count} {word}" for word, count in one.counts)

@@ -1,0 +1,134 @@
+"""Boxes of a detector in the shell: a row for each box, and joined rows for each image and event."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import labelwise as lw
+from labelwise.core.scores import UNKNOWN
+from labelwise.images.formats.annotations import Record
+from labelwise.tasks.classify import Prediction
+from labelwise.tasks.joined import Joined, join
+
+SIDE = 8
+
+
+@pytest.fixture
+def detections(model: Path, pictures: Path, tmp_path: Path) -> Path:
+    """Two pictures side by side in each photo, and the file of a detector that found them."""
+    classifier = lw.load(model)
+    images: list[dict[str, Any]] = []
+    pairs = {"one.png": (1, 1), "two.png": (1, 2), "none.png": (), "faint.png": (3,), "people.png": ()}
+    for name, labels in pairs.items():
+        photo = Image.new("RGB", (2 * SIDE, SIDE), "gray")
+        for place, label in enumerate(labels):
+            files = sorted((pictures / "test" / f"blob {label}").iterdir())
+            answers = zip(files, classifier.classify(files), strict=True)
+            clear = [file for file, one in answers if one.label == f"blob {label}"]
+            photo.paste(Image.open(clear[place]), (SIDE * place, 0))
+        photo.save(tmp_path / name)
+        conf = 0.1 if name == "faint.png" else 0.9
+        boxes = [{"category": "1", "conf": conf, "bbox": [place / 2, 0, 0.5, 1]} for place in range(len(labels))]
+        images.append({"file": name, "seq_id": "night" if name[0] in "on" else "", "detections": boxes})
+    images[-1]["detections"] = [{"category": "2", "conf": 0.8, "bbox": [0, 0, 0.2, 0.9]}]
+    images.append({"file": "broken.png", "failure": "Failure image access", "detections": None})
+    document = {"images": images, "detection_categories": {"1": "animal", "2": "person"}}
+    (tmp_path / "a detector.json").write_text(json.dumps(document))
+    return tmp_path / "a detector.json"
+
+
+def test_boxes_are_classified_and_joined(run: Any, model: Path, detections: Path, tmp_path: Path) -> None:
+    code, out, err = run("classify", model, detections, "--json", "--csv", tmp_path / "answers.csv")
+    assert code == 0, err
+    document = json.loads(out)
+    assert [one["label"] for one in document["predictions"]] == ["blob 1", "blob 1", "blob 1", "blob 2"]
+    joined = {(one["level"], Path(one["name"]).name): one for one in document["joined"]}
+    assert {key: one["label"] for key, one in joined.items() if "two.png" not in key} == {
+        ("image", "one.png"): "blob 1",
+        ("image", "none.png"): "empty",
+        ("image", "faint.png"): "empty",
+        ("image", "people.png"): "person",
+        ("event", "night"): "blob 1",
+    }
+    assert joined["image", "two.png"]["counts"] == [["blob 1", 1], ["blob 2", 1]]
+    with (tmp_path / "answers.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["level"] for row in rows] == ["box"] * 4 + ["image"] * 5 + ["event"]
+    assert {row["file"].partition("#")[2] for row in rows[:4]} == {
+        "xywh=percent:0,0,50,100",
+        "xywh=percent:50,0,50,100",
+    }
+
+
+def test_the_least_confidence_and_events_are_options(run: Any, model: Path, detections: Path, tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("file,event\none.png,a\ntwo.png,a\nfaint.png,b\n")
+    code, out, err = run(
+        "classify", model, detections, "--min-detection", 0.05, "--events", tmp_path / "events.csv", "--json"
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    assert len(document["predictions"]) == 5
+    events = {one["name"]: one["label"] for one in document["joined"] if one["level"] == "event"}
+    assert events == {"a": "blob 1", "b": "blob 3", "night": "empty"}
+
+
+def test_photos_are_sorted_by_their_joined_answer(run: Any, model: Path, detections: Path, tmp_path: Path) -> None:
+    (detections.parent / "two.png").unlink()
+    code, _, err = run("classify", model, detections, "--sort-into", tmp_path / "sorted", "--strict")
+    assert code == 1, "boxes of a missing photo are an error if all must be read"
+    document = json.loads(detections.read_text())
+    document["images"] = [one for one in document["images"] if one["file"] not in ("two.png", "broken.png")]
+    detections.write_text(json.dumps(document))
+    code, out, err = run("classify", model, detections, "--sort-into", tmp_path / "sorted")
+    assert code == 0, err
+    assert "person" in out
+    places = sorted(str(file.relative_to(tmp_path / "sorted")) for file in (tmp_path / "sorted").glob("*/*.png"))
+    assert places == ["blob 1/one.png", "empty/faint.png", "empty/none.png", "person/people.png"]
+
+
+def test_photos_without_boxes_are_empty(run: Any, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "md.json").write_text('{"images": [{"file": "a.png", "detections": []}], "detection_categories": {}}')
+    code, out, err = run("classify", model, tmp_path / "md.json", "--json")
+    assert code == 0, err
+    assert json.loads(out)["predictions"] == []
+    assert json.loads(out)["joined"][0]["label"] == "empty"
+
+
+def test_the_same_in_python(model: Path, detections: Path) -> None:
+    boxes = lw.data.boxes(detections, least=0.05)
+    answers = lw.load(model).classify(boxes.images)
+    assert [one.label for one in answers] == ["blob 1", "blob 1", "blob 1", "blob 2", "blob 3"]
+    assert len(lw.load(model).classify(detections)) == 4
+
+
+def answer(label: str, *values: float) -> tuple[Prediction, Any]:
+    return Prediction(label, (label,), max(values), 0.5, 0.0, ()), np.array(values)
+
+
+def test_joined_answers_are_weighted_means_of_known_boxes() -> None:
+    box = (0.0, 0.0, 50.0, 50.0, True)
+    records = {
+        f"x.png#xywh=percent:{i},0,50,50": Record(file="x.png", box=box, confidence=w)
+        for i, w in enumerate((0.9, 0.3, 0.9))
+    }
+    answers = dict(zip(records, (answer("a", 0.6, 0.4), answer("b", 0.1, 0.9), answer("a", 0.8, 0.2)), strict=True))
+    (one,) = join(records, answers, ("a", "b"))
+    mean = (0.9 * 0.6 + 0.3 * 0.1 + 0.9 * 0.8) / 2.1
+    assert one.probability == pytest.approx(mean)
+    expected = Joined(level="image", name="x.png", label="a", probability=None, boxes=3, counts=(("a", 2), ("b", 1)))
+    assert replace(one, probability=None) == expected
+    single = dict(list(records.items())[:1])
+    (one,) = join(single, answers, ("a", "b"))
+    assert (one.label, one.probability) == ("a", 0.6), "one box: its own answer"
+    answers = dict(
+        zip(records, (answer(UNKNOWN, 0.6, 0.4), answer("b", 0.1, 0.9), answer(UNKNOWN, 0.8, 0.2)), strict=True)
+    )
+    (one,) = join(records, answers, ("a", "b"))
+    assert one.label == UNKNOWN
+    assert join(records, {}, ("a", "b")) == [], "no box could be read"
