@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from labelwise.calls import Classifier as Classifier
     from labelwise.calls import fit as fit
     from labelwise.calls import load as load
+    from labelwise.calls import merge as merge
     from labelwise.calls import suspects as suspects
     from labelwise.core.scores import Scores as Scores
     from labelwise.core.store import save as save

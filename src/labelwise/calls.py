@@ -198,6 +198,13 @@ def _fit_words(
     return Classifier.of(fit_words(dataset, WordsOptions.of(_texts(settings)), run))
 
 
+def merge(classifiers: Sequence[core.Classifier], *, seed: int = 0) -> Classifier:
+    """Return one classifier with the labels of several of the same encoder, fitted to the features they store; see ``fitting.merge``."""
+    from labelwise.fitting.merge import merge as run
+
+    return Classifier.of(run(classifiers, seed=seed))
+
+
 def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
     """Return images whose label looks wrong, and duplicates; see ``fitting.suspects``.
 

@@ -1,6 +1,7 @@
 """The verbs teach and forget."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from tests.conftest import quick
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,23 @@ def test_names_are_matched_without_regard_to_case(run: Any, model: Path, picture
     code, _, err = run("forget", model, "blub 2", "--out", tmp_path / "g.lw")
     assert code == 2
     assert 'Did you mean "blob 2"?' in err
+
+
+def test_merge_makes_one_classifier_of_several(run: Any, pictures: Path, tmp_path: Path) -> None:
+    for name, labels in {"a": (0, 1, 2), "b": (2, 3)}.items():
+        for label in labels:
+            shutil.copytree(pictures / "train" / f"blob {label}", tmp_path / name / f"blob {label}")
+        fitted = lw.fit(lw.data.load(tmp_path / name, size=8), quick("discriminant"), lw.Run(device="cpu"))
+        lw.save(fitted, tmp_path / f"{name}.lw")
+    both = tmp_path / "both of them.lw"
+    code, out, err = run("merge", tmp_path / "a.lw", tmp_path / "b.lw", "--out", both, "--json")
+    assert code == 0, err
+    assert json.loads(out)["labels"] == ["blob 0", "blob 1", "blob 2", "blob 3"]
+    code, out, _ = run("classify", both, pictures / "test" / "blob 3", "--json")
+    assert code == 0
+    answers = [one["label"] for one in json.loads(out)["predictions"]]
+    assert answers.count("blob 3") > len(answers) / 2
+    code, _, err = run("merge", tmp_path / "a.lw", "--out", tmp_path / "c.lw")
+    assert code == 2
+    assert "at least two" in err
+    assert not (tmp_path / "c.lw").exists()

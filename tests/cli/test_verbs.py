@@ -168,3 +168,11 @@ def test_help_lines_are_short() -> None:
 
     look(typer.main.get_command(verbs.app), "")
     assert long == []
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    asked = {"COMP_WORDS": "labelwise classify --max", "COMP_CWORD": "2", "_LABELWISE_COMPLETE": "complete_bash"}
+    program = "import sys; from labelwise.cli import main; sys.argv[0] = 'labelwise'; main()"
+    words, environment = [sys.executable, "-c", program], {**os.environ, **asked}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["--max-error"], done.stderr

@@ -85,7 +85,7 @@ def export(
     model: Model,
     onnx: Annotated[Path, Option("--out", help="A folder with programs that run it, or one .onnx file.")],
 ) -> None:
-    """Export a verified ONNX file, alone or with programs that run it."""
+    """Export an ONNX file, alone or with programs to run it."""
     from labelwise.core.export_folder import export_to
 
     exported = export_to(open_model(model), onnx, overwrite=shared().overwrite)

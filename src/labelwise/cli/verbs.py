@@ -27,6 +27,7 @@ from labelwise.cli.fit import fit
 from labelwise.cli.group import group
 from labelwise.cli.imagine import imagine
 from labelwise.cli.label import label
+from labelwise.cli.merge import merge
 from labelwise.cli.name import name
 from labelwise.cli.options import Shared, add_verb, note_words, with_groups
 from labelwise.cli.outliers import outliers
@@ -51,7 +52,7 @@ RESUME = {
 }
 DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE, ENAMETOOLONG)  # errors of disks and permissions
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order of --help
-    "Make": (fit, label, group, teach, forget, calibrate, name, pretrain),
+    "Make": (fit, label, group, teach, forget, merge, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, audit),
     "More": (serve, export, demo, settings, cache, doctor),
@@ -101,7 +102,7 @@ app = typer.Typer(
     cls=Verbs,
     help="Image classifiers whose labels are inputs: fit them in seconds, then ask anything about new images.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -21,6 +21,16 @@ def root_features(features: Array) -> Array:
     return unit_rows(even / ((abs(even) + FLAT) ** 0.5 + FLAT**0.5))  # sign(e) (sqrt(|e| + f) - sqrt(f))
 
 
+def features_of_roots(roots: Array) -> Array:
+    """Return features ``[n, d]`` whose signed roots are these ``[n, d]``, of unit length: the inverse of ``root_features``, up to a scale.
+
+    A root is c (sqrt(|e| + f) - sqrt(f)), and the mean of |e| is 1, which gives 1 / c.
+    """
+    small, sums = FLAT**0.5, abs(roots).sum(1, keepdims=True, dtype=np.float64)
+    scale = np.sqrt(FLAT * sums**2 + roots.shape[1]) - small * sums
+    return np.asarray(np.sign(roots) * ((abs(roots) * scale + small) ** 2 - FLAT), np.float32)
+
+
 def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
     """Return ``[n, k]`` scores from image embeddings ``[n, d]`` and label embeddings ``[k, d + 1]`` (weights, then bias).
 

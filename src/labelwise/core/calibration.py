@@ -209,6 +209,7 @@ class Familiarity:
 
     # embeddings of training images, of unit length [m, d]; what is far from all of them is unfamiliar
     memory: Array | None = None
+    targets: Array | None = None  # the label of each of these [m], -1 where it is not known; None: of none
     rule: OutlierRule | None = None  # when an image is none of the labels; None is not chosen yet
     # how many times the usual squared distance images of each label have, by its examples [k]; None is once, of all
     width: Array | None = None
@@ -245,10 +246,21 @@ class Familiarity:
         outlier_score = replace(self, rule=rule).outlier_score(scores)
         return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep)) + ROUNDING))
 
-    def remember(self, embeddings: Array) -> Self:
-        """Return it with these embeddings ``[n, d]`` among the familiar ones."""
+    def remember(self, embeddings: Array, targets: Array | int | None = None) -> Self:
+        """Return it with these embeddings ``[n, d]`` among the familiar ones, and their labels, where known: ``[n]``, or one."""
         more = unit_rows(embeddings.astype(np.float32, copy=False))
-        return replace(self, memory=more if self.memory is None else append_rows(self.memory, more))
+        memory = more if self.memory is None else append_rows(self.memory, more)
+        if targets is None and self.targets is None:
+            return replace(self, memory=memory)
+        known = np.full(len(memory) - len(more), -1, np.int64) if self.targets is None else self.targets
+        labels = np.broadcast_to(np.asarray(-1 if targets is None else targets, np.int64), len(more))
+        return replace(self, memory=memory, targets=append_rows(known, labels))
+
+    def without(self, stay: Array) -> Self:
+        """Return it with the embeddings that stay ``[m]`` (bool); all, where none would."""
+        if self.memory is None or not stay.any():
+            return self
+        return replace(self, memory=self.memory[stay], targets=None if self.targets is None else self.targets[stay])
 
     def add(self, count: int, width: float = 1.0) -> Self:
         """Return it with one more label after ``count`` others; ``width`` is how far its images spread."""
@@ -259,7 +271,12 @@ class Familiarity:
 
     def select(self, rows: list[int]) -> Self:
         """Return it for these labels only, in this order."""
-        return self if self.width is None else replace(self, width=self.width[rows])
+        width = None if self.width is None else self.width[rows]
+        if self.targets is None:
+            return replace(self, width=width)
+        places = np.full(max(int(self.targets.max(initial=-1)), *rows) + 2, -1)  # the last one is that of -1
+        places[rows] = np.arange(len(rows))
+        return replace(self, width=width, targets=places[self.targets])
 
     def _signs(self, scores: "Scores", *, nearest: bool) -> tuple[Array, Array]:
         """Return lack of confidence, as log-odds, and unfamiliarity, a distance of the model or of cosines: ``[n]`` each."""

@@ -187,8 +187,7 @@ class Classifier:
         labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
         familiarity = self.familiarity.select(rows)
         if familiarity.rule is not None and familiarity.rule.nearest and familiarity.memory is not None:
-            stay = np.isin(self.score(familiarity.memory).argmax(1), rows)
-            familiarity = replace(familiarity, memory=familiarity.memory[stay] if stay.any() else familiarity.memory)
+            familiarity = familiarity.without(np.isin(self.score(familiarity.memory).argmax(1), rows))
         return replace(
             self,
             labels=labels,

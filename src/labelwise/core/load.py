@@ -158,7 +158,18 @@ def classifier_of(
     labels = labels_of(about["labels"], under("labels", arrays))
     kind, settings = about["head"]["kind"], about["head"]["settings"]
     head = unpack(Packed(kind, settings, under("head", arrays)))
-    known = {"label_embeddings", "scale", "offset", "train_digests", "memory", "width", "prior", "margins", "mistakes"}
+    known = {
+        "label_embeddings",
+        "scale",
+        "offset",
+        "train_digests",
+        "memory",
+        "memory_targets",
+        "width",
+        "prior",
+        "margins",
+        "mistakes",
+    }
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
@@ -183,7 +194,12 @@ def classifier_of(
             margins=_sorted("margins", arrays),
             mistakes=_sorted("mistakes", arrays),
         ),
-        familiarity=Familiarity(memory=arrays.get("memory"), rule=described.outlier_rule, width=width),
+        familiarity=Familiarity(
+            memory=arrays.get("memory"),
+            targets=_targets(arrays, len(labels)),
+            rule=described.outlier_rule,
+            width=width,
+        ),
         verifier=described.verifier,
         thresholds=check_thresholds(described.thresholds, labels),
         origin=Origin(
@@ -202,6 +218,17 @@ def _sorted(name: str, arrays: Mapping[str, Array]) -> Array | None:
     if array is not None and (array.ndim != 1 or array.dtype.kind != "f" or (np.diff(array) < 0).any()):
         raise UsageError(f'"{name}" are not a sorted row of numbers')
     return array
+
+
+def _targets(arrays: Mapping[str, Array], k: int) -> Array | None:
+    """Return the labels of remembered images, if they are there; numbers that are no labels are an error."""
+    targets, memory = arrays.get("memory_targets"), arrays.get("memory")
+    if targets is None:
+        return None
+    fits = memory is not None and targets.dtype == np.int64 and targets.shape == memory.shape[:1]
+    if not fits or not ((targets >= -1) & (targets < k)).all():
+        raise UsageError('"memory_targets" are not the labels of the remembered images')
+    return targets
 
 
 def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamples | None:

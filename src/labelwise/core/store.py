@@ -74,6 +74,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
     optional = {
         "train_digests": origin.train_digests,
         "memory": familiarity.memory,
+        "memory_targets": familiarity.targets,
         "width": familiarity.width,
         "prior": calibration.prior,
         "margins": calibration.margins,

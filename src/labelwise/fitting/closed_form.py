@@ -84,11 +84,11 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(features["train"])
-    bound = bind(head, encoder, every)
+    bound, drawn = bind(head, encoder, every), draw_rows(len(embeddings), MEMORY)
     bound = replace(
         bound,
         calibration=replace(bound.calibration, unseen=np.arange(len(every)) >= len(labels)),
-        familiarity=bound.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)]),
+        familiarity=bound.familiarity.remember(embeddings[drawn], train.targets[drawn]),
         examples=KnownExamples.of(labels.names, embeddings, train.targets),
     )
     about: dict[str, Any] = {"data": data.name, "images": len(train), "skipped": len(data.skipped)}

@@ -202,7 +202,8 @@ def _correct(classifier: Classifier, more: Record) -> Classifier:
         if name in arrays:
             rows[name] = arrays[name] if rows[name] is None else append_rows(rows[name], arrays[name])
     rows |= {"embedding": embedding, "unseen": unseen}
-    return _with_rows(classifier, rows, _put(classifier.examples, [more.label] if "count" in arrays else [], arrays))
+    examples = _put(classifier.examples, [more.label] if "count" in arrays else [], arrays)
+    return _with_rows(classifier, rows, examples, np.full(len(arrays.get("memory", ())), place))
 
 
 def _put(known: KnownExamples | None, names: Sequence[str], arrays: Arrays) -> KnownExamples | None:
@@ -237,8 +238,13 @@ def _rows(classifier: Classifier) -> Rows:
     }
 
 
-def _with_rows(classifier: Classifier, rows: Rows, examples: KnownExamples | None) -> Classifier:
-    """Return a classifier with these arrays."""
+def _with_rows(
+    classifier: Classifier, rows: Rows, examples: KnownExamples | None, targets: npt.NDArray[Any]
+) -> Classifier:
+    """Return a classifier with these arrays; ``targets`` are the labels of the images that it remembers more."""
+    known, memory = classifier.familiarity.targets, rows["memory"]
+    before = np.full(0 if memory is None else len(memory) - len(targets), -1)
+    targets = np.concatenate([before if known is None else known, targets])
     of_labels = {name: rows[name] for name in OF_LABELS if rows[name] is not None}
     if {len(one) for one in of_labels.values()} != {len(classifier.labels)}:
         raise ValueError(f"{len(classifier.labels)} labels have a row each of {', '.join(of_labels)}")
@@ -247,7 +253,7 @@ def _with_rows(classifier: Classifier, rows: Rows, examples: KnownExamples | Non
         classifier,
         label_embeddings=rows["embedding"],
         calibration=replace(classifier.calibration, **part),
-        familiarity=replace(classifier.familiarity, memory=rows["memory"], width=rows["width"]),
+        familiarity=replace(classifier.familiarity, memory=rows["memory"], targets=targets, width=rows["width"]),
         origin=replace(classifier.origin, train_digests=rows["train_digests"]),
         examples=examples,
     )
@@ -278,7 +284,11 @@ def _append(classifier: Classifier, taught: Sequence[Record], *, replaces: bool 
         texts=texts if all(texts) else None,
     )
     labels = new if replaces else classifier.labels.join(new)
-    return _with_rows(replace(classifier, labels=labels), rows, examples)
+    places = np.arange(len(labels) - len(taught), len(labels))
+    targets = np.repeat(places, [len(one.arrays.get("memory", ())) for one in taught])
+    if replaces and classifier.familiarity.targets is not None:
+        classifier = replace(classifier, familiarity=replace(classifier.familiarity, targets=None))
+    return _with_rows(replace(classifier, labels=labels), rows, examples, targets)
 
 
 def _stacked(taught: Sequence[Record]) -> dict[str, npt.NDArray[Any]]:

@@ -80,7 +80,9 @@ def _remember(taught: Classifier, name: str, examples: Scores) -> Classifier:
     return replace(
         taught,
         examples=known.add(name, embeddings),
-        familiarity=taught.familiarity.remember(embeddings[draw_rows(len(embeddings), MEMORY)]),
+        familiarity=taught.familiarity.remember(
+            embeddings[draw_rows(len(embeddings), MEMORY)], taught.labels.index(name)
+        ),
         origin=taught.origin_with(examples.images),
     )
 

@@ -1,0 +1,32 @@
+"""The verb merge: one classifier of the labels of several."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+import labelwise as lw
+from labelwise.cli.inputs import open_model
+from labelwise.cli.options import Out, shared
+from labelwise.cli.output import percent, show, styled
+
+
+def merge(
+    models: Annotated[list[Path], Argument(help="Saved classifiers of one encoder.")],
+    out_folder: Out,
+) -> None:
+    """Make one classifier of several, without their images."""
+    from labelwise.core.store import check_free
+
+    check_free(out_folder, shared().overwrite)
+    merged = lw.merge([open_model(model) for model in models], seed=shared().seed)
+    lw.save(merged, out_folder, overwrite=shared().overwrite)
+    counts, about = merged.origin.summary["merged"], merged.origin.summary.get("leave_one_out")
+    line = f": {len(merged.labels)} labels from the stored features of {sum(counts)} images"
+    lines = [styled((str(out_folder), "bold"), line)]
+    if about is not None:
+        low, high = percent(about["low"]), percent(about["high"])
+        accuracy = f"{percent(about['accuracy'])} (95 % interval {low} to {high})"
+        lines.append(styled(f"Estimated accuracy on new images like these: {accuracy}, by leave-one-out."))
+    document = {"model": str(out_folder), "labels": list(merged.labels.names), "images": counts}
+    show({**document, "leave_one_out": about}, *lines)
