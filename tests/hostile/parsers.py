@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from labelwise.images.describe.words import read_vectors
 from labelwise.images.formats.annotations import rows_of
 from labelwise.images.formats.find import read_annotations
 from labelwise.images.images import read_all
+from labelwise.images.sources.archives import zip_rows
 from labelwise.images.sources.build import readable
 from labelwise.images.sources.csv_files import read_csv
 from labelwise.images.sources.npz_files import read_npy_matrix
@@ -236,6 +238,22 @@ def read_annotated(file: Path) -> None:
     rows_of(read_annotations(file))
 
 
+def zips() -> list[bytes]:
+    def fill(stream: Any) -> None:
+        with ZipFile(stream, "w", ZIP_DEFLATED) as archive:
+            for name in ("a/1.png", "b/2.png"):
+                archive.writestr(name, pictures()[0])
+
+    return [saved(fill)]
+
+
+def read_zip(file: Path) -> None:
+    """Index and pictures; damaged ones are no error."""
+    images = zip_rows(file, 4).images
+    assert images is not None
+    images.read(range(len(images)), (3, 4, 4))
+
+
 def read_lines(file: Path) -> None:
     read_annotated(file.replace(file.with_name("metadata.jsonl")))
 
@@ -282,6 +300,7 @@ PARSERS: dict[str, Parser] = {
     "words.gz": Parser(".txt.gz", lambda: [gzip.compress(one) for one in words()], read_vectors),
     "words.bin": Parser(".bin", binary_words, read_vectors),
     "wav": Parser(".wav", sounds, read_sound),
+    "zip": Parser(".zip", zips, read_zip),
     "annotations.json": Parser(".json", annotations, read_annotated),
     "annotation.xml": Parser(".xml", voc_files, read_annotated),
     "metadata.jsonl": Parser(".jsonl", lambda: [b'{"file_name": "a.png", "label": "owl"}\n'], read_lines),

@@ -11,6 +11,7 @@ from PIL import Image
 from labelwise.images.formats.boxes import boxes
 from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
+from labelwise.images.sources.archives import is_zip, zip_images
 from labelwise.images.sources.hub_datasets import dataset_images, is_dataset
 from labelwise.images.sources.paths import list_images, may_name_shards
 from labelwise.images.stored import Content, FileImages, StoredImages
@@ -137,6 +138,9 @@ def _path_images(paths: Sequence[str | Path]) -> Images:
             from labelwise.images.sources.shards import shard_images
 
             parts += [FileImages(files), shard_images(path)]
+            files = []
+        elif is_zip(path):
+            parts += [FileImages(files), zip_images(path)]
             files = []
         elif is_annotations(path):
             files += boxes(path).to_classify

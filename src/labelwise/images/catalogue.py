@@ -13,6 +13,7 @@ from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
 from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
+from labelwise.images.sources.archives import is_zip, zip_rows
 from labelwise.images.sources.build import from_files
 from labelwise.images.sources.folders import folder, unknown_data
 from labelwise.images.sources.packs import features, pack
@@ -27,6 +28,7 @@ from labelwise.images.sources.paths import (
     list_shards,
     may_name_shards,
 )
+from labelwise.images.sources.rows import Rows
 from labelwise.images.sources.shards import shards
 from labelwise.images.sources.tables import table
 from labelwise.images.split.divide import Grouping, check_grouping, group_by
@@ -63,8 +65,8 @@ def load(  # noqa: PLR0913 - what a source may be told
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
-            images, one whose layout a plug-in knows (WAV files, xlsa17), annotations of other tools (a file, or a folder with
-            one: COCO, YOLO, ...), a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, ``.npy`` features, or shards: see ``data.shards``.
+            images, one whose layout a plug-in knows (WAV files, xlsa17), a ``.zip`` of one, annotations of other tools (a file, or a
+            folder with one: COCO, YOLO, ...), a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, ``.npy`` features, or shards: see ``data.shards``.
         size: the side in pixels that images are brought to; None is as ``folder`` says, or what a benchmark says.
         side: the same for packs and benchmarks alone, where ``size`` is None: a person's own files are read at the shape that
             is asked for.
@@ -91,15 +93,23 @@ def load(  # noqa: PLR0913 - what a source may be told
             return group_by(_by_name(str(source), size, side, seed=seed, root=root), group, seed)
         if path.is_dir() and (plugin := plugin_for(path)):
             return group_by(plugin.read(path, seed), group, seed)
-        if parts := find_annotations(path):
-            rows = replace(rows_of(parts, None if root is None else Path(root)), by=group)
+        if (rows := _listed(path, size, root)) is not None:
             homes = {label: f'label "{label}"' for label in rows.names}
+            rows = replace(rows, by=group)
             return from_files(path, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
         if path.suffix.lower() in TABLES and path.is_file():
             return table(path, size=size, seed=seed, strict=strict, root=root, group=group, next_frame=next_frame)
         if not path.is_dir():
             return group_by(_read_file(path, size or side, seed), group, seed)
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
+
+
+def _listed(path: Path, size: int | None, root: str | Path | None) -> Rows | None:
+    """Return the images that a zip file holds or that annotations list; None for anything else."""
+    if is_zip(path):
+        return zip_rows(path, size)
+    parts = find_annotations(path)
+    return rows_of(parts, None if root is None else Path(root)) if parts else None
 
 
 def names_shards(source: str | Path) -> bool:

@@ -104,8 +104,9 @@ def from_files(  # noqa: PLR0913 - what a source may be told
 
 
 def read_files(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame | None = None) -> Rows:
-    """Return the rows whose files can be read, with their images."""
-    images = FileImages(rows.files, None if size is None else (3, size, size))
+    """Return the rows whose files can be read, with their images, which may be in an archive."""
+    shape = None if size is None else (3, size, size)
+    images = FileImages(rows.files, shape) if rows.images is None else rows.images
     return readable_rows(replace(rows, images=images), strict=strict, frame=next_frame)
 
 
@@ -116,7 +117,7 @@ def readable_rows(rows: Rows, *, strict: bool = False, frame: Frame | None = Non
     skipped = skipped_rows(rows.files or rows.images.ids, faults)
     check_read(skipped, len(rows), strict=strict)
     good = [row for row in range(len(rows)) if row not in faults]
-    return replace(rows.select(good), skipped=skipped)
+    return replace(rows.select(good), skipped=(*rows.skipped, *skipped))
 
 
 def readable(

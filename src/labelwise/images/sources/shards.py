@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Skipped, Unreadable
+from labelwise.images.sources.archives import label_places
 from labelwise.images.sources.build import build, readable
 from labelwise.images.sources.csv_files import Columns
 from labelwise.images.sources.parquet import read_parquet_shard
@@ -148,11 +149,10 @@ def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
 def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
     """Return the samples with their labels by name, and those that have none though others do."""
     if not any({"label", "labels"} & set(sample.about) for sample in shard.samples):
-        folders = [PurePosixPath(sample.key).parent.name for sample in shard.samples]
-        if not all(folders):
+        places = label_places([sample.name for sample in shard.samples])
+        if len(places) < len(shard.samples):
             return list(shard.samples), []
-        pairs = zip(shard.samples, folders, strict=True)
-        return [replace(sample, about={**sample.about, "label": folder}) for sample, folder in pairs], []
+        return [_in_folder(sample, *places[sample.name]) for sample in shard.samples], []
     samples, skipped = [], []
     for sample in shard.samples:
         about = dict(sample.about)
@@ -163,6 +163,10 @@ def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample],
         else:
             skipped.append(Skipped(file=f"{shard.address}/{sample.name}", reason="it has no label (.cls or .json)."))
     return samples, skipped
+
+
+def _in_folder(sample: Sample, label: str, split: str) -> Sample:
+    return replace(sample, about={"label": label, **({"split": split} if split else {}), **sample.about})
 
 
 def _class_names(shard: str) -> list[str]:
