@@ -20,8 +20,9 @@ import numpy as np
 import onnx
 import torch
 from onnx import helper, numpy_helper
-from scipy.optimize import minimize
+from scipy.optimize import minimize_scalar
 
+from labelwise.core.calibration import usual_odds
 from labelwise.encoders.registry import open_from_library
 from labelwise.images.describe.minilm import MINILM, MiniLM, minilm
 from labelwise.methods.words.vocabulary import sentence
@@ -106,31 +107,38 @@ def accuracy(map_: Map, photos: Photos) -> float:
     return float((map_.cosines(photos).argmax(1) == photos.labels).mean())
 
 
-def yes_of(cosines: Array, labels: Array) -> tuple[Array, Array, Array]:
-    """Return the cosines of pairs of an image and a label, which are right, and weights: right and wrong pairs count alike."""
-    right = np.eye(cosines.shape[1], dtype=bool)[labels].ravel()
-    return cosines.ravel(), right, np.where(right, 0.5 / right.sum(), 0.5 / (~right).sum())
+def yes_of(odds: Array, labels: Array) -> tuple[Array, Array, Array]:
+    """Return the log-odds of pairs of an image and a label, which are right, and weights: right and wrong pairs count alike."""
+    right = np.eye(odds.shape[1], dtype=bool)[labels].ravel()
+    return odds.ravel(), right, np.where(right, 0.5 / right.sum(), 0.5 / (~right).sum())
+
+
+def loss(scale: float, pairs: list[tuple[Array, Array]]) -> float:
+    """Return the log loss of a yes and a no to labels left out, each compared with the other images of its set."""
+    total = 0.0
+    for cosines, labels in pairs:
+        odds, right, weights = yes_of(scale * cosines - usual_odds(scale * cosines), labels)
+        total += float((weights * np.logaddexp(0, np.where(right, -odds, odds))).sum())
+    return total
 
 
 def logits_of(pairs: list[tuple[Array, Array]]) -> tuple[float, float]:
-    """Return the scale and the bias under which yes and no to labels left out are likeliest."""
-    cosines, right, weights = (np.concatenate(each) for each in zip(*(yes_of(*pair) for pair in pairs), strict=True))
-
-    def loss(numbers: Array) -> float:
-        odds = np.exp(numbers[0]) * cosines + numbers[1]
-        return float((weights * np.logaddexp(0, np.where(right, -odds, odds))).sum())
-
-    scale, bias = minimize(loss, np.array([2.0, -2.0]), method="Nelder-Mead").x
-    return float(np.exp(scale)), float(bias)
+    """Return the scale under which yes and no to labels left out are likeliest, and the bias that is usual then."""
+    scale = float(minimize_scalar(loss, bounds=(1, 60), args=(pairs,), method="bounded").x)
+    return scale, -float(np.mean([usual_odds(scale * cosines).mean() for cosines, _ in pairs]))
 
 
-def calibration_error(pairs: list[tuple[Array, Array]], scale: float, bias: float) -> float:
+def error_of_yes(log_odds: Array, labels: Array) -> float:
     """Return how far off the probability of a yes is on average, in ten bins."""
-    cosines, right, weights = (np.concatenate(each) for each in zip(*(yes_of(*pair) for pair in pairs), strict=True))
-    yes, weights = 1 / (1 + np.exp(-(scale * cosines + bias))), weights / weights.sum()
+    odds, right, weights = yes_of(log_odds, labels)
+    yes, weights = 1 / (1 + np.exp(-odds)), weights / weights.sum()
     bins = np.minimum((10 * yes).astype(int), 9)
-    parts = [weights[bins == i] @ (yes - right)[bins == i] for i in range(10)]
-    return float(np.abs(parts).sum())
+    return float(np.abs([weights[bins == i] @ (yes - right)[bins == i] for i in range(10)]).sum())
+
+
+def calibration_error(cosines: Array, labels: Array, scale: float) -> float:
+    """Return how far off a yes is that is compared with the other images of a set."""
+    return error_of_yes(scale * cosines - usual_odds(scale * cosines), labels)
 
 
 class Sentences(torch.nn.Module):
@@ -222,7 +230,7 @@ def main() -> None:
     options = parser.parse_args()
     data = {name: read(options.features / f"{name}-{options.encoder}.npz") for name in (*options.train, *options.sets)}
     left: dict[str, list[float]] = {}
-    scales, errors = [], []
+    scales, errors = [], dict[str, list[float]]()
     for split in range(SPLITS):
         rng = np.random.default_rng(split)
         orders = {name: rng.permutation(len(data[name].names)) for name in options.train}
@@ -233,8 +241,8 @@ def main() -> None:
         pairs = {name: (map_.cosines(each), each.labels) for name, each in test.items()}
         for name, each in test.items():
             left.setdefault(f"{name}, {len(each.names)} labels left out", []).append(100 * accuracy(map_, each))
-            others = [pair for other, pair in pairs.items() if other != name]  # scale and bias of the other sets
-            errors.append(100 * calibration_error([pairs[name]], *logits_of(others)))
+            others = [pair for other, pair in pairs.items() if other != name]  # the scale of the other sets
+            errors.setdefault(name, []).append(100 * calibration_error(*pairs[name], logits_of(others)[0]))
         scales.append(logits_of(list(pairs.values())))
     whole = Map.of([data[name] for name in options.train])
     scale, bias = np.mean(scales, 0)
@@ -243,7 +251,7 @@ def main() -> None:
         print(json.dumps({"set": name, **figures, "splits": len(right)}))
     for name in options.sets:
         cosines = whole.cosines(data[name])
-        off = 100 * calibration_error([(cosines, data[name].labels)], scale, bias)
+        off = 100 * calibration_error(cosines, data[name].labels, scale)
         line = {
             "set": f"{name}, left out whole",
             "labels": len(data[name].names),
@@ -256,7 +264,7 @@ def main() -> None:
             {
                 "scale": round(scale, 2),
                 "bias": round(bias, 2),
-                "yes_off_on_labels_left_out": [round(each, 1) for each in errors],
+                "yes_off_on_labels_left_out": {name: round(float(np.mean(each)), 1) for name, each in errors.items()},
             }
         )
     )

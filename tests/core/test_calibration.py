@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from labelwise.core.calibration import Calibration, Penalty
+from labelwise.core.calibration import Calibration, Penalty, usual_odds
 
 both_penalties = pytest.mark.parametrize("penalty", ["offset", "scale"])
 
@@ -111,3 +111,18 @@ def test_what_was_fitted_goes_and_the_penalty_stays(penalty: Penalty) -> None:
     scale, offset = np.array([1.0, 2, 3]), np.array([0.0, 1, 2])
     each = bare.fitted(scale, offset, 1.0)
     np.testing.assert_allclose(each.log_odds(scores), bare.log_odds(scores) * scale + offset)
+
+
+@pytest.mark.parametrize(("share", "error"), [(0.0, 0.7), (0.02, 0.4), (0.1, 0.7), (0.3, 1.8)])
+def test_a_yes_does_not_depend_on_a_constant_of_log_odds(share: float, error: float) -> None:
+    rng, apart, constants = np.random.default_rng(0), 2.0, np.array([-1.0, 3.0, 700.0])
+    right = rng.random((1000, 1)) < share
+    log_odds = apart * (rng.normal(size=(1000, 1)) + apart * right) - apart**2 / 2 + constants
+    estimated = usual_odds(log_odds)
+    assert abs(estimated - constants).max() < error
+    assert (log_odds > estimated)[~right[:, 0]].mean() < 0.25
+
+
+def test_few_images_change_little() -> None:
+    assert abs(usual_odds(np.array([[2.0]]))) < 1
+    assert usual_odds(np.zeros((0, 2))).tolist() == [0.0, 0.0]

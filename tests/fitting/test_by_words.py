@@ -1,6 +1,7 @@
 """Fit to names alone: labels are words that an encoder knows, new ones are sentences, and it opens without what made it."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,20 @@ def test_any_sentence_can_be_asked(words: Path) -> None:
     assert np.allclose(
         by_label, [each.probability for each in classifier.ask(images, text="a photo of a scarlet")], atol=1e-6
     )
+
+
+def test_a_yes_compares_an_image_with_the_others(words: Path, tmp_path: Path) -> None:
+    images, targets = pictures()
+    classifier = lw.fit(images, names=NAMES, vocabulary=str(words), sharpen=False)
+    scores = classifier.scores(images)
+    plain = replace(classifier, calibration=replace(classifier.calibration, background=None)).scores(images)
+    assert np.array_equal(plain.probabilities, scores.probabilities)
+    truth = np.eye(3, dtype=bool)[targets]
+    assert scores.yes[truth].mean() > 0.9
+    assert scores.yes[~truth].mean() < 0.05
+    classifier.save(tmp_path / "words.lw")
+    assert np.array_equal(lw.load(tmp_path / "words.lw").scores(images).yes, scores.yes)
+    assert lw.calibrate(classifier, images, targets).calibration.background is None
 
 
 def test_examples_are_no_way_to_teach_words(words: Path) -> None:

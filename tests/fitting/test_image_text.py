@@ -35,7 +35,7 @@ def test_scores_are_the_scaled_cosines_of_the_networks(network: Path) -> None:
     raw = classifier.scores(images).raw
     assert np.allclose(raw - raw[:, :1], logits - logits[:, :1], atol=1e-3)
     if hub.logits.sigmoid:
-        assert np.allclose(classifier.scores(images).yes, 1 / (1 + np.exp(-logits)), atol=1e-4)
+        assert np.allclose(classifier.scores(images).log_odds, logits, atol=1e-4)
 
 
 def test_a_saved_classifier_needs_no_folder(network: Path, tmp_path: Path) -> None:

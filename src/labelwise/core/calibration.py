@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Penalty = Literal["offset", "scale"]
 HALF = 0.5
+FIRST_SHARE, SHARE_ROUNDS = 0.1, 20  # of the images that are of a label, while it is estimated
 MEMORY = 5_000  # training embeddings remembered
 ROUNDING = 1e-5  # by which single precision may move an outlier score: an image at the limit is known
 NEAREST = 3  # the distance to this one of them counts, by nearness
@@ -59,6 +60,8 @@ class Calibration:
     margins: Array | None = None
     # of these images, how probable the first wrong step down the tree of labels is [m], sorted; 0 where the label is right: ``core.coarser``
     mistakes: Array | None = None
+    # embeddings of unlabelled images [m, d]: a yes says how much better a label fits an image than it fits these. None: log-odds are those of a yes
+    background: Array | None = None
 
     __repr__ = brief
 
@@ -156,12 +159,29 @@ class Calibration:
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though the seen penalty and the prior stay."""
         factor, shift = self.penalties()
-        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None, mistakes=None)
+        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None, mistakes=None, background=None)
 
     def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
         """Return it with another map of scores, applied after the seen penalty and the prior."""
         factor, shift = self.penalties()
         return replace(self, scale=factor * scale, offset=shift * scale + offset, temperature=temperature)
+
+
+def usual_odds(log_odds: Array) -> Array:
+    """Return the log of the mean odds of each label over those of the images ``[m, k]`` that are not of this label ``[k]``.
+
+    Log-odds that are right up to a constant c of the label are log p(x | label) / p(x | others) + c, and the mean of that ratio over others is 1.
+    Which images are others is estimated in turn with c and the share of the label. At first all are, so that a label that hardly occurs
+    gets no yes; one more image, of even odds, counts as another, so that few images change little.
+    """
+    odds, share = log_odds.astype(np.float64), np.full(log_odds.shape[1], FIRST_SHARE)
+    top, likely = odds.max(0, initial=0.0), np.zeros(odds.shape)
+    for _ in range(SHARE_ROUNDS):
+        total = ((1 - likely) * np.exp(odds - top)).sum(0) + np.exp(-top)
+        usual = top + np.log(total / ((1 - likely).sum(0) + 1))
+        likely = sigmoid(odds - usual + np.log(share / (1 - share)))
+        share = np.minimum((likely.sum(0) + HALF) / (len(odds) + 1), HALF)
+    return np.asarray(usual, log_odds.dtype)
 
 
 def check_thresholds(thresholds: Mapping[str, float], labels: Labels) -> dict[str, float]:

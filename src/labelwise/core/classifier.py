@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import compress
 from typing import Any, Literal, Protocol, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labelwise.core.arrays import Array
-from labelwise.core.calibration import Calibration, Familiarity, check_thresholds
+from labelwise.core.calibration import Calibration, Familiarity, check_thresholds, usual_odds
 from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.known_examples import KnownExamples
 from labelwise.core.scores import NONE as NONE
@@ -167,6 +168,17 @@ class Classifier:
     def score(self, embeddings: Array) -> Array:
         """Return the head's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
         return self.head.score(embeddings, self.label_embeddings)
+
+    def yes_odds(self, log_odds: Array) -> Array:
+        """Return the log-odds of a yes ``[n, k]``: relative to those of other images, where background images are known."""
+        return log_odds if self._usual_odds is None else log_odds - self._usual_odds
+
+    @cached_property
+    def _usual_odds(self) -> Array | None:
+        """The log of the mean odds of images that are not of a label ``[k]``; None without background images."""
+        if self.calibration.background is None:
+            return None
+        return usual_odds(self.calibration.log_odds(self.score(self.calibration.background)))
 
     def distances(self, embeddings: Array) -> Array | None:
         """Return how far embeddings ``[n, d]`` are from all that the head knows ``[n]``; None where it cannot measure that."""

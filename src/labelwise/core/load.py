@@ -169,6 +169,7 @@ def classifier_of(
         "prior",
         "margins",
         "mistakes",
+        "background",
     }
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
@@ -193,6 +194,7 @@ def classifier_of(
             multilabel=fitted.multilabel,
             margins=_sorted("margins", arrays),
             mistakes=_sorted("mistakes", arrays),
+            background=arrays.get("background"),
         ),
         familiarity=Familiarity(
             memory=arrays.get("memory"),
@@ -256,7 +258,7 @@ def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
     for name in ("width", "prior"):
         if name in arrays and arrays[name].shape != (k,):
             raise UsageError(f"{k} labels have a {name} each; given {arrays[name].shape}")
-    for name in (*shapes, "width", "prior", "memory"):
+    for name in (*shapes, "width", "prior", "memory", "background"):
         if name in arrays and arrays[name].dtype.kind != "f":
             raise UsageError(f'"{name}" holds {arrays[name].dtype} numbers')
 
@@ -272,6 +274,7 @@ def _check_fit(encoder: Encoder, head: Head, arrays: Mapping[str, Array]) -> Non
         raise UsageError(f"the head makes scores {list(scores.shape)} of one image and {len(label_embeddings)} labels")
     for name, width in {
         "memory": embedding.shape[1],
+        "background": embedding.shape[1],
         "examples/means": embedding.shape[1],
         "train_digests": 16,
     }.items():

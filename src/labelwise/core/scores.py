@@ -96,7 +96,7 @@ class Scores:
     @cached_property
     def yes(self) -> Array:
         """How probable a yes to each label on its own is ``[n, k]``."""
-        return self.classifier.calibration.yes(self.log_odds)
+        return self.classifier.calibration.yes(self.classifier.yes_odds(self.log_odds))
 
     @cached_property
     def reported(self) -> Array:

@@ -79,6 +79,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "prior": calibration.prior,
         "margins": calibration.margins,
         "mistakes": calibration.mistakes,
+        "background": calibration.background,
     }
     examples = classifier.examples
     if examples is not None:

@@ -40,8 +40,9 @@ from labelwise.train.method import Run
 
 SETTINGS = ("vocabulary", "templates", "encoder", "sharpen")
 KNOWN_RATE = 0.95  # share of the images that count as known
-# The softmax temperature of words by how near names are to words of the vocabulary, and the yes of a single word: fitted on three sets
-# of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md.
+BACKGROUND = 500  # images that a yes compares an image with
+# The softmax temperature of words by how near names are to words of the vocabulary, and the odds of a word: fitted on three sets
+# of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md. A yes compares these odds with those of other photos.
 NEAR, COLD, STEEP = 0.96, -0.29, 4.8
 ODDS, RARE = 6.6, -2.05
 
@@ -112,7 +113,9 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     }
     about |= {"seconds": round(time.monotonic() - began, 1), "seed": run.seed}
     summary = {"training": about, **summary, "encoder_runtime": encoder.runtime}
-    return _familiar(replace(bound, origin=Origin(summary=summary)), embeddings)
+    others = embeddings[draw_rows(len(embeddings), BACKGROUND)] if len(embeddings) else None
+    bound = replace(bound, calibration=replace(bound.calibration, background=others), origin=Origin(summary=summary))
+    return _familiar(bound, embeddings)
 
 
 def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, Sharpened]:
@@ -163,8 +166,7 @@ def calibrated(classifier: Classifier, near: float) -> Classifier:
 def reading_lines(labels: Labels, near: Array, vocabulary: Vocabulary) -> list[str]:
     """Return lines that say how a few names were read, and which labels the encoder has no word for."""
     if vocabulary.network is not None:
-        single = "compared with general words" if vocabulary.names else "answered by the sigmoid"
-        return [f"Words: sentences of an image-text encoder; a single word is {single}."]
+        return ["Words: sentences of an image-text encoder."]
     far = [name for name, alike in zip(labels.names, near, strict=True) if alike < UNKNOWN_BELOW]
     some = list(zip(labels.names, labels.texts or (), near, strict=True))[:3]
     lines = [

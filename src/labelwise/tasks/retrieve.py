@@ -98,7 +98,7 @@ def retrieve_by_text(
         parts = iter([Candidates(embeddings=gallery.embeddings, files=list(gallery.files), labels=labels)])
     best: list[tuple[float, str, str | None]] = []
     for part in parts:
-        odds = asked.calibration.log_odds(asked.score(part.embeddings))[:, 0]
+        odds = asked.yes_odds(asked.calibration.log_odds(asked.score(part.embeddings)))[:, 0]
         rows = _largest(odds[None], min(k, len(odds)))[1][0].tolist()
         best = sorted(
             [*best, *((float(odds[i]), part.files[i], part.labels[i]) for i in rows)], key=lambda one: -one[0]
