@@ -1,4 +1,4 @@
-"""Wrong labels found with 5 % flipped: precision at the number of flips, by leave-one-out and by cleanlab's rule on the same probabilities.
+"""Wrong labels found with 5 % flipped: precision at the number of flips, by leave-one-out and by cleanlab's rule on the same probabilities; the package cleanlab, too, where it is installed (extra bench).
 
     python benchmarks/audit.py flo trash monkeys --seeds 0 1 2
 
@@ -7,7 +7,9 @@ cleanlab's rule: Northcutt, Jiang, Chuang, "Confident learning", JAIR 70 (2021):
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 from label import read
@@ -66,7 +68,26 @@ def confident(chances: Floats, own: Ints) -> Floats:
     return np.asarray(other.max(1) - chances[here, own] + 10 * wrong)
 
 
-RULES = (("own label", own_label), ("other label", other_label), ("margin", margin), ("confident learning", confident))
+def cleanlab(chances: Floats, own: Ints) -> Floats:
+    """Return how doubtful each label is by the package cleanlab: the order of ``find_label_issues``, then by normalised margin."""
+    from cleanlab.filter import find_label_issues  # of the extra bench
+    from cleanlab.rank import get_label_quality_scores
+
+    shares = chances / chances.sum(1, keepdims=True)
+    issues = find_label_issues(own, shares, return_indices_ranked_by="normalized_margin", n_jobs=1)
+    doubt = 1 - get_label_quality_scores(own, shares, method="normalized_margin")
+    doubt[issues] += 2
+    return np.asarray(doubt)
+
+
+RULES: tuple[tuple[str, Callable[[Floats, Ints], Floats]], ...] = (
+    ("own label", own_label),
+    ("other label", other_label),
+    ("margin", margin),
+    ("confident learning", confident),
+)
+if find_spec("cleanlab"):
+    RULES += (("cleanlab", cleanlab),)
 
 
 def main() -> None:

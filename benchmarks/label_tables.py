@@ -1,4 +1,4 @@
-"""The tables of docs/results/label.md, from what ``label.py table`` measured: a file of lines with set, how, answers, seed and figures."""
+"""The tables of docs/results/label.md, from what ``label.py table`` and ``label.py sessions`` measured: files of lines with set, how, answers, seed and figures."""
 
 import json
 from collections import defaultdict
@@ -32,6 +32,8 @@ def read(file: Path) -> Cells:
 
 def table(name: str, file: Path) -> list[str]:
     """Return the lines under the mark ``label NAME``: one of the figures, or ``ahead``."""
+    if name == "sessions":
+        return sessions(file.with_name("label_sessions.jsonl"))
     cells = read(file)
     if name == "ahead":
         return ahead(cells)
@@ -55,6 +57,30 @@ def ahead(cells: Cells) -> list[str]:
             ]
             shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}")
         lines.append(f"| {words} | {' | '.join(shown)} |")
+    return lines
+
+
+def sessions(file: Path) -> list[str]:
+    """Return for each set, rate of mistakes and number of actions: what is labelled right, and what sessions say of it."""
+    cells: dict[tuple[str, float, int], list[dict[str, float]]] = defaultdict(list)
+    for line in map(json.loads, file.read_text().splitlines()):
+        cells[line["set"], line["mistakes"], line["answers"]].append(line)
+    lines = [
+        "| set | wrong answers | actions | sessions | guesses right | all labels right | images an action | told less true | interval covers |",
+        "|---" * 9 + "|",
+    ]
+    for (data, mistakes, actions), runs in sorted(cells.items()):
+        told = [run for run in runs if run["told"] is not None]
+        right = fmean(100 * run["true"] for run in runs)
+        every = fmean(
+            100 * (run["person_right"] + run["true"] * (run["images"] - run["person"])) / run["images"] for run in runs
+        )
+        gap = f"{fmean(100 * (run['told'] - run['true']) for run in told):+.1f}" if told else ""
+        each = fmean(run["images"] / run["taken"] for run in runs)
+        inside = fmean(100 * run["inside"] for run in runs)
+        lines.append(
+            f"| {data} | {mistakes:.0%} | {actions} | {len(runs)} | {right:.1f} | {every:.1f} | {each:.0f} | {gap} | {inside:.0f} % |"
+        )
     return lines
 
 
