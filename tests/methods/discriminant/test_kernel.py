@@ -1,5 +1,6 @@
 """The second opinion: exact when rows are left out, part of the scores, and of no label that it does not know."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -158,3 +159,20 @@ def test_fitted_labels_with_more_examples_are_still_told_apart() -> None:
     for row, name in enumerate(LABELS.names):
         grown = teach(grown, name, examples=grown.scores_of(more[row::3]))
     assert right(grown) > right(classifier) - 0.01
+
+
+def test_what_is_left_out_once_is_kept_and_equals_a_new_computation() -> None:
+    x, targets = modes(120)
+    groups = ["together" if row in (0, 3) else "" for row in range(120)]
+    for names in ((), groups):
+        fitted = with_second_opinion(fit_discriminant(x, targets, LABELS, names))
+        assert fitted.kernel is not None
+        assert fitted.kernel.kernel.share != 1
+        new = replace(fitted)
+        assert not new.left_out
+        for also in ("copies", "groups", "labels"):
+            kept, fresh = fitted.leave_one_out(also), new.leave_one_out(also)
+            assert kept is fitted.leave_one_out(also)
+            for name, value in vars(fresh).items():
+                np.testing.assert_array_equal(getattr(kept, name), value, err_msg=name)
+        assert (fitted.leave_one_out("copies") is fitted.leave_one_out()) == (not names)

@@ -1,7 +1,7 @@
 """Fit a discriminant head in closed form: seconds, no learning rate, no validation images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -61,8 +61,10 @@ class DiscriminantFit:
     embeddings: Array  # of the training images [n, d]
     kernel: KernelFit | None = None  # a second opinion
     kernel_weights: Array | None = None  # weight of each training image in it [n]
+    left_out: dict[tuple[bool, bytes], LeaveOneOut] = field(
+        init=False, repr=False, default_factory=dict
+    )  # computed so far
 
-    @on_one_thread
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
         """Return leave-one-out scores of training images; of very many images, a sample.
 
@@ -71,6 +73,13 @@ class DiscriminantFit:
                 only, to choose the classifier. "labels": its whole label, to simulate an unknown image.
         """
         groups = {"groups": self.groups, "copies": self.sample.groups, "labels": self.sample.targets}[also]
+        key = also == "labels", groups.tobytes()  # without groups in the data, copies are the groups
+        if key not in self.left_out:
+            self.left_out[key] = self._leave_out(groups, also)
+        return self.left_out[key]
+
+    @on_one_thread
+    def _leave_out(self, groups: Ints, also: LeftOut) -> LeaveOneOut:
         whole = replace(self.plain, sample=self.sample.regroup(groups))
         if also == "labels":
             rows = np.flatnonzero(np.bincount(groups)[groups] <= LARGEST_LABEL)
@@ -206,11 +215,15 @@ def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) ->
         return fitted
     joined = replace(fitted, kernel=kernel, kernel_weights=weights)
     rows = left.rows[usable]
-    more = joined.kernel_left_out(left.rows, left.groups)[usable]
-    chosen = choose_share(kernel, left.scores[usable], more, sample.targets[rows], weights[rows], counts)
+    more = joined.kernel_left_out(left.rows, left.groups)
+    chosen = choose_share(kernel, left.scores[usable], more[usable], sample.targets[rows], weights[rows], counts)
     if chosen is None:
         return fitted
-    return replace(joined, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
+    joined = replace(joined, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
+    more *= np.float32(chosen.kernel.share)  # exact: shares are powers of two
+    own = left.own_scores + more[np.arange(len(left.rows)), sample.targets[left.rows]]
+    joined.left_out[False, sample.groups.tobytes()] = replace(left, scores=left.scores + more, own_scores=own)
+    return joined
 
 
 def nearest_others(embeddings: Array, rows: Ints, groups: Ints) -> Array:
