@@ -35,7 +35,7 @@ HOW_TO = {
     "verify": 5,
 }
 RUN = {"python": 8, "start": 7, **HOW_TO, **{f"tutorials/{n}": m for n, m in TUTORIALS.items()}}
-KEYS = ("training.engine",)  # of a summary
+KEYS = ("training.engine", "data.yaml")  # of a summary, and a file of YOLO
 
 
 def exists(name: str) -> bool:
