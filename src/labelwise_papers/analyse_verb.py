@@ -14,7 +14,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
 from labelwise.cli.options import Model, SplitName, shared
-from labelwise.cli.output import PLOTS, bar, note, one_line, percent, plain_table, show, styled, warn_leaked
+from labelwise.cli.output import PLOTS, Bar, note, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _joint(asked: Asked) -> Analysis:
     table = plain_table("asked, best first", "", ">distance", title=about)
     most = max((value for value in distances if value is not None), default=1.0)
     for name, value in zip(view.names, distances, strict=True):
-        cells = ("", "") if value is None else (bar(value / most), f"{value:.2f}")
+        cells = ("", "") if value is None else (Bar(value / most), f"{value:.2f}")
         table.add_row(styled((name, "bold" if name == truth else "")), *cells)
     rows = zip(view.names, distances, view.asked.tolist(), strict=True)
     places = [{"label": name, "distance": value, "place": place} for name, value, place in rows]

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from labelwise.cli.options import Shared, with_shared
-from labelwise.cli.output import one_line, plain_table, show, show_warnings
+from labelwise.cli.output import BAR, LEAST_BAR, Bar, one_line, plain_table, show, show_warnings
 from labelwise.support.errors import LabelwiseWarning
 
 
@@ -35,3 +35,16 @@ def test_warnings_of_the_library_are_plain_lines(capsys: pytest.CaptureFixture[s
     with show_warnings():
         warnings.warn("A checkpoint is damaged.", LabelwiseWarning, stacklevel=1)
     assert capsys.readouterr().err == "Warning: A checkpoint is damaged.\n"
+
+
+@pytest.mark.parametrize(("columns", "bar"), [(120, BAR), (70, 9), (40, LEAST_BAR)])
+def test_bars_give_room_to_long_names(
+    columns: int, bar: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "a bird with a name of forty letters here"
+    show({}, plain_table("label", "", ">average precision", rows=[(name, Bar(1), "99.0 %")]))
+    printed = capsys.readouterr().out
+    assert printed.count("█") == bar
+    assert (name in printed) == (columns > 40)
+    assert ("average precision" in printed) == (columns == 120)

@@ -16,7 +16,7 @@ from labelwise.cli.boxes import LEVEL, SEEN, Boxing, joined_cells, joined_table
 from labelwise.cli.inputs import PIECE, open_model, read_pieces
 from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
-from labelwise.cli.output import bar, note, percent, plain_table, show, styled
+from labelwise.cli.output import Bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.file_names import folder_names
@@ -301,7 +301,7 @@ def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
         for rank, (label, value) in enumerate(listed):
             style = "bold" if multilabel or not rank else ""
             none = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
-            table.add_row("" if rank else each.file, styled(*none, (label, style)), bar(value), percent(value))
+            table.add_row("" if rank else each.file, styled(*none, (label, style)), Bar(value), percent(value))
     return table
 
 

@@ -13,7 +13,7 @@ from typer import Option
 from labelwise.cli.inputs import open_images, open_model
 from labelwise.cli.jobs import JobOut, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers
-from labelwise.cli.output import bar, plain_table, show, styled
+from labelwise.cli.output import Bar, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.text import FIGURES, to_cell
 from labelwise.support.writable import write_file
@@ -40,7 +40,7 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
     cells = (
         (
             name,
-            bar(one.score / limit if limit > 0 else one.flagged),
+            Bar(one.score / limit if limit > 0 else one.flagged),
             f"{one.score:.4f}",
             styled(("unknown" if one.flagged else "", "yellow")),
         )

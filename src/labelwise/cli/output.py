@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +18,9 @@ from labelwise.support.errors import LabelwiseWarning
 from labelwise.support.text import as_json, visible
 
 PLOTS = (".png", ".svg", ".pdf")  # file formats of plots
-BAR = 20  # width of a bar in characters
+BAR, LEAST_BAR = 20, 4  # width of a bar in characters, and on a narrow terminal
+LONG_HEAD = 12  # characters of a head of numbers that is broken where room is short
+WIDEST = 10_000  # characters, to measure a table that nothing limits
 
 
 class Terminal(Console):
@@ -94,12 +97,41 @@ def show_warnings() -> Iterator[None]:
         yield
 
 
+class Bar:
+    """A share in [0, 1], drawn as a bar that becomes narrower if the table does not fit."""
+
+    def __init__(self, share: float) -> None:
+        self.share = max(0.0, min(1.0, share))
+        self.width = BAR
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        eighths = round(self.share * self.width * 8)
+        body = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
+        yield Text(body.ljust(self.width), style="cyan")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(self.width, self.width)
+
+
+def fit_table(table: Table, console: Console) -> None:
+    """Give names more room in a table that is too wide: shorten its bars and break the heads of its numbers."""
+    excess = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum - console.width
+    for column in table.columns if excess > 0 else ():
+        if column.justify == "right" and isinstance(column.header, str) and len(column.header) > LONG_HEAD:
+            column.header = Text(visible(column.header).replace(" ", "\n"))
+        for cell in column.cells:
+            if isinstance(cell, Bar):
+                cell.width = max(LEAST_BAR, BAR - excess)
+
+
 def show(document: Any, *lines: RenderableType) -> None:
     """Print a result: one JSON document with --json, otherwise tables and lines."""
     if shared().json:
         print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
     for line in lines:
+        if isinstance(line, Table):
+            fit_table(line, out())
         out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
 
 
@@ -118,13 +150,6 @@ def plain_table(*columns: str, title: str | None = None, rows: Iterable[Sequence
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def bar(share: float) -> Text:
-    """Draw a share in [0, 1] as a bar."""
-    eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
-    body = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else " ▏▎▍▌▋▊▉"[eighths % 8])
-    return Text(body.ljust(BAR), style="cyan")
 
 
 def percent(share: float) -> str:

@@ -10,7 +10,7 @@ from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
 from labelwise.cli.options import Data, Model, SplitName, shared
-from labelwise.cli.output import bar, one_line, percent, plain_table, show, styled, warn_leaked
+from labelwise.cli.output import Bar, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def parse_radius(words: str) -> float:
 
 def _lines(result: "RobustResult", title: str) -> list[RenderableType]:
     rows: list[tuple[RenderableType, ...]] = [
-        (name, bar(share), percent(share))
+        (name, Bar(share), percent(share))
         for name, share in {"none: as they are": result.clean, **result.attacks}.items()
     ]
     worst = styled((percent(result.worst), "bold"), f" ± {100 * result.error:.1f}")
-    rows.append((styled(("all of them (robust accuracy)", "bold")), bar(result.worst), worst))
+    rows.append((styled(("all of them (robust accuracy)", "bold")), Bar(result.worst), worst))
     table = plain_table("attack", "", ">accuracy", title=title, rows=rows)
     answers = {True: styled(("passed", "green")), False: styled(("failed", "bold red"))}
     checks = ((check.name, answers[check.passed], check.words) for check in result.checks)
