@@ -190,6 +190,8 @@ class Rehearsal:
             f"{nearest} Leave-one-out on its {self.examples} examples: closer to each other than to "
             f'"{self.nearest}": {self.told} of {self.examples}; classified as "{name}": {self.right} of {self.examples}.'
         )
+        if 2 * self.right < self.examples:
+            checked += " Give more examples."
         names = listing(files[i] for i in self.odd)
         return (
             f"{checked} Warning: check these examples, which are far from the others: {names}." if self.odd else checked
