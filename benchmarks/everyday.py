@@ -1,16 +1,16 @@
-"""What `fit` makes of everyday sets of photos, beside what a person would do instead, with labels as frequent as they are, 1:10 and 1:50.
+"""Compare `fit` with what a person would do instead, on everyday sets of photos, with label frequencies unchanged, 1:10 and 1:50.
 
     python benchmarks/everyday.py FOLDER NAME=DATA [NAME=DATA ...] [--seeds 3] [--keep docs/results/measured/everyday.jsonl]
 
-Each DATA is whatever `labelwise fit` reads. Images are encoded once with the default encoder; features and groups of lookalikes stay in FOLDER/NAME.npz. Of more than
-``WHOLE`` images some are drawn: ``MOST_LABELS`` labels, and of each so many images that there are ``MOST_IMAGES`` in all. A third of the images is the test set, divided image by image
-("random") or with lookalikes on one side ("lookalike"). Everybody gets the same features.
+Each DATA is anything that `labelwise fit` reads. Images are encoded once with the default encoder; FOLDER/NAME.npz keeps the features and the groups of
+lookalikes. From a set of more than ``WHOLE`` images, ``MOST_LABELS`` labels are drawn, with the same number of images each, ``MOST_IMAGES`` in all. A third of the
+images is the test set, divided image by image ("random") or with lookalikes on one side ("lookalike"). All methods get the same features.
 
-For 1:10 and 1:50 training images are drawn so that label i of k, by size, is r^(-i/(k-1)) times as frequent as the largest. No test image is left out; they are weighed by
-the frequency of their label instead, so that figures are those of test images with the frequencies of training, with less noise. Two labels, drawn by the seed, are
-held out from a second fit, and their test images are the strangers of the AUROC.
+For 1:10 and 1:50, training images are drawn so that label i of k, by size, is r^(-i/(k-1)) times as frequent as the largest. All test images are used,
+weighted by the frequency of their label in training, which has less noise than a smaller test set. The seed draws two labels, which a second fit does not see. Their
+test images are the strangers of the AUROC.
 
-Every line of FOLDER/NAME.jsonl is what one rival did in one cell; cells that are there are not measured again.
+Every line of FOLDER/NAME.jsonl has the figures of one method in one cell. Existing cells are not measured again.
 """
 
 import argparse
@@ -80,7 +80,7 @@ class Photos:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answers:
-    """What a rival says of test images, and how it does so of others."""
+    """Probabilities and outlier scores of test images."""
 
     chances: Array  # [n, k] of the labels of training, in their order
     outlier_scores: Array | None  # [n]
@@ -91,15 +91,15 @@ Rival = Callable[[Photos, Array], Answers]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where features and results are kept")
+    parser.add_argument("folder", type=Path, help="for features and results")
     parser.add_argument("sets", nargs="*", metavar="NAME=DATA")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=list(SPLITS))
     parser.add_argument("--frequencies", nargs="+", choices=RATIOS, default=list(RATIOS))
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
-    parser.add_argument("--root", type=Path, help="where paths of tables start")
-    parser.add_argument("--minutes", type=float, default=1e6, help="after which no cell is begun")
-    parser.add_argument("--keep", type=Path, help="the one file that all measured so far goes to, for results_pages.py")
+    parser.add_argument("--root", type=Path, help="where paths in tables start")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no cell after this time")
+    parser.add_argument("--keep", type=Path, help="write all results into this file, for results_pages.py")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * options.minutes
@@ -120,7 +120,7 @@ def cells(name: str, options: argparse.Namespace) -> Iterator[Cell]:
 
 
 def measure(photos: Photos, cell: Cell, options: argparse.Namespace) -> None:
-    """Measure the rivals of a cell that were not measured yet, and write a line for each."""
+    """Measure the methods of a cell that have no line yet, and write a line for each."""
     file = options.folder / f"{cell.name}.jsonl"
     known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {line["rival"] for line in known if all(line[key] == value for key, value in asdict(cell).items())}
@@ -134,7 +134,7 @@ def measure(photos: Photos, cell: Cell, options: argparse.Namespace) -> None:
 
 
 def figures_of(rival: Rival, photos: Photos, cell: Cell) -> dict[str, Any]:
-    """Return the figures of one rival in one cell."""
+    """Return the figures of one method in one cell."""
     groups = photos.groups if cell.split == "lookalike" else [""] * len(photos.groups)
     parts = divide_groups(groups, photos.targets, Shares(train=2 / 3, val=0, test=1 / 3), cell.seed)
     rng = np.random.default_rng(cell.seed)
@@ -155,12 +155,12 @@ def figures_of(rival: Rival, photos: Photos, cell: Cell) -> dict[str, Any]:
 
 
 def among_these(photos: Photos) -> Photos:
-    """Return the same images with targets that are positions among the labels they have."""
+    """Return the same images with targets from 0 without gaps."""
     return replace(photos, targets=np.unique(photos.targets, return_inverse=True)[1])
 
 
 def drawn(targets: Array, rows: Array, ratio: int, rng: np.random.Generator) -> Array:
-    """Return the rows of which the largest label has ``ratio`` times as many as the smallest; all with 0."""
+    """Draw rows so that the largest label has ``ratio`` times as many as the smallest; 0 returns all."""
     if not ratio:
         return rows
     counts = np.bincount(targets[rows])
@@ -196,7 +196,7 @@ def figures_of_answers(chances: Array, targets: Array, weights: Array) -> dict[s
 
 
 def own(train: Photos, images: Array) -> Answers:
-    """Return what ``lw.fit`` makes of features without any option."""
+    """Answer with ``lw.fit`` without options."""
     labels = Labels(names=tuple(f"label {i}" for i in range(int(train.targets.max()) + 1)))
     split = Split(images=train.features, targets=train.targets, groups=train.groups if any(train.groups) else ())
     classifier = lw.fit(Dataset(name="photos", labels=labels, splits={"train": split}), None, Run(device="cpu"))
@@ -210,7 +210,7 @@ def largest(train: Photos, images: Array) -> Answers:
 
 
 def regression(train: Photos, images: Array, balance: str | None = None) -> Answers:
-    """Return what logistic regression on scaled features says, C chosen by cross-validation."""
+    """Answer with logistic regression on scaled features, C chosen by cross-validation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -225,14 +225,14 @@ def regression(train: Photos, images: Array, balance: str | None = None) -> Answ
 
 
 def neighbours(train: Photos, images: Array, count: int) -> Answers:
-    """Return what the nearest training images by cosine say, and the distance to the farthest of these."""
+    """Answer with the nearest training images by cosine; the outlier score is the distance to the farthest of them."""
     model = KNeighborsClassifier(count, weights="distance", metric="cosine").fit(train.features, train.targets)
     distances, _ = model.kneighbors(images)
     return Answers(chances=model.predict_proba(images), outlier_scores=distances[:, -1])
 
 
 def photos_of(file: Path, source: str, root: Path | None) -> Photos:
-    """Return the features of a data set, from the file that keeps them."""
+    """Return the features of a data set; the file caches them."""
     if not file.exists():
         data = lw.data.load(source, root=root, group="none")
         whole = pool(data)
@@ -249,7 +249,7 @@ def photos_of(file: Path, source: str, root: Path | None) -> Photos:
 
 
 def some_rows(targets: Array) -> Array:
-    """Return the rows of a set that are measured, see the head of this file."""
+    """Draw the rows of a set that are used, see the head of this file."""
     rng = np.random.default_rng(0)
     if len(targets) <= WHOLE:
         return np.flatnonzero(targets >= 0)
@@ -259,7 +259,7 @@ def some_rows(targets: Array) -> Array:
 
 
 def keep(folder: Path, file: Path) -> None:
-    """Write all that was measured into one file, rounded."""
+    """Write all results into one file, rounded."""
     lines = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
     rounded = [{key: round(v, 5) if isinstance(v, float) else v for key, v in line.items()} for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in rounded))
