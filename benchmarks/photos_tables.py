@@ -27,7 +27,7 @@ SETS = {
     "cub_64": ("200 species of birds, 64 pixels", "official", "no"),
     "pacs": ("PACS: 7 things as photo, painting, cartoon, sketch", "a fifth set aside as `fit` does", "no"),
     "tiny": ("TinyImageNet (validation), 200 things, 64 pixels", "a fifth set aside as `fit` does", "no"),
-}  # what it holds, which split, whether settings were chosen looking at its test pictures
+}  # what it holds, which split, whether settings were chosen with a view of its test images
 SHOTS = (1, 2, 5, 10, 20, 0)
 Line = dict[str, Any]
 Results = Mapping[str, list[Line]]  # of each set
@@ -82,7 +82,7 @@ def table(name: str, file: Path) -> list[str]:
 
 
 def draw(file: Path, pictures: Path) -> None:
-    """Draw accuracy against pictures a label, on average and set by set."""
+    """Draw accuracy against images a label, on average and set by set."""
     from photos_plots import draw_mean, draw_sets
 
     plain = _plain(read(file)[0])
@@ -96,7 +96,7 @@ def draw(file: Path, pictures: Path) -> None:
 
 
 def _plain(sets: Results) -> Results:
-    """Return what was measured of a draw of training pictures; the first draw of the default a second time, under a name of its own."""
+    """Return the results of a draw of training images; the first draw of the default a second time, under a name of its own."""
     plain = {n: [row for row in rows if not row.keys() & {"taught", "alone", "domain"}] for n, rows in sets.items()}
     return {n: rows + [row | {"rival": FIRST} for row in rows if _is_first(row)] for n, rows in plain.items()}
 
@@ -137,7 +137,7 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def _rows(lines: Results, what: str, text: Callable[[float | None], str] = _text) -> str:
-    """Return a table of means over sets: a line a rival, a column for so many pictures a label."""
+    """Return a table of means over sets: a line a rival, a column for so many images a label."""
     rows = [[rival, *(text(_mean(lines, rival, shots, what)) for shots in SHOTS)] for rival in _rivals(lines)]
     return _table(["", *map(_words, SHOTS)], [row for row in rows if set(row[1:]) != {NONE}])
 
@@ -178,7 +178,7 @@ def _decoders(result: Line) -> str:
 
 
 def _accuracies(lines: Results) -> str:
-    """Return a table of accuracies for each number of pictures."""
+    """Return a table of accuracies for each number of images."""
     parts = []
     for shots in SHOTS:
         rows = []
@@ -216,11 +216,11 @@ def _behind(lines: Results) -> str:
             count += 1
             if gaps[best] > BEHIND:
                 rows.append([name, _words(shots), _text(lead[best]), _text(same[best]), best])
-    return _table([f"{len(rows)} of {count} cells", "pictures", LEAD, "best", "which"], rows)
+    return _table([f"{len(rows)} of {count} cells", "images", LEAD, "best", "which"], rows)
 
 
 def _cells(lines: Results) -> dict[tuple[str, int], list[Line]]:
-    """Return what leave-one-out said, by set and pictures a label."""
+    """Return what leave-one-out said, by set and images a label."""
     own = [row for rows in lines.values() for row in rows if row["rival"] == LEAD and "estimate_low" in row]
     places = dict.fromkeys((name, shots) for name in lines for shots in SHOTS)
     cells = {place: [row for row in own if (row["name"], row["shots"]) == place] for place in places}
@@ -228,7 +228,7 @@ def _cells(lines: Results) -> dict[tuple[str, int], list[Line]]:
 
 
 def _inside(row: Line) -> bool:
-    """Return whether the interval of the estimate holds the accuracy on test pictures."""
+    """Return whether the interval of the estimate holds the accuracy on test images."""
     return bool(row["estimate_low"] <= row["as_trained"] <= row["estimate_high"])
 
 
@@ -237,7 +237,7 @@ def _gap(rows: list[Line]) -> float:
 
 
 def _estimated(lines: Results) -> str:
-    """Return how often the estimate is near, by pictures a label."""
+    """Return how often the estimate is near, by images a label."""
     cells, rows = _cells(lines), []
     for shots in SHOTS[1:]:
         some = [each for (_, number), each in cells.items() if number == shots]
@@ -245,18 +245,18 @@ def _estimated(lines: Results) -> str:
         near = sum(_gap(each) <= NEAR for each in some)
         gap = f"{fmean(map(_gap, some)):.1f}"
         rows.append([_words(shots), f"{near} of {len(some)}", gap, f"{sum(map(_inside, every))} of {len(every)}"])
-    return _table(["pictures", f"sets within {NEAR:.0f} points", "mean gap", "draws whose interval holds"], rows)
+    return _table(["images", f"sets within {NEAR:.0f} points", "mean gap", "draws whose interval holds"], rows)
 
 
 def _estimates(lines: Results) -> str:
-    """Return how near the accuracy estimated by leave-one-out is to that on test pictures, set by set."""
+    """Return how near the accuracy estimated by leave-one-out is to that on test images, set by set."""
     rows = []
     for (name, shots), cells in _cells(lines).items():
         keys = ("estimate_accuracy", "as_trained", "accuracy")
         figures = (_text(fmean(row[key] for row in cells)) for key in keys)
         width = _text(fmean((row["estimate_high"] - row["estimate_low"]) / 2 for row in cells))
         rows.append([name, _words(shots), *figures, width, f"{sum(map(_inside, cells))} of {len(cells)}"])
-    head = ["set", "pictures", "estimate", "test, labels as in training", "test", "+-", "interval holds"]
+    head = ["set", "images", "estimate", "test, labels as in training", "test", "+-", "interval holds"]
     return _table(head, rows)
 
 
