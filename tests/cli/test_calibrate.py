@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import labelwise as lw
@@ -69,3 +70,21 @@ def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path
     code, out, err = run("calibrate", tmp_path / "c.lw", new, "--out", tmp_path / "d.lw", "--split", "all")
     assert code == 0, err
     assert "were also used to train or calibrate" in " ".join(out.split())
+
+
+def test_a_list_of_labels_is_kept_and_the_old_classifier_stays(run: Any, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "my place.txt").write_text("blob 1\nblob 0\n")
+    code, out, err = run(
+        "calibrate", model, "--out", tmp_path / "here.lw", "--prior", tmp_path / "my place.txt", "--json"
+    )
+    assert code == 0, err
+    assert "2 of 4 labels may occur" in err
+    assert lw.load(tmp_path / "here.lw").labels.names == ("blob 0", "blob 1")
+    assert len(lw.load(model).labels) == 4
+    (tmp_path / "shares.csv").write_text("label,share\nblob 0,0.9\nblob 2,0.1\n")
+    images = DATA.splits["test"].images
+    assert run("calibrate", model, "--out", tmp_path / "often.lw", "--prior", tmp_path / "shares.csv")[0] == 0
+    assert np.array_equal(
+        lw.load(tmp_path / "often.lw").predict_proba(images),
+        lw.load(model).restrict(tmp_path / "shares.csv").predict_proba(images),
+    )

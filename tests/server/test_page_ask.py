@@ -440,3 +440,22 @@ def test_a_model_that_promises_nothing_offers_no_choice(site: Sites, visit: Visi
     page = visit.open(site("several"))
     choose(page, *images.of(1))
     expect(page.locator("#promise-box")).to_be_hidden()
+
+
+def test_a_sentence_finds_images_of_the_gallery(site: Sites, visit: Visit, images: Images) -> None:
+    here = site("clarel", gallery=images.gallery())
+    page = visit.open(here)
+    page.fill("#find-text", "a red blob")
+    page.press("#find-text", "Enter")
+    expect(page.locator("#near-title")).to_have_text("Best for “a red blob”")
+    found = here.get("/search?text=a+red+blob&top=8")["matches"]
+    expect(page.locator("#near .file")).to_have_text([match["file"] for match in found])
+    choose(page, *images.of(1))
+    expect(page.locator("#near-title")).to_have_text("Nearest images")
+
+
+def test_images_are_found_by_words_only_where_the_model_reads_them(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site(gallery=images.gallery()))
+    choose(page, *images.of(1))
+    expect(page.locator("#near .file")).to_have_count(8)
+    expect(page.locator("#find-form")).to_be_hidden()

@@ -1,13 +1,14 @@
 """The verb calibrate: probabilities and thresholds from the user's own images."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
 from typer import Argument, Option
 
 import labelwise as lw
-from labelwise.cli.inputs import open_data_for, open_model
+from labelwise.cli.inputs import PRIOR_HELP, open_data_for, open_model, restricted
 from labelwise.cli.options import Choice, Model, Out, ScoreBy, shared
 from labelwise.cli.output import calibration_line, one_line, percent, show, styled
 from labelwise.support.errors import DataError, UsageError
@@ -31,17 +32,18 @@ class Rules:
     by: ScoreBy = "similarity"
     threshold: Annotated[list[str] | None, Option(help=THRESHOLD_HELP)] = None
     precision: Annotated[list[str] | None, Option(help=PRECISION_HELP)] = None
+    prior: Annotated[Path | None, Option(help=PRIOR_HELP)] = None
 
 
 def calibrate(
     model: Model,
-    data: Annotated[str | None, Argument(help="Held-out images; only --threshold needs none.")] = None,
+    data: Annotated[str | None, Argument(help="Held-out images; --threshold and --prior need none.")] = None,
     *,
     out_folder: Out,
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     rules: Rules,
 ) -> None:
-    """Recalibrate on images of your own, or set thresholds."""
+    """Recalibrate on your images, set thresholds, or name the labels that occur."""
     from labelwise.core.store import check_free
     from labelwise.evaluation.evaluation import Evaluation
     from labelwise.evaluation.operating import thresholds_for
@@ -50,11 +52,13 @@ def calibrate(
 
     check_free(out_folder, shared().overwrite)
     classifier = open_model(model)
+    if rules.prior is not None:
+        classifier = restricted(classifier, rules.prior)
     chosen = {**classifier.thresholds, **_by_label(rules.threshold)}
     document: dict[str, Any] = {"model": str(out_folder)}
     lines: list[RenderableType] = []
     if data is None:
-        if not chosen or rules.precision:
+        if (not chosen and rules.prior is None) or rules.precision:
             raise UsageError("Give images to calibrate on, or set a threshold: --threshold LABEL=P.")
         classifier = classifier.with_thresholds(chosen)
         about = ""

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.boxes import LEVEL, SEEN, Boxing, joined_cells, joined_table
-from labelwise.cli.inputs import PIECE, open_model, read_pieces
+from labelwise.cli.inputs import PIECE, PRIOR_HELP, open_model, read_pieces, restricted
 from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
 from labelwise.cli.output import Bar, note, percent, plain_table, show, styled
@@ -84,7 +84,7 @@ class Asking:
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3
     coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None
     max_error: Annotated[float | None, Option(help="Answer with a parent, or unsure, to err no more often.")] = None
-    prior: Annotated[Path | None, Option(help="Only these labels occur: names, or label and share.")] = None
+    prior: Annotated[Path | None, Option(help=PRIOR_HELP)] = None
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def classify(
     writing.check()
     classifier, prior = open_model(model), asking.prior
     if prior is not None:
-        classifier = _restricted(classifier, prior)
+        classifier = restricted(classifier, prior)
     words = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
     answers = Answers(writing, words)
     places, boxes = all_boxes(paths, boxing.min_detection, shared().root, boxing.events)
@@ -255,20 +255,6 @@ def classify(
         note(f"The first {SHOWN} of {len(answers.rows)} images are shown; --csv FILE writes all.")
     lines = [*_summary(answers.rows, written)] if written else [_table(answers.rows[:SHOWN], several)]
     show(document, *lines, *joined_table(answers.joined[:SHOWN]))
-
-
-def _restricted(classifier: "Classifier", prior: Path) -> "Classifier":
-    """Return the classifier of the labels that a list allows, and say which these are."""
-    from labelwise.tasks.occurring import read_occurring, restrict
-
-    occurring = read_occurring(prior, classifier)
-    smaller = restrict(classifier, occurring)
-    note(
-        f"Prior: {len(smaller.labels)} of {len(classifier.labels)} labels may occur ({prior}); {listing(smaller.labels.names)}."
-    )
-    if occurring.others:
-        note(f"Names in {prior} that are no labels here: {listing(occurring.others)}.")
-    return smaller
 
 
 def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from labelwise.images.split.divide import Grouping
 
 PIECE = 256  # images to read and encode at a time
+PRIOR_HELP = "Only these labels occur: names, or label and share."
 
 
 def open_model(model: Path) -> "Classifier":
@@ -174,3 +175,17 @@ def read_names(words: str, least: int = 2) -> tuple[str, ...]:
     for unfit in filter(None, map(unfit_name, names)):
         raise UsageError(f"This cannot be a label: {unfit}. Write one UTF-8 name per line.")
     return names
+
+
+def restricted(classifier: "Classifier", prior: Path) -> "Classifier":
+    """Return the classifier of the labels that a list allows, and say which these are."""
+    from labelwise.tasks.occurring import read_occurring, restrict
+
+    occurring = read_occurring(prior, classifier)
+    smaller = restrict(classifier, occurring)
+    note(
+        f"Prior: {len(smaller.labels)} of {len(classifier.labels)} labels may occur ({prior}); {listing(smaller.labels.names)}."
+    )
+    if occurring.others:
+        note(f"Names in {prior} that are no labels here: {listing(occurring.others)}.")
+    return smaller

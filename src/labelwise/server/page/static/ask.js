@@ -28,6 +28,7 @@ export function askView(service, shared, changed, refresh) {
   let pinned = null; // the question whose heat map stays when the pointer leaves
   let asking = new AbortController();
   let looking = new AbortController();
+  let finding = new AbortController();
   let timer = 0;
 
   // --- the image -------------------------------------------------------------------------------------------------
@@ -354,19 +355,32 @@ export function askView(service, shared, changed, refresh) {
 
   // --- what is near? -----------------------------------------------------------------------------------------------
 
-  async function near(signal) {
+  const near = (signal) => search("/retrieve", { query: { top: NEAR }, body: image.blob }, "Nearest images", signal);
+
+  /** Find the images of the gallery that a sentence fits best. */
+  function find() {
+    const text = $("find-text").value.trim();
+    if (!text) return $("find-text").focus();
+    return search("/search", { query: { text, top: NEAR } }, `Best for \u201c${text}\u201d`);
+  }
+
+  /** Show what a search finds; one that was begun before is given up, and so is this one with the image that it is about. */
+  async function search(path, given, title, about) {
     const list = $("near");
-    const mine = image;
+    finding.abort();
+    finding = new AbortController();
+    const signal = about ? AbortSignal.any([finding.signal, about]) : finding.signal;
     list.classList.add("waiting");
     showFault($("near-fault"), null);
     try {
-      const { matches } = await service.json("/retrieve", { query: { top: NEAR }, body: mine.blob, signal });
+      const { matches } = await service.json(path, { ...given, signal });
       const rows = await Promise.all(matches.map((match) => nearRow(match, signal)));
+      $("near-title").textContent = title;
       $("near-note").textContent = rows.length ? "" : "The gallery is empty.";
       for (const old of list.querySelectorAll("img")) URL.revokeObjectURL(old.src);
       list.replaceChildren(...rows);
     } catch (fault) {
-      if (fault.name !== "AbortError") showFault($("near-fault"), fault, () => near(asking.signal));
+      if (fault.name !== "AbortError") showFault($("near-fault"), fault, () => search(path, given, title, about && asking.signal));
     } finally {
       if (!signal.aborted) list.classList.remove("waiting");
     }
@@ -397,6 +411,7 @@ export function askView(service, shared, changed, refresh) {
     $("ask-name").placeholder = reads ? "a label, or a sentence of your own" : "a label";
     $("ask-note").textContent = reads ? "This model reads sentences: describe what you see, or expect." : "";
     $("near-note").textContent = can.retrieve ?? "";
+    $("find-form").hidden = !reads || can.retrieve !== null;
     if (can.retrieve === null && !image) $("near").replaceChildren(...Array.from({ length: NEAR }, emptyNear));
     if (can.retrieve === null && image) near(asking.signal); // it was given before the card was there
     if (can.explain !== null) {
@@ -422,6 +437,7 @@ export function askView(service, shared, changed, refresh) {
   combobox($("correct-name"), $("correct-list"), learners, () => {});
   $("correct-form").addEventListener("submit", (event) => { event.preventDefault(); correct(); });
   $("correct-undo").addEventListener("click", takeBack);
+  $("find-form").addEventListener("submit", (event) => { event.preventDefault(); find(); });
   $("ask-form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
   $("promise").addEventListener("change", again);
   $("heat-on").addEventListener("change", heatSwitch);
