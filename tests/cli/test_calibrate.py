@@ -74,7 +74,7 @@ def test_pictures_of_ones_own_are_all_used(run: Any, model: Path, tmp_path: Path
 
 def test_a_list_of_labels_is_kept_and_the_old_classifier_stays(run: Any, model: Path, tmp_path: Path) -> None:
     (tmp_path / "my place.txt").write_text("blob 1\nblob 0\n")
-    code, out, err = run(
+    code, _, err = run(
         "calibrate", model, "--out", tmp_path / "here.lw", "--prior", tmp_path / "my place.txt", "--json"
     )
     assert code == 0, err

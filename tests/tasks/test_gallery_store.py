@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import labelwise as lw
 from labelwise.api import retrieve
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.tasks import gallery_files as module
@@ -20,6 +21,7 @@ from labelwise.tasks.gallery_files import add_files, dates_of, gallery_of_files
 from labelwise.tasks.gallery_store import StoredGallery, create_gallery, open_gallery
 from labelwise.tasks.similarity import By
 from tests.contract.subjects import trained
+from tests.methods.words.samples import colours, pictures, read_colours
 from tests.pixels_of import px
 from tests.tasks.test_retrieve import TEST, gallery
 
@@ -203,3 +205,22 @@ def test_parts_are_whole(tmp_path: Path) -> None:
     assert len(disk) == 0
     assert disk.add(classifier, part) == len(part)
     assert disk.add(classifier, part) == 0
+
+
+@pytest.mark.parametrize("method", ["words", "clarel"])
+def test_a_sentence_finds_what_it_finds_in_memory(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if method == "words":
+        read_colours(monkeypatch)
+        images, _ = pictures()
+        classifier = lw.fit(images, names=["scarlet", "emerald"], vocabulary=str(colours(tmp_path)))
+    else:
+        classifier, images = lw.Classifier.of(trained(method)), px(TEST)[:60]
+    files = tuple(f"my photos/{i}.png" for i in range(len(images)))
+    whole = make_gallery(classifier, images, files, tuple("odd" if i % 2 else "even" for i in range(len(files))))
+    disk = create_gallery(tmp_path / "my photos.lance", classifier)
+    disk.add(classifier, whole)
+    here, right = (classifier.retrieve_by_text("something red", each, k=5) for each in (disk, whole))
+    assert [match.file for match in here] == [match.file for match in right]
+    assert [match.score for match in here] == pytest.approx([match.score for match in right], rel=1e-4)
+    some = lw.retrieve_by_text(classifier, "something red", disk, 5, where="label = 'odd'")
+    assert {match.label for match in some} == {"odd"}
