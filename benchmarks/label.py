@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_rivals import RIVALS, Task
+from label_rivals import RIVALS, SCALE, Task
 from sklearn.linear_model import LogisticRegression
 
 from labelwise.core.arrays import root_features
@@ -46,7 +46,6 @@ from labelwise.support.rows import unit_rows
 ROOT = Path(os.environ.get("LABELWISE_DATA", "data"))
 BUDGETS = {"flo": (102, 204, 510), "cub": (200, 400, 1000), "pets": (37, 74, 185), "cifar100": (100, 200, 500)}
 FEW = (12, 30, 60, 120)
-SCALE = 10.0  # of unit rows, for logistic regression
 ONE_BY_ONE, SHEETS = "ours", "ours, sheets"
 DRAWN, DRAWS = (24, 45, 60, 120, 240), 500  # random images that say which guesses count, and how often these are drawn
 REPEATS = 20  # answers that a refit is timed on

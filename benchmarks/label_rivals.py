@@ -1,6 +1,6 @@
 """Published rules for which images to ask about, each short: all get unit rows of features, and choose in batches.
 
-Random. Margin: Scheffer et al., 2001, with our own guesses as the model. TypiClust: Hacohen et al., ICML 2022. ProbCover: Yehuda et al., NeurIPS
+Random. Margin: Scheffer et al., 2001, with our own guesses as the model, and with logistic regression. TypiClust: Hacohen et al., ICML 2022. ProbCover: Yehuda et al., NeurIPS
 2022. DropQuery: Gupte et al., TMLR 2024. A rule returns rows in the order of the questions, so that its first n rows are what it asks with n answers.
 """
 
@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
 
 from labelwise.label.session import Session
-from labelwise.label.space import Floats, Ints, Space, nearest
+from labelwise.label.space import Floats, Ints, Space
 from labelwise.support.rows import unit_rows
 
 BATCHES = 10  # of which the largest budget is made, at least
+SCALE = 10.0  # of unit rows, for logistic regression
 TYPICAL = 20  # neighbours whose mean distance says how typical an image is
+ROUNDS = 100  # of k-means at most
 SAMPLE = 2_000  # images that the radius of ProbCover is found on
 DROPPED, TIMES = 0.75, 3  # share of numbers that DropQuery drops, and how often
 
@@ -41,17 +45,22 @@ def random_rows(task: Task) -> list[int]:
 
 
 def typiclust(task: Task, counts: Sequence[int] = ()) -> list[int]:
-    """Return the most typical image of the largest groups without an answer; as many groups as answers after each batch."""
-    near = nearest(task.features, task.features, min(TYPICAL, len(task.features) - 1), others=True)[1]
-    typical, chosen = near.mean(1), list[int]()
+    """Return the most typical image of the largest groups without an answer; as many groups as answers after each batch.
+
+    How typical an image is, its neighbours in its own group say, as in the code of the paper.
+    """
+    chosen = list[int]()
     for count in counts or task.counts:
         groups = k_means(task.features, count, task.seed)
         while len(chosen) < count:
             free = ~np.isin(groups, groups[chosen]) if chosen else np.ones(len(groups), bool)
             free = free if free.any() else np.ones(len(groups), bool)
             free[chosen] = False
-            rows = np.flatnonzero(free & (groups == np.bincount(groups[free]).argmax()))
-            chosen.append(int(rows[typical[rows].argmax()]))
+            rows = np.flatnonzero(groups == np.bincount(groups[free]).argmax())
+            near = max(1, min(TYPICAL, len(rows) // 2))
+            squares = np.maximum(2 - 2 * task.features[rows] @ task.features[rows].T, 0)
+            far = np.sqrt(np.sort(squares, 1)[:, 1 : near + 1]).sum(1) if len(rows) > 1 else np.zeros(1)
+            chosen.append(int(rows[np.where(free[rows], far, np.inf).argmin()]))
     return chosen
 
 
@@ -91,6 +100,22 @@ def margin(task: Task) -> list[int]:
     return chosen
 
 
+def margin_logistic(task: Task) -> list[int]:
+    """Return the rows with the least margin of logistic regression on the answers, after a first batch at random."""
+    truth, counts = np.array(task.truth), task.counts
+    chosen = random_rows(task)[: counts[0]]
+    for count in counts[1:]:
+        if len(set(truth[chosen])) > 1:
+            model = LogisticRegression(max_iter=300).fit(SCALE * task.features[chosen], truth[chosen])
+            order = np.sort(model.predict_proba(SCALE * task.features), 1)
+            gap = order[:, -1] - order[:, -2]
+        else:
+            gap = np.random.default_rng(task.seed).random(len(truth))
+        gap[chosen] = np.inf
+        chosen += gap.argsort(kind="stable")[: count - len(chosen)].tolist()
+    return chosen
+
+
 def dropquery(task: Task) -> list[int]:
     """Return rows whose guess changes where features are dropped, one of each of as many groups; a first batch of typical ones.
 
@@ -117,23 +142,11 @@ def dropquery(task: Task) -> list[int]:
 
 
 def k_means(features: Floats, count: int, seed: int) -> Ints:
-    """Return groups of k-means on unit rows, one start and ten rounds: as many as answers, where many starts take hours."""
-    generator = np.random.default_rng(seed)
-    centres = [features[generator.integers(len(features))]]
-    far = 2 - 2 * features @ centres[0]
-    for _ in range(count - 1):
-        far = np.maximum(far, 0).astype(np.float64)
-        centres.append(features[generator.choice(len(features), p=far / far.sum()) if far.sum() else 0])
-        far = np.minimum(far, 2 - 2 * features @ centres[-1])
-    middle = np.stack(centres)
-    for _ in range(10):
-        groups = (features @ middle.T).argmax(1)
-        sums = np.zeros_like(middle)
-        np.add.at(sums, groups, features)
-        middle = np.where(abs(sums).sum(1, keepdims=True) > 0, unit_rows(sums), middle)
-    return np.asarray(groups)
+    """Return groups of k-means on unit rows, one start."""
+    model = KMeans(count, n_init=1, random_state=seed, max_iter=ROUNDS)
+    return np.asarray(model.fit_predict(features), np.int64)
 
 
 RIVALS: dict[str, Callable[[Task], list[int]]] = {
-    "random": random_rows, "margin": margin, "typiclust": typiclust, "probcover": probcover, "dropquery": dropquery,
+    "random": random_rows, "margin": margin, "margin, logistic": margin_logistic, "typiclust": typiclust, "probcover": probcover, "dropquery": dropquery,
 }  # fmt: skip

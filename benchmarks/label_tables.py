@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-WAYS = ("ours", "ours, sheets", "random", "margin", "typiclust", "probcover", "dropquery")
+WAYS = ("ours", "ours, sheets", "random", "margin", "margin, logistic", "typiclust", "probcover", "dropquery")
 FIGURES = {
     "rest": "our guesses of the rest",
     "fitted": "classifier of answers and guesses",
@@ -53,7 +53,9 @@ def ahead(cells: Cells) -> list[str]:
         shown = []
         for way in WAYS[2:]:
             gaps = [
-                fmean(ways[WAYS[0]][figure]) - fmean(ways[way][figure]) for ways in cells.values() if WAYS[0] in ways
+                fmean(ways[WAYS[0]][figure]) - fmean(ways[way][figure])
+                for ways in cells.values()
+                if WAYS[0] in ways and way in ways
             ]
             shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}")
         lines.append(f"| {words} | {' | '.join(shown)} |")
