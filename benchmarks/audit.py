@@ -16,12 +16,13 @@ from label import read
 
 from labelwise.core.classifier import bind
 from labelwise.encoders.encoder import Precomputed
+from labelwise.fitting.closed_form import solve
 from labelwise.fitting.estimate import calibrate_by_leave_one_out, left_out_scores
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows
 from labelwise.label.space import Floats, Ints
-from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.discriminant.method import Discriminant
 
 FLIPPED, SHOWN = 0.05, 0.1
 
@@ -29,11 +30,11 @@ FLIPPED, SHOWN = 0.05, 0.1
 def left_out(features: Floats, targets: Ints, names: tuple[str, ...]) -> tuple[Floats, Ints]:
     """Return the probabilities of images by leave-one-out ``[m, k]``, and which images these are: as ``suspects`` computes them."""
     labels = Labels(names=names)
-    fitted = fit_discriminant(features, targets, labels)
-    embeddings = fitted.head.embed(features)
     split = Split(images=FeatureRows(features), targets=targets)
+    fitted, wish = solve(features, split, labels, Discriminant())
+    embeddings = fitted.head.embed(features)
     bound = bind(fitted.head, Precomputed(features.shape[1]), replace(labels, shares=None))
-    classifier = calibrate_by_leave_one_out(bound, fitted, split, embeddings)
+    classifier = calibrate_by_leave_one_out(bound, fitted, split, embeddings, wish)
     left = fitted.leave_one_out()
     return left_out_scores(classifier, embeddings, left).probabilities[left.usable], left.rows[left.usable]
 

@@ -15,11 +15,12 @@ from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder, Precomputed
 from labelwise.encoders.registry import open_encoder
+from labelwise.fitting.closed_form import solve
 from labelwise.fitting.estimate import calibrate_by_leave_one_out, left_out_scores
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.divide import pool
 from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
-from labelwise.methods.discriminant.fit import fit_discriminant
+from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.errors import DataError
 
 DOUBTFUL = 0.5  # probability of another label above which the image's label is in doubt
@@ -90,10 +91,10 @@ def _judged(
     if len(names) < 2:
         raise DataError(f'"{data.name}" has images of only one label. Suspects need at least two labels.')
     labels = replace(data.labels.select(names), shares=None)
-    fitted = fit_discriminant(features, targets, labels)
-    embeddings = fitted.head.embed(features)
     part = Split(images=whole.images.select(rows), targets=targets)
-    classifier = calibrate_by_leave_one_out(bind(fitted.head, encoder, labels), fitted, part, embeddings)
+    fitted, wish = solve(features, part, labels, Discriminant())  # as ``fit`` does
+    embeddings = fitted.head.embed(features)
+    classifier = calibrate_by_leave_one_out(bind(fitted.head, encoder, labels), fitted, part, embeddings, wish)
     left = fitted.leave_one_out()
     scores = left_out_scores(classifier, embeddings, left)
     chances = scores.probabilities[left.usable].copy()
