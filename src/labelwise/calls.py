@@ -12,6 +12,7 @@ from labelwise.core import classifier as core
 from labelwise.core import load as saved
 from labelwise.core import store
 from labelwise.core.arrays import Array
+from labelwise.core.hub import saved_folder
 from labelwise.fitting import fit as fitting
 from labelwise.fitting.by_words import WordsOptions, fit_words
 from labelwise.fitting.choice import FitOptions, decide, frame_of, next_frame
@@ -40,6 +41,7 @@ from labelwise.train.method import Method, Run
 if TYPE_CHECKING:
     from labelwise.core.export import Exported
     from labelwise.fitting.suspects import Suspect
+    from labelwise.reporting.model_card import CardWords
 
 WAYS = "Try lw.fit(folder) or lw.fit((images, labels))."
 
@@ -134,10 +136,24 @@ class Classifier(core.Classifier):
 
         return export_to(self, path, overwrite=overwrite)
 
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        card: "CardWords | None" = None,
+        private: bool = False,
+        onnx: bool = False,
+        token: str | None = None,
+    ) -> str:
+        """Send the classifier and its model card to ``user/name`` on the hub; return the address for ``load``."""
+        from labelwise.reporting.publish import publish
+
+        return publish(self, repository, card, private=private, onnx=onnx, token=token).address
+
 
 def load(path: str | Path) -> Classifier:
-    """Load a saved classifier; needs no torch."""
-    return Classifier.of(saved.load(path))
+    """Load a saved classifier: a folder, or ``hf://user/name[@revision]`` on the hub; needs no torch."""
+    return Classifier.of(saved.load(saved_folder(path)))
 
 
 def fit(

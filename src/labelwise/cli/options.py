@@ -22,7 +22,17 @@ from labelwise.support.files import VARIABLE
 DATA_HELP = "A folder, .csv table, .npz pack, or the name of a set."
 SPLIT_HELP = "Which images; by default test, or all not trained on."
 
-Model = Annotated[Path, Argument(help="A saved classifier.")]
+
+def read_model(word: str) -> Path:
+    """Return the folder of a saved classifier; one on the hub is fetched."""
+    if not word.startswith("hf:/"):
+        return Path(word)
+    from labelwise.core.hub import saved_folder
+
+    return saved_folder(word)
+
+
+Model = Annotated[Path, Argument(parser=read_model, metavar="MODEL", help="A saved classifier.")]
 Data = Annotated[str, Argument(help=DATA_HELP)]
 Paths = Annotated[list[Path], Argument(help="Images, or folders of images.")]
 Image = Annotated[Path, Argument(help="One image.")]

@@ -33,6 +33,7 @@ from labelwise.cli.options import Shared, add_verb, note_words, with_groups
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
+from labelwise.cli.publish import publish
 from labelwise.cli.rank import rank
 from labelwise.cli.report import report
 from labelwise.cli.retrieve import retrieve
@@ -55,7 +56,7 @@ VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order 
     "Make": (fit, label, group, teach, forget, merge, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),
     "Measure": (evaluate, report, audit),
-    "More": (serve, export, demo, settings, cache, doctor),
+    "More": (serve, export, publish, demo, settings, cache, doctor),
 }
 for plugin in plugins():
     VERBS |= {panel: (*VERBS.get(panel, ()), *more) for panel, more in plugin.VERBS.items()}
