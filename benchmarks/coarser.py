@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def measured(classifier: lw.Classifier, one: Set, test: np.ndarray, promise: flo
     return {**shares, **right, "wrong": float(wrong.mean())}
 
 
-def cells_of(one: Set, examples: int, seed: int) -> Iterator[dict[str, object]]:
+def cells_of(one: Set, examples: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the figures of one draw of training images, with parents and without."""
     rng = np.random.default_rng(seed)
     rows = [rng.permutation(np.flatnonzero(one.labels == k))[:examples] for k in range(len(one.names))]
@@ -84,6 +85,28 @@ def cells_of(one: Set, examples: int, seed: int) -> Iterator[dict[str, object]]:
             yield {**about, "promise": promise, **measured(classifier, one, test, promise)}
 
 
+def table(cells: list[dict[str, Any]]) -> str:
+    """Return the means over seeds as a table, with the standard deviation of what is promised."""
+    lines = [
+        "| set, images a label | promise | wrong | label / parent / unsure | the same without parents |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for key in dict.fromkeys((one["set"], one["examples"], one["promise"]) for one in cells):
+        some = [one for one in cells if (one["set"], one["examples"], one["promise"]) == key]
+        with_parents, flat = ([one for one in some if one["parents"] == each] for each in (True, False))
+        shares = [
+            " / ".join(f"{100 * np.mean([one[name] for one in part]):.1f}" for name in ("label", "parent", "unsure"))
+            for part in (with_parents, flat)
+        ]
+        wrong = [
+            f"{100 * np.mean([one['wrong'] for one in part]):.1f} +- {100 * np.std([one['wrong'] for one in part]):.1f}"
+            for part in (with_parents, flat)
+        ]
+        flat_share = shares[1].replace(" / 0.0 / ", " / - / ")
+        lines.append(f"| {key[0]}, {key[1]} | {100 * key[2]:g} | {wrong[0]} | {shares[0]} | {wrong[1]}: {flat_share} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure all sets, and write each cell as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -92,7 +115,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--examples", type=int, nargs="+", default=[5, 20])
     options = parser.parse_args()
-    cells = []
+    cells: list[dict[str, Any]] = []
     for seed in range(options.seeds):
         for one in sets(options.features):
             for examples in options.examples:
@@ -100,6 +123,7 @@ def main() -> None:
                     cells.append(cell)
                     print({key: round(v, 4) if isinstance(v, float) else v for key, v in cell.items()}, flush=True)
                     options.out.write_text(json.dumps(cells, indent=1))
+    print(table(cells))
 
 
 if __name__ == "__main__":

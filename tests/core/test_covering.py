@@ -9,8 +9,9 @@ import pytest
 import labelwise as lw
 from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier
+from labelwise.core.promises import MARGINS
 from labelwise.support.errors import UnsupportedError, UsageError
-from labelwise.tasks.calibrate import MARGINS, calibrate
+from labelwise.tasks.calibrate import calibrate
 
 K, WIDTH = 6, 8
 
@@ -84,6 +85,33 @@ def test_a_taught_label_joins_the_sets() -> None:
     taught = classifier().teach("far", far[:5])
     within = taught.scores(far[5:]).covering(0.9)
     assert within[:, taught.labels.index("far")].all()
+
+
+def test_promises_count_labels_that_are_taught_later(tmp_path: Path) -> None:
+    rng, fixed = np.random.default_rng(5), np.random.default_rng(6)
+    centres = fixed.normal(size=(24, WIDTH))
+
+    def some(labels: range, n: int) -> tuple[np.ndarray, list[str]]:
+        targets = np.repeat(labels, n)
+        features = centres[targets] + 0.8 * rng.normal(size=(len(targets), WIDTH))
+        return features.astype(np.float32), [f"label {target}" for target in targets]
+
+    taught = lw.fit(some(range(12), 25))
+    for label in range(12, 24):
+        features, (name, *_) = some(range(label, label + 1), 8)
+        taught = taught.teach(name, features)
+    test, names = some(range(24), 100)
+
+    def hit(classifier: lw.Classifier) -> float:
+        right = [classifier.labels.index(name) for name in names]
+        return float(classifier.scores(test).covering(0.9)[np.arange(len(right)), right].mean())
+
+    forgetful = replace(taught, calibration=replace(taught.calibration, later=None))
+    assert hit(forgetful) < 0.87 < hit(taught) < 0.96
+    taught.save(tmp_path / "taught.lw")
+    assert hit(lw.load(tmp_path / "taught.lw")) == hit(taught)
+    fewer = taught.forget("label 3").forget("label 20")
+    assert fewer.scores(test).covering(0.9).any(1).all()
 
 
 def test_what_cannot_be_promised_is_refused() -> None:

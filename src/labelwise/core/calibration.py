@@ -56,12 +56,14 @@ class Calibration:
     exclusive: bool = False
     # whether several labels may be true of one image, or none; each is then answered on its own
     multilabel: bool = False
-    # of images that training left out, how far the right label is below the best one [m], sorted: the difference of log-odds over the temperature
+    # of images that training left out, how far the right label is below the best other one [m], sorted: the difference of log-odds over the
+    # temperature, below 0 where it is the best
     margins: Array | None = None
     # of these images, how probable the first wrong step down the tree of labels is [m], sorted; 0 where the label is right: ``core.coarser``
     mistakes: Array | None = None
     # embeddings of unlabelled images [m, d]: a yes says how much better a label fits an image than it fits these. None: log-odds are those of a yes
     background: Array | None = None
+    later: Array | None = None  # which labels came after margins and mistakes were measured [k] (bool); None: none
 
     __repr__ = brief
 
@@ -97,7 +99,7 @@ class Calibration:
         A label is in the set if it is at most q below the best, where q is the ceil((m + 1) coverage)-th smallest of the m
         margins: split conformal prediction (Vovk et al., 2005) with left-out images. Where m is too small for this rate, all labels are.
         """
-        largest = self._smallest_that_covers(self.margins, coverage, "coverage")
+        largest = max(self._smallest_that_covers(self.margins, coverage, "coverage"), 0.0)
         within: Array = (log_odds.max(1, keepdims=True) - log_odds) / self.temperature <= largest
         return within
 
@@ -123,14 +125,16 @@ class Calibration:
 
     def select(self, rows: list[int]) -> Self:
         """Return the calibration of these labels only, in this order."""
-        prior = None if self.prior is None else self.prior[rows]
-        return replace(self, scale=self.scale[rows], offset=self.offset[rows], unseen=self.unseen[rows], prior=prior)
+        prior, later = (None if array is None else array[rows] for array in (self.prior, self.later))
+        scale, offset, unseen = self.scale[rows], self.offset[rows], self.unseen[rows]
+        return replace(self, scale=scale, offset=offset, unseen=unseen, prior=prior, later=later)
 
     def add(self, *, unseen: bool) -> Self:
         """Return it with one more label, calibrated as the others are on average, apart from the seen penalty and the prior."""
         scale, offset = self.neutral()
         prior = None if self.prior is None else append_rows(self.prior, [0.0])
-        more = replace(self, unseen=append_rows(self.unseen, [unseen]), prior=prior)
+        before = np.zeros(len(self.unseen), bool) if self.later is None else self.later
+        more = replace(self, unseen=append_rows(self.unseen, [unseen]), prior=prior, later=append_rows(before, [True]))
         factor, shift = more.penalties()
         return replace(
             more,
@@ -159,7 +163,9 @@ class Calibration:
     def bare(self) -> Self:
         """Return it without what was fitted: raw scores, though the seen penalty and the prior stay."""
         factor, shift = self.penalties()
-        return replace(self, scale=factor, offset=shift, temperature=1.0, margins=None, mistakes=None, background=None)
+        return replace(
+            self, scale=factor, offset=shift, temperature=1.0, margins=None, mistakes=None, later=None, background=None
+        )
 
     def fitted(self, scale: float | Array, offset: float | Array, temperature: float) -> Self:
         """Return it with another map of scores, applied after the seen penalty and the prior."""

@@ -13,6 +13,7 @@ from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration, Familiarity, check_thresholds, usual_odds
 from labelwise.core.head import Head, SensesFamiliarity
 from labelwise.core.known_examples import KnownExamples
+from labelwise.core.promises import promising
 from labelwise.core.scores import NONE as NONE
 from labelwise.core.scores import UNKNOWN as UNKNOWN
 from labelwise.core.scores import Scores
@@ -124,6 +125,11 @@ class Classifier:
     def shape(self) -> tuple[int, ...]:
         """The shape of an image as the encoder takes it."""
         return self.encoder.shape
+
+    @cached_property
+    def promising(self) -> Calibration:
+        """The calibration whose promises count labels that were taught after it was fitted."""
+        return promising(self)
 
     def batch(self, images: ImagesLike) -> Array:
         """Return images as the encoder takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""

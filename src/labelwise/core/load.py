@@ -170,6 +170,7 @@ def classifier_of(
         "margins",
         "mistakes",
         "background",
+        "later",
     }
     if more := {name for name in arrays if "/" not in name} - known:
         raise UsageError(f'there is no place for "{min(more)}"')
@@ -195,6 +196,7 @@ def classifier_of(
             margins=_sorted("margins", arrays),
             mistakes=_sorted("mistakes", arrays),
             background=arrays.get("background"),
+            later=_later(arrays.get("later"), len(labels)),
         ),
         familiarity=Familiarity(
             memory=arrays.get("memory"),
@@ -219,6 +221,13 @@ def _sorted(name: str, arrays: Mapping[str, Array]) -> Array | None:
     array = arrays.get(name)
     if array is not None and (array.ndim != 1 or array.dtype.kind != "f" or (np.diff(array) < 0).any()):
         raise UsageError(f'"{name}" are not a sorted row of numbers')
+    return array
+
+
+def _later(array: Array | None, k: int) -> Array | None:
+    """Return which labels came after calibration, if that is there; anything but a yes or no for each is an error."""
+    if array is not None and (array.shape != (k,) or array.dtype != np.bool_):
+        raise UsageError(f'"later" must say yes or no of each of {k} labels')
     return array
 
 

@@ -121,7 +121,7 @@ class Scores:
 
     def covering(self, coverage: float) -> Array:
         """Which labels are needed for the right one to be among them at this rate ``[n, k]``; the answer always is."""
-        within = self.classifier.calibration.covering(self.log_odds, coverage)
+        within = self.classifier.promising.covering(self.log_odds, coverage)
         within[np.arange(len(self)), self.best] = True
         return within
 
@@ -136,7 +136,7 @@ class Scores:
             raise UsageError(
                 "A share of wrong answers cannot be promised with thresholds per label. Remove the thresholds."
             )
-        limit, tree = classifier.calibration.limit(max_error), Tree.of(classifier.labels)
+        limit, tree = classifier.promising.limit(max_error), Tree.of(classifier.labels)
         return [answer for part in self.parts() for answer in tree.answers(part.probabilities, limit)]
 
     def __repr__(self) -> str:

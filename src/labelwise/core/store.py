@@ -80,6 +80,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "margins": calibration.margins,
         "mistakes": calibration.mistakes,
         "background": calibration.background,
+        "later": calibration.later,
     }
     examples = classifier.examples
     if examples is not None:

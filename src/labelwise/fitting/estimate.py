@@ -10,10 +10,11 @@ from labelwise.core.calibration import Sign
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import average_precisions, wilson
 from labelwise.core.platt import LeaveOneOut, LeavesOut
+from labelwise.core.promises import ahead_of_others, with_promises
 from labelwise.core.scores import Scores
 from labelwise.fitting.prior import DATA, PriorWish, choose_prior
 from labelwise.images.dataset import Split
-from labelwise.tasks.calibrate import ahead_of_others, calibrate, with_promises
+from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, draw_pairs, verifier_of
 
 if TYPE_CHECKING:

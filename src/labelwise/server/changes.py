@@ -249,6 +249,10 @@ def _with_rows(
     if {len(one) for one in of_labels.values()} != {len(classifier.labels)}:
         raise ValueError(f"{len(classifier.labels)} labels have a row each of {', '.join(of_labels)}")
     part = {name: rows[name] for name in ("scale", "offset", "unseen", "prior")}
+    count, later = len(rows["unseen"]), classifier.calibration.later
+    if count != len(classifier.calibration.unseen):
+        before = np.zeros(len(classifier.calibration.unseen), bool) if later is None else later
+        part["later"] = np.concatenate([before, np.ones(max(0, count - len(before)), bool)])[:count]
     return replace(
         classifier,
         label_embeddings=rows["embedding"],

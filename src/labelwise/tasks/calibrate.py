@@ -9,16 +9,15 @@ from numpy.typing import ArrayLike
 from labelwise.core.arrays import Array, sigmoid, softmax
 from labelwise.core.calibration import Calibration
 from labelwise.core.classifier import Classifier
-from labelwise.core.coarser import Tree
 from labelwise.core.metrics import Reliability, expected_calibration_error, pool_reliabilities, reliability
 from labelwise.core.platt import fit_platt, fit_platt_each, fit_temperature, most_rows
+from labelwise.core.promises import with_promises
 from labelwise.core.scores import Scores
 from labelwise.images.dataset import several_true, truth_table
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws, draw_rows
 
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
-MARGINS = 999  # that a classifier stores of left-out images
 
 
 def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
@@ -82,31 +81,6 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
     applied = {"answer_ece": answers and choice if bare.exclusive else answers}
     applied |= {} if bare.multilabel else {"ece": choice}
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
-
-
-def with_promises(classifier: Classifier, log_odds: Array, targets: Array) -> Calibration:
-    """Return the calibration that knows how sure answers must be, from log-odds ``[n, k]`` of images that training left out."""
-    calibration = classifier.calibration
-    behind = np.maximum(-ahead_of_others(log_odds, targets) / calibration.temperature, 0)
-    mistakes = Tree.of(classifier.labels).mistakes(calibration.choice(log_odds), targets)
-    return replace(calibration, margins=_quantiles(behind), mistakes=_quantiles(mistakes))
-
-
-def _quantiles(values: Array) -> Array:
-    """Return values ``[n]`` sorted; of many, quantiles that promise no more than all."""
-    every = np.sort(values).astype(np.float32)
-    if len(every) <= MARGINS:
-        return every
-    ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
-    return np.asarray(every[ranks - 1])
-
-
-def ahead_of_others(log_odds: Array, targets: Array) -> Array:
-    """Return how far the log-odds ``[n, k]`` of the right label are ahead of the best other one ``[n]``; it may be behind."""
-    others, here = log_odds.copy(), np.arange(len(log_odds))
-    others[here, targets] = -np.inf
-    ahead: Array = log_odds[here, targets] - others.max(1)
-    return ahead
 
 
 Map = tuple[float | Array, float | Array, float]

@@ -1,0 +1,109 @@
+"""How sure answers must be, from images that training left out; and how that changes with labels that are taught later.
+
+A taught label competes with the others, and its own images were not measured. Both are made up for with the embeddings that a classifier
+stores. An image of an earlier label keeps the lead that left-out images have, by rank, and each later label may beat it. An image of
+a later label is left out of its label's examples.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelwise.core.arrays import Array
+from labelwise.core.calibration import Calibration
+from labelwise.core.coarser import Tree
+from labelwise.core.head import LearnsFromExamples
+
+if TYPE_CHECKING:
+    from labelwise.core.classifier import Classifier
+
+MARGINS = 999  # that a classifier stores of left-out images
+EXAMPLES = 20  # of a later label that are left out
+
+
+def with_promises(
+    classifier: "Classifier", log_odds: Array, targets: Array, weights: Array | None = None
+) -> Calibration:
+    """Return the calibration that knows how sure answers must be, from log-odds ``[n, k]`` of left-out images, of weight 1 or ``[n]``."""
+    calibration = classifier.calibration
+    behind = -ahead_of_others(log_odds, targets) / calibration.temperature
+    mistakes = Tree.of(classifier.labels).mistakes(calibration.choice(log_odds), targets)
+    if weights is not None:
+        behind, mistakes = (_weighted(values, weights) for values in (behind, mistakes))
+    return replace(calibration, margins=_quantiles(behind), mistakes=_quantiles(mistakes), later=None)
+
+
+def ahead_of_others(log_odds: Array, targets: Array) -> Array:
+    """Return how far the log-odds ``[n, k]`` of the right label are ahead of the best other one ``[n]``; it may be behind."""
+    others, here = log_odds.copy(), np.arange(len(log_odds))
+    others[here, targets] = -np.inf
+    ahead: Array = log_odds[here, targets] - others.max(1)
+    return ahead
+
+
+def promising(classifier: "Classifier") -> Calibration:
+    """Return the calibration of a classifier whose promises count labels that were taught after it was calibrated."""
+    calibration, familiarity = classifier.calibration, classifier.familiarity
+    memory, targets, later, margins = familiarity.memory, familiarity.targets, calibration.later, calibration.margins
+    if memory is None or targets is None or margins is None or later is None or not later.any() or later.all():
+        return calibration
+    log_odds = calibration.log_odds(classifier.score(memory))
+    rows = np.flatnonzero((targets >= 0) & ~later[targets])
+    if not np.isin(np.flatnonzero(~later), targets[rows]).all():
+        return calibration  # heads other than discriminant store no labels of their training images
+    earlier = _with_usual_lead(log_odds[rows], targets[rows], later, -margins * calibration.temperature)
+    left_out = [_left_out(classifier, log_odds, place) for place in np.flatnonzero(later).tolist()]
+    each = len(rows) / int((~later).sum())  # images of a label that is as frequent as the earlier ones are on average
+    parts = [(earlier, targets[rows], np.ones(len(rows)))]
+    parts += [
+        (part, np.full(len(part), place), np.full(len(part), each / len(part)))
+        for part, place in zip(left_out, np.flatnonzero(later).tolist(), strict=True)
+        if len(part)
+    ]
+    table, labels, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return with_promises(classifier, table, labels, weights)
+
+
+def _with_usual_lead(log_odds: Array, targets: Array, later: Array, leads: Array) -> Array:
+    """Return log-odds ``[n, k]`` of training images whose labels are ahead of earlier ones as those of left-out images are, by rank."""
+    new, here = log_odds.copy(), np.arange(len(log_odds))
+    ahead = ahead_of_others(log_odds[:, ~later], (~later).cumsum()[targets] - 1)
+    ranks = ahead.argsort(kind="stable").argsort(kind="stable")
+    usual = np.quantile(leads, (ranks + 0.5) / len(ranks))
+    new[here, targets] += (usual - ahead).astype(new.dtype)
+    return new
+
+
+def _left_out(classifier: "Classifier", log_odds: Array, place: int) -> Array:
+    """Return the log-odds ``[m, k]`` of the examples of a label, each left out of them; none of a single one."""
+    familiarity, head = classifier.familiarity, classifier.head
+    assert familiarity.memory is not None
+    rows = np.flatnonzero(familiarity.targets == place)[:EXAMPLES]
+    if len(rows) < 2 or not isinstance(head, LearnsFromExamples):
+        return log_odds[:0]
+    others = np.array([[other for other in range(len(rows)) if other != one] for one in range(len(rows))])
+    groups = np.repeat(np.arange(len(rows)), len(rows) - 1)
+    label_rows = head.labels_from_examples(familiarity.memory[rows[others.ravel()]], groups)
+    table, calibration = log_odds[rows].copy(), classifier.calibration
+    for one, row in enumerate(rows.tolist()):
+        score = head.score(familiarity.memory[row][None], label_rows[one][None])[0, 0]
+        table[one, place] = score * calibration.scale[place] + calibration.offset[place]
+    return table
+
+
+def _weighted(values: Array, weights: Array) -> Array:
+    """Return as many values as there are, so that each occurs as often as its weight says."""
+    order = values.argsort(kind="stable")
+    ends = weights[order].cumsum()
+    places = np.searchsorted(ends, (np.arange(len(values)) + 0.5) / len(values) * ends[-1])
+    return np.asarray(values[order][np.minimum(places, len(values) - 1)])
+
+
+def _quantiles(values: Array) -> Array:
+    """Return values ``[n]`` sorted; of many, quantiles that promise no more than all."""
+    every = np.sort(values).astype(np.float32)
+    if len(every) <= MARGINS:
+        return every
+    ranks = np.ceil(np.arange(1, MARGINS + 1) * (len(every) + 1) / (MARGINS + 1)).astype(np.int64)
+    return np.asarray(every[ranks - 1])
