@@ -1,11 +1,16 @@
 """The automatic choice: the most accurate encoder at hand that is quick enough, and what would be better."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import labelwise as lw
 from labelwise.encoders import choose
 from labelwise.encoders.choose import Known, choose_encoder, encoder_name, known_encoders
+from labelwise.fitting.suspects import suspects
+from labelwise.support.errors import UsageError
 
 
 def known(monkeypatch: pytest.MonkeyPatch, here: str) -> None:
@@ -48,3 +53,15 @@ def test_the_registry_says_what_each_costs() -> None:
     assert [each.accuracy for each in every] == sorted((each.accuracy for each in every), reverse=True)
     assert {"efficientnet_lite0", "tinyvit-5m", "dinov2-small"} <= {each.name for each in every}
     assert all(each.ms > 0 and each.megabytes > 1 and each.licence and each.about for each in every)
+
+
+def test_groups_and_audits_use_the_encoder_of_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        for i in range(2):
+            Image.new("RGB", (32, 32), (100 * i, 50, 0)).save(tmp_path / label / f"{i}.png")
+    known(monkeypatch, "strong")
+    with pytest.raises(UsageError, match='No encoder "strong"'):
+        lw.group(tmp_path)
+    with pytest.raises(UsageError, match='No encoder "strong"'):
+        suspects(lw.data.load(tmp_path))
