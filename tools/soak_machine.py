@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
-DISK = 256  # megabytes
+DISK = 4096  # MB of the disk of the state, a sparse file: a history of two hours takes some hundred, a restored copy as much again
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _CLOCK = r"""
 #define _GNU_SOURCE
