@@ -36,6 +36,7 @@ from labelwise.support.rows import mix
 from labelwise.train.augment import Augment
 from labelwise.train.method import Run
 from labelwise.train.pixels import readable_pixels
+from labelwise.train.step import WARM
 from labelwise.train.tensors import BatchRng
 
 BATCH, SMOOTHING, DECAY = 64, 0.1, 1e-2
@@ -84,6 +85,7 @@ def compared(data: Dataset, encoder: Encoder, seed: int, options: argparse.Names
         encoder=encoder, tune=Tune(minutes=options.minutes, steps=options.steps), view=View(fit="stretch")
     )
     run = Run(seed=seed, device=options.device, progress=False)
+    lw.fit(data, replace(method, tune=Tune(steps=WARM + 2)), run)  # libraries load their kernels, for all that follow
     plain = lw.fit(data, replace(method, tune=None), run)
     yield {"rival": "closed form", "accuracy": accuracy(plain, test), "images": len(train), "tested": len(test)}
     began = time.monotonic()

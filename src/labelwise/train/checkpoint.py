@@ -32,7 +32,7 @@ class Progress:
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
-    began: float = 0.0  # seconds of the run before this stage
+    began: float = 0.0  # seconds of the run when the clock of this stage started
     merit: float | None = None  # the last figure of validation
     best: float | None = None
     best_epoch: int = -1

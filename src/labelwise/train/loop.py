@@ -32,10 +32,13 @@ from labelwise.train.optimizers import MovingAverage
 from labelwise.train.progress import Bar, progress_bar
 from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
-from labelwise.train.step import FEW, RecordedStep, Step
+from labelwise.train.step import FEW, WARM, RecordedStep, Step
 
 LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
 AHEAD = 16  # steps of a stage that the clock ends are started ahead of the GPU at most
+START = (
+    WARM + 2
+)  # steps before its clock starts: libraries load kernels in them, which took 9 seconds, and a step is recorded
 # Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
 
@@ -245,14 +248,19 @@ class _Loop:
         now, stage, steps = self.now, self.stage, len(self.stage.batches)
         if stage.seconds is None:
             return (now.epoch * steps + now.step) / (stage.epochs * steps)
+        if not now.epoch and now.step < START:
+            return 0.0
         return min(1.0, of_main_process((self.seconds - now.began) / stage.seconds, self.device))
 
     def _clock_ends_epoch(self) -> bool:
         """Return whether the time of the epoch is over; a GPU, which steps are started ahead of, is waited for now and then."""
         if self.stage.seconds is None:
             return False
-        if self.device.type == "cuda" and self.now.step % AHEAD == 0:
+        starts = not self.now.epoch and self.now.step == START
+        if self.device.type == "cuda" and (starts or self.now.step % AHEAD == 0):
             torch.cuda.current_stream(self.device).synchronize()
+        if starts:
+            self.now.began = self.seconds
         return self.done * self.stage.epochs >= self.now.epoch + 1
 
     def _end_epoch(self) -> None:

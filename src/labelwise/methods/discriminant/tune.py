@@ -11,7 +11,7 @@ class Tune:
     """Train the pretrained encoder further, and keep that only where validation images gain by it (--tune). For GPUs."""
 
     rates: tuple[float, ...] = setting(
-        (3e-4, 1e-4), "Learning rates; the next is tried where validation does not improve with one."
+        (1e-3, 3e-4, 1e-4), "Learning rates; the next is tried where validation does not improve with one."
     )
     minutes: float = setting(10.0, "Minutes of training; the learning rate falls to zero in this time.")
     steps: int | None = setting(None, "Steps of training with each rate; none: as many as the minutes allow.")

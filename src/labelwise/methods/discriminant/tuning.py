@@ -31,19 +31,18 @@ from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import BatchRng
 
-PACE = 10.0  # learning rates of the layer, of the encoder's: embeddings have unit length, so its weights are large
+PACE = 3.0  # learning rates of the layer, of the encoder's: embeddings have unit length, so its weights are large
 CROP = (0.4, 1.0)  # share of the area of an image that a random crop covers
 AVERAGE = 0.99  # share that stays of the moving average of weights at a step
 WARMUP = 0.1  # share of the time in which the learning rate rises
 CHECKS = 10  # times that validation images are looked at while it trains with a rate
-PATIENCE = 4  # of these, after which training stops where none was as good as the start
+PATIENCE = 5  # of these, after which training stops where none was as good as the start
 LEAST = 0.1  # share of the minutes for which another rate is begun
 LOST = (
     0.8,
     1.0,
 )  # share of the likelihood above chance, and how much of it, whose loss shows at once that the encoder collapsed
 ENDLESS = 2**20  # steps between two looks where the clock says when these are
-PIECE = 256  # validation images at a time
 
 
 class TuningLayer(nn.Module):
@@ -139,10 +138,10 @@ def _stage(
         scores: Tensor = layer(model.finish(model.encoder(batch.images).float()))
         return {"choice": cross_entropy(scores, batch.targets, label_smoothing=tune.smoothing)}
 
-    begin = _likelihood(model, layer, data.val)
+    begin = _likelihood(model, layer, data.val, tune.batch)
 
     def validate() -> float:
-        likelihood = _likelihood(model, layer, data.val)
+        likelihood = _likelihood(model, layer, data.val, tune.batch)
         collapsed = begin - likelihood > max(LOST[0] * (begin - chance), LOST[1])
         return -math.inf if collapsed else likelihood
 
@@ -164,12 +163,16 @@ def _stage(
 
 
 @torch.no_grad()
-def _likelihood(model: DiscriminantModel, layer: TuningLayer, split: TensorSplit) -> float:
-    """Return the mean log-likelihood of validation images by the layer, as sure as suits them best."""
+def _likelihood(model: DiscriminantModel, layer: TuningLayer, split: TensorSplit, batch: int) -> float:
+    """Return the mean log-likelihood of validation images by the layer, as sure as suits them best.
+
+    The first images fill the last batch: a GPU takes seconds to choose kernels for another number of images.
+    """
     model.eval()
+    rows = torch.arange(-(-len(split) // batch) * batch, device=split.images.device) % len(split)
     with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
-        pieces = (as_float(piece.to(model.device)) for piece in torch.split(split.images, PIECE))
-        scores = array(torch.cat([layer(model.finish(model.encoder(each).float())) for each in pieces]))
+        pieces = (as_float(split.images[some].to(model.device)) for some in torch.split(rows, batch))
+        scores = array(torch.cat([layer(model.finish(model.encoder(each).float())) for each in pieces]))[: len(split)]
     targets = array(split.targets)
     shares = softmax(scores / fit_temperature(scores, targets))[np.arange(len(targets)), targets]
     return float(np.log(np.maximum(shares, 1e-30)).mean())
