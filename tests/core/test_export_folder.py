@@ -85,9 +85,14 @@ def test_the_python_program_answers_without_labelwise(
     hidden = "import sys, runpy; sys.modules.update(dict.fromkeys(('labelwise', 'torch', 'onnx'))); sys.argv.pop(0); "
     program = hidden + "runpy.run_path(sys.argv[0], run_name='__main__')"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    words = [sys.executable, "-c", program, str(folder / "classify.py"), *odd_files]
+    deep = tmp_path / "deep.png"
+    Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save(deep)
+    words = [sys.executable, "-c", program, str(folder / "classify.py"), *odd_files, str(deep), "missing.jpg"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert "more than 8 bits" in done.stderr
+    assert "missing.jpg is skipped" in done.stderr
+    assert "Traceback" not in done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     scores = fitted.scores(odd_files)
     assert [one["file"] for one in answers] == odd_files

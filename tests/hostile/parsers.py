@@ -294,7 +294,7 @@ PARSERS: dict[str, Parser] = {
     "safetensors": Parser(".safetensors", tensors, read_both),
     "labels.json": Parser(".json", lambda: [json.dumps(KNOWN).encode()], read_labels),
     "labels.toml": Parser(".toml", lambda: [TOML.encode()], read_labels),
-    "labels.csv": Parser(".csv", lambda: [b"label,text,x,order\na,one,1,1\nb,two,0,2\n", b",a,b\na,1,0\nb,0,1\n"], read_labels),
+    "labels.csv": Parser(".csv", lambda: [b"label,text,x,order\na,one,1,1\nb,two,0,2\n", b"label,parent,family\na,x,y\nb,x,y\n", b",a,b\na,1,0\nb,0,1\n"], read_labels),
     "labels.txt": Parser(".txt", lambda: [b"low\nhigh\n"], read_labels),
     "words": Parser(".txt", words, read_vectors),
     "words.gz": Parser(".txt.gz", lambda: [gzip.compress(one) for one in words()], read_vectors),

@@ -8,7 +8,8 @@ from typer import Argument
 import labelwise as lw
 from labelwise.cli.inputs import open_model
 from labelwise.cli.options import Out, shared
-from labelwise.cli.output import percent, show, styled
+from labelwise.cli.outcome import estimate_line
+from labelwise.cli.output import show, styled
 
 
 def merge(
@@ -25,8 +26,6 @@ def merge(
     line = f": {len(merged.labels)} labels from the stored features of {sum(counts)} images"
     lines = [styled((str(out_folder), "bold"), line)]
     if about is not None:
-        low, high = percent(about["low"]), percent(about["high"])
-        accuracy = f"{percent(about['accuracy'])} (95 % interval {low} to {high})"
-        lines.append(styled(f"Estimated accuracy on new images like these: {accuracy}, by leave-one-out."))
+        lines.append(styled(estimate_line(about, "leave-one-out on", "stored images", None)))
     document = {"model": str(out_folder), "labels": list(merged.labels.names), "images": counts}
     show({**document, "leave_one_out": about}, *lines)

@@ -31,7 +31,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     circular = CIRCULAR.get(summary.get("labels_by", ""))
     if estimated:
         how = "leave-one-out on" if "leave_one_out" in summary else "answers to"
-        yield _estimate_line(
+        yield estimate_line(
             estimated, how, "training images" if "leave_one_out" in summary else "validation images", circular
         )
         if not circular:
@@ -61,7 +61,7 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     yield ""
 
 
-def _estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular: str | None) -> str:
+def estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular: str | None) -> str:
     """Return the estimated accuracy on new images, or why there is no estimate."""
     right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
     which = f"{how} {estimated['images']} {images}"

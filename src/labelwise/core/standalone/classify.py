@@ -19,7 +19,7 @@ def read(file: str, shape: list[int], fit: str) -> np.ndarray:
     channels, height, width = shape
     opened = Image.open(file)
     if opened.mode[0] in "IF":
-        raise ValueError(f"{file} has more than 8 bits per channel. Save it with 8 bits.")
+        raise ValueError("it has more than 8 bits per channel. Save it with 8 bits.")
     side = max(height, width, 224)  # a large JPEG is decoded at a fraction of its size
     drafted = opened.draft("L" if channels == 1 else None, (side, side))
     full = drafted[1][2:] if drafted else opened.size
@@ -41,17 +41,24 @@ def read(file: str, shape: list[int], fit: str) -> np.ndarray:
     return pixels.transpose(2, 0, 1) if channels == 3 else pixels[None]
 
 
-def main(files: list[str]) -> None:
-    """Print the answer for each file."""
+def main(files: list[str]) -> int:
+    """Print the answer for each file; return 1 if one cannot be read."""
+    unread = 0
     about = json.loads((HERE / "labels.json").read_text("utf-8"))
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
     for file in files:
-        image = read(file, about["shape"], about["fit"])[None]
+        try:
+            image = read(file, about["shape"], about["fit"])[None]
+        except (OSError, ValueError) as error:
+            unread = 1
+            print(f"{file} is skipped: {error}", file=sys.stderr)
+            continue
         answers, labels, unknown = session.run([about["reported"], "labels", "unknown"], {"images": image})
         names = [name for name, yes in zip(about["labels"], labels[0], strict=True) if yes]
         chances = dict(zip(about["labels"], answers[0].tolist(), strict=True))
         print(json.dumps({"file": file, "labels": names, "unknown": bool(unknown[0]), "probabilities": chances}))
+    return unread
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))
