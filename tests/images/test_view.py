@@ -24,11 +24,11 @@ from labelwise.encoders.encoder import Encoder as EncoderProtocol
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.encoding import encode_with
 from labelwise.fitting.fit import fit
-from labelwise.fitting.rebuild import method_of
 from labelwise.images.as_images import as_images
 from labelwise.images.describe.labels import Labels
 from labelwise.images.view import WHOLE, View
 from labelwise.methods import Encoder, Softmax
+from labelwise.methods.registry import method_of
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.tasks.gallery_files import gallery_of_files

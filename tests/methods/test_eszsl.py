@@ -9,11 +9,11 @@ import torch
 from sklearn import linear_model
 
 from labelwise.core.head import Array
-from labelwise.fitting.rebuild import method_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Eszsl
 from labelwise.methods.eszsl import IMAGE_PENALTIES, LABEL_PENALTIES, Solutions
+from labelwise.methods.registry import method_of
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import array

@@ -15,7 +15,6 @@ import labelwise as lw
 from labelwise.api import teach
 from labelwise.core.balance import balance_curve
 from labelwise.data import load
-from labelwise.fitting.rebuild import method_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
@@ -24,6 +23,7 @@ from labelwise.methods.izf.generated import GeneratedSoftmax
 from labelwise.methods.izf.generated_head import fit_softmax, noise
 from labelwise.methods.izf.head import TAKEN_OFF
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel
+from labelwise.methods.registry import method_of
 from labelwise.methods.shared.head import Centre
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import label_folds

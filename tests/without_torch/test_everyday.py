@@ -56,6 +56,7 @@ def test_the_shell_fits_and_answers(photos: Path, model: Path, tmp_path: Path) -
     assert "yes" in shell(photos.parent, "ask", model, image, "red").lower()
     figures = json.loads(shell(photos.parent, "evaluate", model, photos, "--json"))
     assert figures["accuracy"] > 0.5
+    assert json.loads(shell(photos.parent, "evaluate", model, photos, "--folds", "2", "--json"))["accuracy"] > 0.5
     shell(
         photos.parent,
         "teach",

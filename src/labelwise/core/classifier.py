@@ -59,7 +59,7 @@ class KnownState:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodRecord:
-    """The method that made a classifier, in words; ``train.rebuild.method_of`` makes a method of it."""
+    """The method that made a classifier, in words; ``methods.registry.method_of`` makes a method of it."""
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)  # all of them, plain JSON values

@@ -12,13 +12,13 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.test_set import ALL, select_test_set
 from labelwise.fitting.choice import encoder_of
 from labelwise.fitting.fit import fit
-from labelwise.fitting.rebuild import method_of
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows
 from labelwise.images.split.lookalikes import lookalike_groups
 from labelwise.images.split.make import folds_of
 from labelwise.images.view import View
+from labelwise.methods.registry import method_of
 from labelwise.support.errors import DataError, UnsupportedError
 from labelwise.train.method import Method, Run
 from labelwise.train.networks.encoder import Encoder

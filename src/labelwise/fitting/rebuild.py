@@ -10,26 +10,14 @@ from labelwise.core.classifier import Classifier, KnownState
 from labelwise.encoders.efficientnet import VARIANTS
 from labelwise.encoders.encoder import Precomputed
 from labelwise.encoders.onnx import OnnxEncoder
-from labelwise.methods import METHODS
-from labelwise.support.errors import StoreError, UnsupportedError, UsageError, listing
-from labelwise.support.settings import from_plain
-from labelwise.train.method import Method
+from labelwise.methods.registry import method_of
+from labelwise.support.errors import UnsupportedError, UsageError, listing
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.adapters import without_downloads
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.torch_encoder import TorchEncoder
 
 Tensors = Mapping[str, Tensor]
-
-
-def method_of(classifier: Classifier) -> Method:
-    """Return the method that made a classifier."""
-    record = classifier.origin.method
-    if record is None:
-        raise UnsupportedError("This classifier has no record of the method that made it.")
-    if record.name not in METHODS:
-        raise StoreError(f'It was made by the method "{record.name}", which this version lacks.')
-    return from_plain(METHODS[record.name], record.settings)
 
 
 def training_state(model: LabelModel) -> KnownState:

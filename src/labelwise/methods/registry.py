@@ -5,8 +5,10 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
-from labelwise.support.errors import UsageError, listing, needs_torch, suggest
+from labelwise.core.classifier import Classifier
+from labelwise.support.errors import StoreError, UnsupportedError, UsageError, listing, needs_torch, suggest
 from labelwise.support.plugins import plugins
+from labelwise.support.settings import from_plain
 from labelwise.train.method import Method
 
 # Where the class of each method is.
@@ -78,3 +80,13 @@ def method_class(name: str) -> type[Method]:
     if name not in METHODS:
         raise UsageError(f'No method "{name}".{suggest(name, METHODS)} Methods: {listing(METHODS)}.')
     return METHODS[name]
+
+
+def method_of(classifier: Classifier) -> Method:
+    """Return the method that made a classifier."""
+    record = classifier.origin.method
+    if record is None:
+        raise UnsupportedError("This classifier has no record of the method that made it.")
+    if record.name not in METHODS:
+        raise StoreError(f'It was made by the method "{record.name}", which this version lacks.')
+    return from_plain(METHODS[record.name], record.settings)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from labelwise.fitting.rebuild import method_of, model_of
+from labelwise.fitting.rebuild import model_of
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
+from labelwise.methods.registry import method_of
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
 from labelwise.train.data import TrainData
