@@ -120,6 +120,63 @@ def imagefolder(home: Path) -> Path:
     return home
 
 
+def label_studio(home: Path) -> Path:
+    photos(home)
+    tasks = []
+    for name in NAMES:
+        values = [
+            {**dict(zip(("x", "y", "width", "height"), [100 * v for v in box.shares], strict=True)), "rectanglelabels": [box.label]}
+            for box in BOXES
+            if box.image == name
+        ]  # fmt: skip
+        results = [{"type": "rectanglelabels", "value": value} for value in values]
+        tasks.append({"data": {"image": name}, "annotations": [{"result": results}]})
+    return write_json(home / "labelstudio.json", tasks)
+
+
+def fiftyone(home: Path) -> Path:
+    photos(home / "data")
+    labels = {
+        Path(name).stem: [
+            {"label": LABELS.index(box.label), "bounding_box": box.shares} for box in BOXES if box.image == name
+        ]
+        for name in NAMES
+    }
+    return write_json(home / "labels.json", {"classes": LABELS, "labels": labels})
+
+
+def fiftyone_samples(home: Path) -> Path:
+    photos(home)
+    samples = [
+        {
+            "filepath": name,
+            "found": {
+                "_cls": "Detections",
+                "detections": [{"label": box.label, "bounding_box": box.shares} for box in BOXES if box.image == name],
+            },
+        }
+        for name in NAMES
+    ]
+    return write_json(home / "samples.json", {"samples": samples})
+
+
+def cvat(home: Path) -> Path:
+    photos(home / "images")
+    text = ""
+    for name in NAMES:
+        boxes = ""
+        for i, box in enumerate(box for box in BOXES if box.image == name):
+            left, top, right, bottom = box.left, box.top, box.left + box.width, box.top + box.height
+            corners = f"{left},{top};{right},{top};{right},{bottom};{left},{bottom}"
+            edges = f'xtl="{left}" ytl="{top}" xbr="{right}" ybr="{bottom}"'
+            boxes += (
+                f'<polygon label="{box.label}" points="{corners}"/>' if i else f'<box label="{box.label}" {edges}/>'
+            )
+        text += f'<image name="{name}" width="{WIDTH}" height="{HEIGHT}">{boxes}</image>'
+    (home / "annotations.xml").write_text(f"<annotations>{text}</annotations>", encoding="utf-8")
+    return home / "annotations.xml"
+
+
 def write_line(document: object) -> str:
     import json
 
@@ -132,6 +189,10 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
     "Pascal VOC": voc,
     "MegaDetector": megadetector,
     "imagefolder": imagefolder,
+    "Label Studio": label_studio,
+    "FiftyOne": fiftyone,
+    "FiftyOne, samples": fiftyone_samples,
+    "CVAT": cvat,
 }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import labelwise as lw
+from labelwise.server.labelling.export import read_labels
 from tests.images.formats.written import (
     HEIGHT,
     LABELS,
@@ -77,6 +78,58 @@ def yolo(home: Path) -> Path:
     return home
 
 
+def label_studio(home: Path) -> Path:
+    photos(home)
+    places = ("{}", "/data/upload/3/1a2b3c4d-{}", "/data/local-files/?d={}", "https://example.org/photos/{}?x=1")
+    tasks: list[object] = [
+        {
+            "data": {"text": "a note", "image": places[i % 4].format(name.replace(" ", "%20") if i % 4 % 2 else name)},
+            "annotations": [
+                {"was_cancelled": True, "result": []},
+                {"result": [{"type": "choices", "value": {"choices": [label]}}]},
+            ],
+        }
+        for i, (name, label) in enumerate(whole())
+    ]
+    return write_json(home / "project-1.json", [*tasks, {"data": {"image": NAMES[0]}, "annotations": []}])
+
+
+def label_studio_min(home: Path) -> Path:
+    photos(home)
+    return write_json(home / "min.json", [{"id": 1, "image": name, "choice": label} for name, label in whole()])
+
+
+def fiftyone(home: Path) -> Path:
+    photos(home / "data")
+    labels = {Path(name).stem: LABELS.index(label) for name, label in whole()}
+    write_json(home / "labels.json", {"classes": LABELS, "labels": labels})
+    return home
+
+
+def fiftyone_samples(home: Path) -> Path:
+    photos(home / "data")
+    samples = [
+        {
+            "filepath": f"data/{name}",
+            "tags": ["train" if i < 4 else "test"],
+            "guess": {"_cls": "Classification", "label": "x"},
+            "ground_truth": {"_cls": "Classification", "label": label},
+        }
+        for i, (name, label) in enumerate(whole())
+    ]
+    write_json(home / "samples.json", {"samples": samples})
+    return home
+
+
+def cvat(home: Path) -> Path:
+    photos(home / "images")
+    images = "".join(
+        f'<image id="{i}" name="{n}"><tag label="{label}"/></image>' for i, (n, label) in enumerate(whole())
+    )
+    (home / "annotations.xml").write_text(f"<?xml version='1.0'?><annotations>{images}</annotations>", encoding="utf-8")
+    return home
+
+
 FORMATS: dict[str, Callable[[Path], Path]] = {
     "imagefolder": imagefolder,
     "imagefolder with splits": imagefolder_splits,
@@ -85,6 +138,11 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
     "COCO": coco,
     "COCO of the label page": coco_of_label,
     "YOLO": yolo,
+    "Label Studio": label_studio,
+    "Label Studio, JSON-MIN": label_studio_min,
+    "FiftyOne": fiftyone,
+    "FiftyOne, samples": fiftyone_samples,
+    "CVAT": cvat,
 }
 
 
@@ -121,3 +179,13 @@ def test_images_without_a_label_are_left_out(tmp_path: Path) -> None:
     rows = [(name, "" if name == NAMES[3] else label) for name, label in whole()]
     write_csv(tmp_path / "metadata.csv", ["file_name", "label"], rows)
     assert answers(lw.data.load(tmp_path)) == [pair for pair in whole() if pair[0] != NAMES[3]]
+
+
+@pytest.mark.parametrize("write", [cvat, fiftyone, fiftyone_samples, imagefolder_lines])
+def test_the_label_page_imports_labels_of_other_tools(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    place = write(tmp_path / "some data")
+    files = {"cvat": "annotations.xml", "fiftyone": "labels.json", "fiftyone_samples": "samples.json"}
+    source = place / files.get(write.__name__, "metadata.jsonl")
+    labels = {Path(file).name: label for file, label in read_labels(source).items()}
+    assert sorted(labels.items()) == whole()
+    assert all(Path(file).is_file() for file in read_labels(source))

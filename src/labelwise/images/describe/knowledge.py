@@ -20,6 +20,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.labels import Labels, normal_name
 from labelwise.support.errors import DataError, UsageError, listing, suggest
+from labelwise.support.files import open_regular
 
 MOST_IMAGES = 100  # whose sentences describe one label
 FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
@@ -62,7 +63,7 @@ def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Know
 
 def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
     """Return what the files in a folder say about labels together (``names`` as in ``read_knowledge``), or None."""
-    files = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+    files = [file for name in FILES if (file := Path(folder) / name).is_file() and not _is_of_images(file)]
     if not files:
         return None
     first, *others = [read_knowledge(file) for file in files]
@@ -79,6 +80,14 @@ def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Kn
         whole = Knowledge(labels=replace(whole.labels, **pieces), attributes=whole.attributes or other.attributes)
     whole = replace(whole, source=listing(f'"{file}"' for file in files))
     return whole if names is None else _arranged(whole, names)
+
+
+def _is_of_images(file: Path) -> bool:
+    """Return whether a file ``labels.json`` gives labels to images: FiftyOne calls its own so, and begins it with the classes."""
+    if file.suffix != ".json":
+        return False
+    with open_regular(file, None) as stream:
+        return b'"classes"' in stream.read(256)
 
 
 def _pieces(labels: Labels) -> dict[str, Any]:

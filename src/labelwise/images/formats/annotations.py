@@ -45,19 +45,22 @@ class Annotations:
     records: tuple[Record, ...]
     folders: tuple[str, ...] = FOLDERS  # below ``home``, where the names of images may start
 
-    def located(self, root: Path | None = None) -> Iterator[tuple[str, Record]]:
-        """Yield the address of each image or box, and its record; ``root`` is another folder that the images are in."""
+    def located(self, root: Path | None = None, *, outside: bool = False) -> Iterator[tuple[str, Record]]:
+        """Yield the address of each image or box, and its record.
+
+        ``root`` is another folder that the images are in; ``outside`` allows any place, where no image is going to be read.
+        """
         known: dict[str, str] = {}
         for record in self.records:
             if record.file not in known:
-                known[record.file] = self._locate(record.file, root)
+                known[record.file] = self._locate(record.file, root, outside=outside)
             yield crop_address(known[record.file], record.box), record
 
-    def _locate(self, file: str, root: Path | None) -> str:
+    def _locate(self, file: str, root: Path | None, *, outside: bool) -> str:
         if not file or "\0" in file:
             raise DataError(f'"{self.source}" names an image {file!r:.60}. Give each image the name of its file.')
         starts = [self.home / folder for folder in self.folders] if root is None else [root, self.home]
-        return locate(file, starts, self.home if root is None else root, f'"{self.source}": ')
+        return locate(file, starts, None if outside else starts[0] if root else self.home, f'"{self.source}": ')
 
 
 def home_of(file: Path) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelwise.images.formats import coco, detectors, imagefolder, voc, yolo
+from labelwise.images.formats import coco, cvat, detectors, fiftyone, imagefolder, label_studio, voc, yolo
 from labelwise.images.formats.annotations import Annotations, shaped
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
@@ -25,6 +25,8 @@ class Format:
 JSON = (
     Format("a COCO file", coco.accepts, coco.read, coco.PATTERNS),
     Format("a file of MegaDetector or SpeciesNet", detectors.accepts, detectors.read),
+    Format("tasks of Label Studio", label_studio.accepts, label_studio.read, label_studio.PATTERNS),
+    Format("an export of FiftyOne", fiftyone.accepts, fiftyone.read, fiftyone.PATTERNS),
 )
 SUFFIXES = (".json", ".jsonl", ".xml", ".yaml", ".yml")
 
@@ -54,6 +56,9 @@ def _in_folder(folder: Path) -> list[Annotations]:
             parts = [part for file in files if (part := _of_json(file, [form]))]
             if parts:
                 return _split_apart([replace(each, home=folder, folders=_below(each, folder)) for each in parts])
+    for file in (folder / name for name in cvat.PATTERNS):
+        if file.is_file() and cvat.is_cvat(file):
+            return [_of_cvat(file)]
     if files := voc.files_in(folder):
         return [voc.read(files)]
     tables = [file for pattern in yolo.PATTERNS for file in sorted(folder.glob(pattern)) if yolo.accepts(file)]
@@ -68,7 +73,7 @@ def _read_file(file: Path) -> Annotations | None:
     if kind in (".csv", ".jsonl"):
         return _of_table(file) if imagefolder.accepts(file) else None
     if kind == ".xml":
-        return voc.read([file]) if voc.is_voc(file) else None
+        return voc.read([file]) if voc.is_voc(file) else _of_cvat(file) if cvat.is_cvat(file) else None
     if kind in (".yaml", ".yml"):
         return _of_yolo(file) if yolo.accepts(file) else None
     return None
@@ -77,6 +82,11 @@ def _read_file(file: Path) -> Annotations | None:
 def _of_table(file: Path) -> Annotations:
     with shaped(file, "the table of an image folder"):
         return imagefolder.read(file)
+
+
+def _of_cvat(file: Path) -> Annotations:
+    with shaped(file, "an export of CVAT for images"):
+        return cvat.read(file)
 
 
 def _of_yolo(file: Path) -> Annotations:
@@ -120,6 +130,6 @@ def read_annotations(path: Path) -> Sequence[Annotations]:
     if not parts:
         raise DataError(
             f'"{path}" holds no annotations that can be read. Formats: COCO, MegaDetector, SpeciesNet, Pascal VOC, YOLO, '
-            "an image folder with metadata.csv."
+            "Label Studio, CVAT, FiftyOne, an image folder with metadata.csv."
         )
     return parts

@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL import Image
 
+from labelwise.images.formats.find import find_annotations
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
@@ -153,11 +154,22 @@ def read_labels(source: Path, *, guesses: bool = False) -> dict[str, str]:
         RecursionError,
         csv.Error,
     ) as error:
+        if labels := _annotated(source):
+            return labels
         raise UsageError(f'"{source}" holds no labels that can be read ({error}). Give what --export wrote.') from None
     return {path: label for path, label, origin in rows if guesses or origin != GUESS}
 
 
 Read = Iterator[tuple[str, str, str]]  # path, label, source
+
+
+def _annotated(source: Path) -> dict[str, str]:
+    """Return the labels of whole images in annotations of another tool; none if there are none that can be read."""
+    try:
+        pairs = [pair for part in find_annotations(source) for pair in part.located(outside=True)]
+    except DataError:
+        return {}
+    return {os.path.realpath(file): one.labels[0] for file, one in pairs if one.labels and one.box is None}
 
 
 def _of_folder(source: Path) -> Read:

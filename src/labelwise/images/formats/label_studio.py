@@ -1,0 +1,69 @@
+"""Label Studio: exported tasks as JSON or JSON-MIN, with choices for whole images and rectangles as boxes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from labelwise.images.decode.crops import Box
+from labelwise.images.formats.annotations import Annotations, Record, home_of
+from labelwise.images.sources.paths import is_image
+
+PATTERNS = ("labelstudio.json",)  # as ``label --export`` writes it; others are given by their name
+_UPLOADED = re.compile(r"[0-9a-f]{8}-(.+)")  # what Label Studio makes of the name of an uploaded file
+
+
+def accepts(document: Any) -> bool:
+    """Return whether a JSON document is a list of tasks."""
+    return isinstance(document, list) and bool(document) and isinstance(document[0], dict) and bool(_image(document[0]))
+
+
+def read(document: Any, file: Path) -> Annotations:
+    """Return the answers of people; a task without any has no label."""
+    records = tuple(record for task in document for record in _records(task))
+    return Annotations(source=file, home=home_of(file), records=records)
+
+
+def _records(task: Mapping[str, Any]) -> Iterator[Record]:
+    image, results = _file(_image(task)), list[dict[str, Any]]()
+    if "data" not in task:
+        results += [{"type": "choices", "value": {"choices": task["choice"]}}] if task.get("choice") else []
+        results += [{"type": "rectanglelabels", "value": each} for each in task.get("label") or ()]
+    else:
+        answers = [one for one in task.get("annotations") or () if not one.get("was_cancelled")]
+        results = answers[0]["result"] if answers else []
+    for result in results:
+        value = result["value"]
+        if result["type"] == "choices":
+            choices = value["choices"]
+            choices = choices["choices"] if isinstance(choices, dict) else choices
+            yield Record(file=image, labels=(choices,) if isinstance(choices, str) else tuple(map(str, choices)))
+        elif result["type"] == "rectanglelabels":
+            yield Record(file=image, labels=tuple(map(str, value["rectanglelabels"][:1])), box=_box(value))
+    if not results:
+        yield Record(file=image)
+
+
+def _box(value: Mapping[str, Any]) -> Box:
+    left, top, width, height = (float(value[key]) for key in ("x", "y", "width", "height"))
+    return left, top, width, height, True
+
+
+def _image(task: Mapping[str, Any]) -> str:
+    """Return the address of the image of a task."""
+    data = task.get("data", task)
+    words = [value for value in data.values() if isinstance(value, str)] if isinstance(data, dict) else []
+    return next((word for word in words if is_image(_file(word))), "")
+
+
+def _file(address: str) -> str:
+    """Return the name of the file that an address is of: a path, a local file, an upload, or the last part of a web address."""
+    parts = urlsplit(address)
+    if parts.path == "/data/local-files/":
+        return parse_qs(parts.query).get("d", [""])[0]
+    if parts.path.startswith("/data/upload/"):
+        name = unquote(parts.path.rpartition("/")[2])
+        match = _UPLOADED.fullmatch(name)
+        return match[1] if match else name
+    return unquote(parts.path.rpartition("/")[2]) if parts.scheme in ("http", "https", "s3", "gs") else address
