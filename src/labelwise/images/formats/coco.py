@@ -26,7 +26,7 @@ def accepts(document: Any) -> bool:
 
 def read(document: Any, file: Path) -> Annotations:
     """Return what a COCO file says."""
-    names = {one["id"]: str(one["name"]) for one in document["categories"]}
+    names: dict[Any, str] = {one["id"]: one["name"].strip() for one in document["categories"]}
     images = {one["id"]: one for one in document["images"]}
     records, seen = [], set()
     for one in document["annotations"]:
