@@ -195,9 +195,12 @@ class Labelling(Asking[Answers]):
             answer = await self.ask("GET", f"/images?{query}")
             if answer is None or answer[0] >= 500 or TOLD in answer[1]:
                 return None
-            images = answer[1]["images"] if answer[0] == 200 else []  # 400: nobody has used the label yet
-            assert isinstance(images, list)
-            found |= {one["row"]: label for one in images if one["source"] == "person"}
+            document: dict[str, Any] = answer[1] if answer[0] == 200 else {}  # 400: nobody has used the label yet
+            rows = [one["row"] for one in document.get("images", ()) if one["source"] == "person"]
+            rows += [row for group in document.get("groups", ()) for row in group["rows"]]
+            if "groups" in document and len(rows) < document["count"]:
+                raise ValueError(f"The page lists {len(rows)} of {document['count']} images without a label.")
+            found |= dict.fromkeys(rows, label)
         return found
 
     async def look(self) -> None:
