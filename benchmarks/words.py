@@ -1,6 +1,6 @@
-"""Words: curves from 0 to 16 examples, and the yes of single words.
+"""Words: curves from 0 to 16 examples, the yes of single words, and which of a thousand words occur in a folder.
 
-    python benchmarks/words.py FEATURES {curves,yes} [--keep docs/results/measured/words_curves.jsonl]
+    python benchmarks/words.py FEATURES {curves,yes,occur} [--keep docs/results/measured/words_curves.jsonl]
 
 FEATURES holds ``SET-dinov2-small.npz`` and ``SET-efficientnet_lite0.npz`` with features, labels and names (``encoders.py`` writes such files) of the sets named
 below. Words are read in two ways: by the thousand labels of the default encoder, and by the map of ``image_text.py`` from MiniLM to DINOv2-small, trained without the labels that
@@ -23,16 +23,19 @@ from labelwise.core.head import Head
 from labelwise.encoders.encoder import Precomputed
 from labelwise.fitting.by_words import calibrated
 from labelwise.images.describe.labels import Labels
+from labelwise.images.describe.minilm import minilm
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.words.head import WordsHead
 from labelwise.methods.words.joined import WordsAndImagesFit
-from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary
+from labelwise.methods.words.sharpening import sharpen
+from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary, sentence
 
 Array = np.ndarray[Any, Any]
 TRAIN = ("tin", "cub", "flowers", "cifar100")  # of the map; a fifth of the labels of each is left out in turn
 CURVES, YES = ("cub", "flowers", "pets", "tin"), ("tin", "pets", "cub", "flowers", "pacs", "bmw")
 LITE0, DINO = "efficientnet_lite0", "dinov2-small"
 SPLITS, EXAMPLES, LEFT_OUT, TESTED, LABELS = 3, (1, 2, 4, 8, 16), 0.2, 1 / 3, 20
+SAME = 0.93  # similarity from which a label is one of the words
 SCALE, BIAS = 15.2, -3.3  # of the cosines of the map, as image_text.py finds them
 
 
@@ -130,14 +133,32 @@ def yes(folder: Path) -> Iterator[dict[str, Any]]:
             yield {"set": name, "draw": draw, "labels": len(labels), **off}
 
 
+def occur(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield how many of the words with the most images are those of labels, among the thousand words of the default encoder."""
+    vocabulary = default_vocabulary()
+    names = [[sentence(name)] for name in vocabulary.names]
+    for name in ("pets", "tin"):
+        photos = read(folder / f"{name}-{LITE0}.npz")
+        alike = minilm().encode([texts[0] for texts in photos.names]) @ vocabulary.vectors.T
+        words, known = alike.argmax(1), np.flatnonzero(alike.max(1) > SAME)  # labels that are one of the words
+        for draw in range(SPLITS):
+            labels = np.sort(np.random.default_rng(draw).permutation(known)[:LABELS])
+            features = photos.select(labels).features
+            reading = by_default_encoder(Photos(features, np.zeros(len(features), int), names))
+            ranked = np.argsort(-sharpen(features, reading.log_odds).counts)
+            right = np.isin(ranked, words[labels])
+            precision = {f"precision at {k}": round(100 * float(right[:k].mean())) for k in (5, 10, len(labels))}
+            yield {"set": name, "draw": draw, "images": len(features), "labels": len(labels), **precision}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("features", type=Path)
-    parser.add_argument("part", choices=("curves", "yes"))
+    parser.add_argument("part", choices=("curves", "yes", "occur"))
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     lines = []
-    for line in {"curves": curves, "yes": yes}[options.part](options.features):
+    for line in {"curves": curves, "yes": yes, "occur": occur}[options.part](options.features):
         lines.append(line)
         print(json.dumps(line), flush=True)
     if options.keep:

@@ -10,8 +10,10 @@ import pytest
 import labelwise as lw
 from labelwise.cli.fit import _by_words
 from labelwise.encoders.registry import is_installed
-from labelwise.fitting.by_words import WordsOptions, calibrated
-from labelwise.methods.words.vocabulary import default_vocabulary, sentence
+from labelwise.fitting.by_words import WordsOptions, calibrated, occurring_line
+from labelwise.images.describe.labels import Labels
+from labelwise.methods.words.sharpening import Sharpened
+from labelwise.methods.words.vocabulary import default_vocabulary, general_words, sentence
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.encoders.hub_reader import HUB
 from tests.methods.words.samples import colours, pictures, read_colours
@@ -88,6 +90,15 @@ def test_images_say_which_names_occur(words: Path) -> None:
     assert "expected_images" not in plain.origin.summary
 
 
+def test_of_many_names_those_of_most_images_are_said() -> None:
+    labels = Labels(names=tuple(f"bird {i}" for i in range(30)))
+    counts = np.where(np.arange(30) == 7, 12.0, np.where(np.arange(30) == 3, 4.4, 0.1))
+    line = occurring_line(labels, Sharpened(rows=np.zeros((30, 2)), counts=counts, belief=0.0))
+    assert line == "Names of most images: bird 7 (12 images), bird 3 (4 images)."
+    believed = occurring_line(labels, Sharpened(rows=np.zeros((30, 2)), counts=counts, belief=1.0))
+    assert believed.startswith("About 2 of 30 names occur: bird 7, bird 3,")
+
+
 def test_what_no_word_is_near_is_said(words: Path) -> None:
     images, _ = pictures()
     lines: list[str] = []
@@ -153,6 +164,7 @@ def test_names_become_sentences(name: str, said: str) -> None:
 def test_the_default_encoder_has_a_thousand_words() -> None:
     known = default_vocabulary()
     assert known.vectors.shape == (1000, 384)
+    assert known.names == general_words()
     assert known.rows.shape == (1000, 1281)
     assert known.names[0] == "tench"
     assert np.allclose(np.linalg.norm(known.vectors, axis=1), 1, atol=1e-3)

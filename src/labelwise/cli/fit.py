@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from labelwise.fitting.choice import FitOptions
     from labelwise.train.method import Method
 
-NAMES_HELP = "Names for unlabelled images: cat,dog or a .txt file."
+NAMES_HELP = "Names for unlabelled images: cat,dog; FILE.txt; '*'."
 CORRECTIONS_HELP = "A table of images and the labels they should have."
 ENCODER_HELP = "auto, none (train from scratch), a name, or a file."
 PRIOR_HELP = "data, equal, or a table of label and share."
@@ -162,12 +162,14 @@ def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> Non
     from labelwise.core.store import save
     from labelwise.fitting.by_words import WordsOptions, fit_words
     from labelwise.images.sources.folders import unsorted_data
+    from labelwise.methods.words.vocabulary import general_words
 
     common = shared()
     if common.splits is not None:
         raise UsageError("With --names all images are used and there is no split. Leave out --splits.")
     options = WordsOptions.of(pairs_of(words))
-    dataset = unsorted_data(Path(data), read_names(names), None, common.strict)
+    known = tuple(dict.fromkeys(general_words())) if names.strip() == "*" else read_names(names)
+    dataset = unsorted_data(Path(data), known, None, common.strict)
     classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
     classifier = _with_command(classifier)
     save(classifier, out_folder, overwrite=common.overwrite)

@@ -40,6 +40,7 @@ from labelwise.train.method import Run
 
 SETTINGS = ("vocabulary", "templates", "encoder", "sharpen")
 KNOWN_RATE = 0.95  # share of the images that count as known
+MANY = 20  # names, of which those of most images are said
 BACKGROUND = 500  # images that a yes compares an image with
 # The softmax temperature of words by how near names are to words of the vocabulary, and the odds of a word: fitted on three sets
 # of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md. A yes compares these odds with those of other photos.
@@ -69,6 +70,16 @@ class WordsOptions:
         if not templates or any(each.count("{}") != 1 for each in templates):
             raise UsageError(f"A template is a sentence with one {{}} where the name goes; given {listing(templates)}.")
         return override(cls(templates=templates), {key: value for key, value in settings.items() if key != "templates"})
+
+
+def occurring_line(labels: Labels, expected: Sharpened) -> str:
+    """Return a line that says which names occur, those of most images first."""
+    ranked = sorted(zip(expected.counts.tolist(), labels.names, strict=True), reverse=True)
+    if expected.absent().any():
+        count = int((~expected.absent()).sum())
+        return f"About {count} of {len(labels)} names occur: {listing(name for _, name in ranked)}."
+    first = (f"{name} ({count:.0f} images)" for count, name in ranked[:MANY] if count >= 1)
+    return f"Names of most images: {listing(first, MANY)}."
 
 
 def words_are_at_hand(encoder: str = "auto") -> bool:
@@ -101,9 +112,8 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
         bound, expected = _sharpened(bound, embeddings)
         counts = expected.counts.round(1).tolist()
         summary["expected_images"] = dict(zip(labels.names, counts, strict=True))
-        if run.tell is not None and expected.absent().any():
-            there = [name for _, name in sorted(zip(counts, labels.names, strict=True), reverse=True)]
-            run.tell(f"About {int((~expected.absent()).sum())} of {len(labels)} names occur: {listing(there)}.")
+        if run.tell is not None and (expected.absent().any() or len(labels) > MANY):
+            run.tell(occurring_line(labels, expected))
     about = {
         "data": data.name,
         "images": len(features),

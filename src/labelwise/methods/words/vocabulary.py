@@ -86,6 +86,11 @@ class Vocabulary:
         return np.asarray(encode_sentences(sentences, self.sentences), np.float32)
 
 
+def general_words() -> tuple[str, ...]:
+    """Return the thousand words of the default encoder."""
+    return tuple(map(str, read_npz(PACKED, "names")["names"].tolist()))
+
+
 def default_vocabulary() -> Vocabulary:
     """Return the thousand words of the default encoder: its last layer."""
     packed, weights = read_npz(PACKED, "names", "vectors"), LITE0.weights()
@@ -100,7 +105,7 @@ def hub_vocabulary(hub: Hub, template: str = TEMPLATE) -> Vocabulary:
     Where its labels compete (softmax), general words are the background that gives a single word a probability; one that answers each
     label on its own (sigmoid) needs none.
     """
-    names = () if hub.logits.sigmoid else tuple(map(str, read_npz(PACKED, "names")["names"].tolist()[::EVERY]))
+    names = () if hub.logits.sigmoid else general_words()[::EVERY]
     vectors = hub.texts.encode([sentence(name, template) for name in names]) if names else np.zeros((0, 1), np.float32)
     empty = Vocabulary(
         names=names, vectors=vectors, rows=np.zeros((0, hub.images.width + 1), np.float32), scale="unit", network=hub.texts,
