@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from labelwise.core.arrays import softmax
 from labelwise.core.platt import fit_temperature
@@ -68,8 +67,9 @@ class Kernel:
 
     def learn(self, means: Floats) -> Floats:
         """Return the weights ``[g, m]`` of new labels from the means of their examples ``[g, d]``."""
+        values, axes = self.axes
         k = len(self.weights)
-        start = -self._density / k * cho_solve(self._factors[0], np.ones(len(self.centres)))
+        start = -self._density / k * axes @ (axes.sum(0) / (self._density * values + self.ridge))
         return self._update(np.tile(start, (len(means), 1)), means, self.images / k)
 
     def learn_more(self, weights: Floats, mean: Floats, count: float) -> Floats:
@@ -77,11 +77,14 @@ class Kernel:
         return np.asarray(self._update(weights[None] / self.share, mean[None], count)[0])
 
     def _update(self, start: Floats, means: Floats, weight: float) -> Floats:
-        likeness, (smooth, plain) = self(means), self._factors
-        turned = cho_solve(smooth, cho_solve(plain, likeness.T)).T
+        likeness, (values, axes) = self(means), self.axes
+        turned = likeness @ axes / (values * (self._density * values + self.ridge)) @ axes.T
         missing = 1 - 1 / len(self.weights) - np.einsum("gm,gm->g", likeness, start)
         gain = missing / (1 / weight + np.einsum("gm,gm->g", likeness, turned))
-        return np.asarray(self.share * (start + gain[:, None] * turned), np.float32)
+        weights = np.asarray(self.share * (start + gain[:, None] * turned), np.float32)
+        if not np.isfinite(weights).all():
+            raise StoreError("The kernel of this classifier is damaged. Fit it again.")
+        return weights
 
     @property
     def _density(self) -> float:
@@ -89,16 +92,11 @@ class Kernel:
         return self.images / len(self.centres)
 
     @cached_property
-    def _factors(self) -> tuple[Any, Any]:
-        """The Cholesky factors of S and of the likenesses of centres."""
-        likeness, one = self(self.centres), np.eye(len(self.centres))
-        try:
-            return tuple(
-                cho_factor(table, lower=True)
-                for table in (self._density * likeness + self.ridge * one, likeness + LEAST_VALUE * len(one) * one)
-            )
-        except (ValueError, np.linalg.LinAlgError):
-            raise StoreError("The kernel of this classifier is damaged. Fit it again.") from None
+    def axes(self) -> tuple[Floats, Floats]:
+        """The eigenvalues ``[q]`` of likenesses of centres that are no rounding errors, and their axes ``[m, q]``."""
+        values, axes = np.linalg.eigh(self(self.centres))
+        known = values > LEAST_VALUE * values[-1]
+        return values[known], axes[:, known]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -173,9 +171,8 @@ def _solve(
     kernel = Kernel(
         centres=centres.astype(np.float32), weights=none, width=width, ridge=0.0, images=float(weights.sum())
     )
-    values, axes = np.linalg.eigh(kernel(kernel.centres))
-    known = values > LEAST_VALUE * values[-1]
-    turn = axes[:, known] / np.sqrt(values[known])
+    values, axes = kernel.axes
+    turn = axes / np.sqrt(values)
     z = kernel(x) @ turn
     weighted = z * weights[:, None]
     squares, axes = np.linalg.eigh(weighted.T @ z)
