@@ -7,7 +7,7 @@ Features are those of a ResNet-50, published with the sets. No setting is chosen
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from labelwise.core.metrics import expected_calibration_error
 from labelwise.sklearn import LabelwiseClassifier
 
 LABELS, TESTS = 40, 20  # at most: labels of a set, test images of a label
-RIVALS = {
+RIVALS: dict[str, Callable[[], Any]] = {
     "labelwise": LabelwiseClassifier,
     "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
     "linear SVM": lambda: make_pipeline(StandardScaler(), LinearSVC()),

@@ -54,9 +54,10 @@ def exists(name: str) -> bool:
 
 def commands(page: str) -> Iterator[list[str]]:
     """Yield the words of each command of the shell, without its first one."""
+    blocks = "".join(re.findall(r"^```[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     for line in (
         *re.findall(r"`(labelwise [^`\n]+)`", page),
-        *re.findall(r"^(?:\$ )?(labelwise .*)$", page, re.MULTILINE),
+        *re.findall(r"^(?:\$ )?(labelwise .*)$", blocks, re.MULTILINE),
     ):
         yield shlex.split(line.rstrip("\\"), comments=True)[1:]
 
