@@ -109,7 +109,7 @@ class Contents:
     megabytes: float  # on disk
     limit: float  # megabytes
     encoders: Mapping[str, int]  # images encoded by each
-    files: int  # whose digest is known
+    files: int  # number of files with a known digest
 
 
 class Cache:

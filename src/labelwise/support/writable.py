@@ -164,7 +164,7 @@ def sole_writer(
         except OSError as error:
             raise _refusal(target, error) from None
         try:
-            with suppress(OSError):  # on a full disk nobody is told the number of the process
+            with suppress(OSError):  # on a full disk the number of the process is not written
                 os.ftruncate(file, 0)
                 os.write(file, str(os.getpid()).encode())
             yield
@@ -198,7 +198,7 @@ def _open_lock(path: Path, busy: Callable[[str], LabelwiseError]) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
-        os.close(file)  # its owner removed it and ended: a newer one may lie there
+        os.close(file)  # its owner removed it and ended: a newer file may be there
 
 
 def write_atomically(path: Path, *content: bytes | memoryview, keep: Path | None = None) -> None:

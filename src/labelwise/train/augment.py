@@ -26,7 +26,7 @@ from labelwise.train.tensors import BatchRng
 # Luma and two colour differences; both differences of a grey pixel are zero.
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 # One uniform number per image for each of: area, ratio, top, left, flip, angle; then brightness, contrast,
-# saturation, hue, jitter, grey. All are always drawn, so that changing one setting leaves the others' numbers alone.
+# saturation, hue, jitter, grey. All are always drawn, so that changing one setting does not change the random numbers of others.
 PLACE, COLOUR = 6, 6
 BLOCK = 2**17  # pixels that a CPU takes at a time
 
@@ -75,7 +75,7 @@ class Augment:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
-        """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, laid out in memory as they came.
+        """Return the changed images, float32 in [0, 1], ``[n, c, size, size]``, in the memory layout of the input.
 
         Images are bytes, or floats in [0, 1], with one or three channels; features ``[n, a]`` get noise and nothing
         else.
@@ -97,7 +97,7 @@ class Augment:
         return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
 
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Return which pixels are in the square of each image ``[n, 1, h, w]``; part of it may lie outside."""
+        """Return which pixels are in the square of each image ``[n, 1, h, w]``; part of it may be outside the image."""
         inside = []
         for centre, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
             first = (centre * side).floor()[:, None] - self.erase // 2
@@ -152,7 +152,7 @@ class Augment:
             across = (left * (room_across - target[1] + 1)).floor()
         else:
             share = self.scale[0] + area * (self.scale[1] - self.scale[0])
-            # A crop of this share fits while its width / height lies between share * w / h and w / h / share.
+            # A crop of this share fits if its width / height is between share * w / h and w / h / share.
             narrow, wide = (share * (w / h)).log(), (w / h / share).log()
             low, high = (torch.clamp(torch.full_like(share, math.log(r)), narrow, wide) for r in self.ratio)
             shape = (low + ratio * (high - low)).exp()

@@ -19,7 +19,7 @@ from labelwise.train.tensors import BatchRng
 
 
 def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return what is made of images ``[n, d]``, by each process of those that are its own, which may be none."""
+    """Return an array ``[n, d]`` computed from images, each process computing its own share, which may be empty."""
     if current_group().world == 1 or not len(images):
         return make(images)
     own = current_group().own(len(images))
@@ -67,7 +67,7 @@ class Batch:
 
     images: Tensor  # floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``
     targets: Tensor  # ``[n]``, or ``[n, k]`` where several labels may be true
-    rows: Tensor  # where they stand in the split, ``[n]``
+    rows: Tensor  # their rows in the split, ``[n]``
     rng: BatchRng  # random numbers for these rows
     done: float = 1.0  # the share of the stage's steps that came before; 1 outside of training, NaN in a recorded step
     phase: int = 0  # which of the kinds of steps that take turns, see ``Stage.phases``
@@ -77,9 +77,9 @@ class Batch:
 class Draw:
     """What a batch is made of, before anything is computed: its rows, and the seed of its random numbers."""
 
-    rows: Tensor  # where this process's images stand in the split ``[n]``, on the device
+    rows: Tensor  # rows of this process's images in the split ``[n]``, on the device
     images: Tensor | None  # the stored images at these rows, on the device; None where all of the split's are there
-    part: slice  # where these rows stand in the whole batch
+    part: slice  # these rows within the whole batch
     total: int  # how many rows the whole batch has
     seed: int
 
@@ -123,7 +123,7 @@ class Batches(Protocol):
 class ShuffledBatches:
     """Every image once an epoch in random order; an incomplete last batch is left out."""
 
-    split: TensorSplit  # its targets lie on the device to train on; its images do, too, if they fit there
+    split: TensorSplit  # targets are on the training device; images too, if they fit
     size: int  # rows of a batch over all processes
     # turns stored images into floats in [0, 1]; None only converts them
     augment: Callable[[Tensor, BatchRng], Tensor] | None = None
@@ -159,7 +159,7 @@ class ShuffledBatches:
         return list(torch.split(order, self.size))[: len(self)]
 
     def _images(self, rows: list[Tensor]) -> Iterator[Tensor | None]:
-        """Yield the stored images at each list of rows, fetched ahead from the host; None where they lie on the device."""
+        """Yield the stored images at each list of rows, fetched ahead from the host; None if they are on the device."""
         images, device = self.split.images, self.split.targets.device
         if images.device == device:
             return (None for _ in rows)

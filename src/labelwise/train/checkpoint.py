@@ -26,7 +26,7 @@ CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may b
 
 @dataclass
 class Progress:
-    """Where training stands: the next step to take, and sums over the steps of this epoch so far."""
+    """The progress of training: the next step, and sums over the steps of this epoch so far."""
 
     stage: int = 0
     epoch: int = 0
@@ -99,7 +99,7 @@ class RunFolder:
         return Progress()
 
     def _newest_whole(self) -> Progress:
-        """Return where the newest checkpoint that can be read stands, with a warning of what is wrong with others."""
+        """Return the progress of the newest readable checkpoint, and warn of damaged ones."""
         faults = []
         for path in (path for name in (NEWEST, BEFORE) if (path := self.path / name).is_file()):
             try:
@@ -156,7 +156,7 @@ class RunFolder:
             file.write(json.dumps(entry) + "\n")
 
     def write_meanwhile(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
-        """Write the checkpoint as it is now; a GPU goes on while another thread does so."""
+        """Write the checkpoint; on a GPU, training continues while another thread writes."""
         self.finish()
         if not any(tensor.is_cuda for tensor in tensors.values()):
             self.write(progress, tensors)
@@ -174,7 +174,7 @@ class RunFolder:
         writer.shutdown(wait=False)
 
     def finish(self) -> None:
-        """Wait until what is being written is there."""
+        """Wait until the checkpoint is written."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -191,7 +191,7 @@ class RunFolder:
         self._whole = newest
 
     def read(self) -> dict[str, Tensor]:
-        """Return the tensors of the checkpoint that the run goes on from."""
+        """Return the tensors of the checkpoint that the run continues from."""
         return read_tensors(self._whole)[0]
 
     def _weights(self, name: str) -> Path:

@@ -72,7 +72,7 @@ def any_process(flag: bool, device: torch.device) -> bool:
 
 
 def of_main_process(value: float, device: torch.device) -> float:
-    """Return the value that the main process has, so that all processes decide alike by it."""
+    """Return the value of the main process, so that all processes decide alike."""
     if not dist.is_initialized():
         return value
     shared_value = torch.tensor(value, dtype=torch.float64, device=device)
@@ -81,7 +81,7 @@ def of_main_process(value: float, device: torch.device) -> float:
 
 
 def distributed(loss: Loss, parameters: Sequence[nn.Parameter], shard: Shard) -> Loss:
-    """Return the loss whose gradients are averaged over processes; that of one process is the loss itself.
+    """Return the loss whose gradients are averaged over processes; with one process, this is the loss itself.
 
     Some stages do not use all parameters at each step (a critic and a generator take turns), so torch looks for them.
     """
@@ -118,7 +118,7 @@ def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which the batch holds some.
+    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which this batch holds a part.
 
     Every process then has the loss of the whole batch, and the gradient reaches the process that an embedding came from.
     """
@@ -163,7 +163,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
         axes, shape = [axis for axis in range(input.ndim) if axis != 1], [1, -1] + [1] * (input.ndim - 2)
         sums = _summed(torch.cat([input.sum(axes), input.new_tensor([input.numel() / input.shape[1]])]))
         mean, n = sums[:-1] / sums[-1].detach(), sums[-1].detach()
-        off = input - mean.view(shape)  # squares of what is far from 0 would lose the digits that tell values apart
+        off = input - mean.view(shape)  # squares of numbers far from 0 would lose the digits that distinguish values
         variance = _summed(off.square().sum(axes)) / n
         self._track(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
         out = off * torch.rsqrt(variance + self.eps).view(shape)
@@ -179,7 +179,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
 
 
 class _SharedDropout(nn.Dropout):
-    """Dropout that draws for the rows of all processes, whose generators stand alike, and keeps those of its own."""
+    """Dropout that draws for the rows of all processes, whose generators have the same state, and keeps its own rows."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with some numbers dropped, as if its rows stood in one batch with those of the others."""

@@ -68,7 +68,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
                 folder.read_weights(f"stage-{number}", model)
             else:
                 loop.train_stage(stage, number)
-            torch.manual_seed(mix(run.seed, number))  # what is drawn between stages, also in a run that is resumed
+            torch.manual_seed(mix(run.seed, number))  # random numbers between stages, also in a resumed run
         loop.check_weights("at the end of training")
     model.eval()
     summary = {"seconds": round(loop.seconds, 2), "device": device.type}
@@ -77,7 +77,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
 
 
 def _seed(device: torch.device, seed: int) -> None:
-    """Seed what torch draws by itself on a device; ``torch.manual_seed`` looks for every kind of device, half a small step long."""
+    """Seed torch's generator of a device; ``torch.manual_seed`` seeds every kind of device, which takes half a small step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index].manual_seed(seed)
@@ -123,7 +123,7 @@ class _Loop:
         self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
         self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
         self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
-        self.engines: dict[str, str] = {}  # how the steps of each stage were taken on a GPU
+        self.engines: dict[str, str] = {}  # how a GPU ran the steps of each stage
         self.failed = False  # whether a step could not be recorded
 
     @property
@@ -283,7 +283,7 @@ class _Loop:
         now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
 
     def _validate(self, epoch: int) -> float | None:
-        """Return the figure of merit after an epoch, where there is one, and keep the weights if they are the best so far."""
+        """Return the figure of merit after an epoch, if there is one, and keep the weights if they are the best so far."""
         if self.stage.validate is None:
             return None
         self.model.eval()
@@ -316,13 +316,13 @@ class _Loop:
         )
 
     def check_weights(self, where: str) -> None:
-        """Raise an error where the model holds what is not a finite number, so that it is neither kept nor saved."""
+        """Raise an error if a weight of the model is not finite, so that it is neither kept nor saved."""
         bad = first_not_finite(self.model.state_dict())
         if bad is not None:
             raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {where}')
 
     def _diverged(self, what: str) -> LabelwiseError:
-        """Return the error of a run that went wrong; what it kept before stays."""
+        """Return the error of a run that diverged; earlier checkpoints stay."""
         remains = f" The last checkpoint is in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
             f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...) or check the data for extreme "

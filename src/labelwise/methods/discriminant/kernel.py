@@ -88,7 +88,7 @@ class Kernel:
 
     @property
     def _density(self) -> float:
-        """How many images each centre stands for."""
+        """The number of images that each centre represents."""
         return self.images / len(self.centres)
 
     @cached_property
