@@ -92,7 +92,7 @@ def metadata(classifier: Classifier) -> dict[str, str]:
 
 
 def _model(classifier: Classifier, onnx: Any) -> Any:
-    """Return the ONNX model of a classifier: what it computes for images, traced."""
+    """Return the ONNX model of a classifier, traced from its own computation."""
     graph, helper, types = Graph(), onnx.helper, onnx.TensorProto
     images = Traced(graph, INPUT, _example(classifier.shape, SAMPLE))
     nodes, constants, functions, version, features = [], [], [], IR_VERSION, images

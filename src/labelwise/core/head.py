@@ -79,7 +79,7 @@ class LearnsFromExamples(Protocol):
     """It makes a label of a few example images."""
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
-        """Return label embeddings ``[g, e]`` from those of example images ``[n, e']``; ``groups [n]`` says whose each is."""
+        """Return label embeddings ``[g, e]`` from those of example images ``[n, e']``; ``groups [n]`` gives the label of each."""
 
 
 @runtime_checkable
@@ -110,7 +110,7 @@ class ReadsDescriptions(Protocol):
     """It makes a label of a description alone, in the form that the labels of its training had."""
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with what it reads of them computed once, such as sentence vectors."""
+        """Return the labels with the inputs of this head computed once, such as sentence vectors."""
 
 
 @runtime_checkable

@@ -243,7 +243,7 @@ def _targets(arrays: Mapping[str, Array], k: int) -> Array | None:
 
 
 def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamples | None:
-    """Return what is known of the examples of labels with these names; parts that do not fit each other are an error."""
+    """Return the stored examples of labels with these names; parts that do not match are an error."""
     if not arrays:
         return None
     counts, means = arrays["counts"], arrays["means"]

@@ -30,7 +30,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 
 def balanced_interval(recalls: ArrayLike, counts: ArrayLike) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of recalls ``[k]``, each of so many images, at least one ``[k]``.
+    """Return the 95 % interval of the mean of recalls ``[k]`` over numbers of images ``[k]``, each at least one.
 
     Distances of the recalls to the ends of their Wilson intervals are added as squares: Zou, Huang and Zhang, "A note on confidence
     interval estimation for a linear function of binomial proportions", Computational Statistics & Data Analysis 53 (2009).
@@ -123,7 +123,7 @@ def misses_at(curve: DetCurve, false_accepts: float) -> float:
 def threshold_at(curve: DetCurve, false_accepts: float) -> float:
     """Return a finite threshold that accepts at most this share of negatives and as many positives as possible.
 
-    It lies half-way between the scores on both sides of it.
+    It is half-way between the scores on both sides.
     """
     place = _strict_enough(curve, false_accepts)
     below = float(curve.thresholds[place - 1]) if place else -math.inf

@@ -31,9 +31,9 @@ def fit_platt(scores: ArrayLike, targets: ArrayLike) -> tuple[float, float]:
     """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
 
     One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
-    is positive, so the order of labels stays. Targets are smoothed as Platt did, by one pair of each kind that is the other,
-    which keeps the scale finite where held-out images are separated without error. The yes among the noes lies where it is
-    most to be expected: on the best wrong label of each image. Spread over all labels, as far away as some are, it would
+    is positive, so the order of labels does not change. As Platt did, targets are smoothed: one pair of each kind counts as the
+    other kind, which keeps the scale finite if held-out images are separated without error. The yes among the noes is
+    where it is most likely: on the best wrong label of each image. Spread over all labels, some of them far away, it would
     outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
     """
     x = np.asarray(scores, np.float64)
@@ -197,7 +197,7 @@ LeftOut = Literal["groups", "copies", "labels"]  # what is left out together wit
 
 
 class LeavesOut(Protocol):
-    """What is known after a fit whose training images can be left out in closed form."""
+    """Statistics of a fit whose training images can be left out in closed form."""
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
         """Return what is said of training images, each left out with all of its group, its copies alone, or its whole label.

@@ -88,13 +88,13 @@ def unpack(packed: Packed) -> Head:
 
 
 def label_words(labels: Labels) -> dict[str, Any]:
-    """Return what is known about labels as plain values, their arrays left out."""
+    """Return the descriptions of labels as plain values, without their arrays."""
     words = {"names": list(labels.names), "texts": to_plain(labels.texts), "order": to_plain(labels.order)}
     return words if labels.parents is None else {**words, "parents": to_plain(labels.parents)}
 
 
 def label_arrays(labels: Labels) -> dict[str, Array]:
-    """Return what is known about labels as arrays."""
+    """Return the descriptions of labels as arrays."""
     pieces = {name: getattr(labels, name) for name in ARRAYS}
     return {name: np.asarray(piece) for name, piece in pieces.items() if piece is not None}
 

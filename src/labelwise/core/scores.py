@@ -168,7 +168,7 @@ class Scores:
         return answer(self) if "raw" in self.known else np.concatenate([answer(part) for part in self.parts()])
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
-        """Return the best labels of each image and what is reported of them: the answer first, then others by probability."""
+        """Return the best labels of each image with the reported figures: the answer first, then others by probability."""
         ranked = self.reported
         if self.classifier.thresholds and not self.classifier.calibration.multilabel:
             ranked = ranked.copy()

@@ -29,7 +29,7 @@ from labelwise.support.writable import check_writable, write_atomically, writing
 
 
 def description_bytes(about: Mapping[str, Any]) -> bytes:
-    """Return a description as the content of its file, with the SHA-256 of what it says as its first entry."""
+    """Return a description as the content of its file; the first entry is the SHA-256 of the rest."""
     plain = json.loads(json.dumps(about))
     return json.dumps({CHECKSUM: checksum(plain), **plain}, indent=1, ensure_ascii=False).encode() + b"\n"
 
@@ -119,7 +119,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write a safetensors file; its checksum stands in the description."""
+    """Write a safetensors file; the description holds its checksum."""
     write_atomically(path, safetensors({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 

@@ -27,9 +27,7 @@ class Plugin(Protocol):
         str, Sequence[Callable[..., None]]
     ]  # functions that become commands of ``labelwise``, by group of --help
     DATA_VERBS: Sequence[Callable[..., None]]  # and of ``labelwise data``
-    METHODS: Mapping[
-        str, tuple[str, str]
-    ]  # by name: the method that one stands behind in lists, and where it is, "module:Class"
+    METHODS: Mapping[str, tuple[str, str]]  # by name: the method before it in lists, and its place, "module:Class"
     STUDIES: Mapping[str, str]  # where each method is that only recipes name
     BACKBONES: Mapping[str, str]  # where each is, likewise
     ON_FEATURES: Sequence[str]  # the backbones that take features or waveforms, not images

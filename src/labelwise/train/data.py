@@ -17,7 +17,7 @@ from labelwise.train.pixels import pixels
 
 
 class EncodedImages(Selection):
-    """Images whose features by a frozen encoder are known: what training reads in place of them."""
+    """Images with precomputed features of a frozen encoder, which training reads instead of pixels."""
 
     def __init__(self, source: Images, features: Tensor, shape: tuple[int, ...]) -> None:
         super().__init__(features, range(len(features)))

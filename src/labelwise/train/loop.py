@@ -204,7 +204,7 @@ class _Loop:
         return recorded
 
     def _consider_compiling(self, seconds: float) -> None:
-        """Compile the image encoder where the time that the stage has left is worth it, after an epoch of so many seconds."""
+        """Compile the image encoder if the rest of the stage is long enough; ``seconds`` is the time of an epoch."""
         if self.stage.seconds is not None:  # no time to lose, and how long compiling takes is not known
             return
         left = (self.stage.epochs - self.now.epoch - 1) * seconds
@@ -332,7 +332,7 @@ class _Loop:
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let torch compute with so many threads on a CPU meanwhile; None leaves them unchanged."""
+    """Set torch's number of CPU threads while open; None leaves it unchanged."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

@@ -34,7 +34,7 @@ class Muon(torch.optim.SGD):
         super().step(closure)
 
     def _turn(self, kernels: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Change kernels of one shape, whose gradients are then used up."""
+        """Update kernels of one shape; their gradients are overwritten."""
         gradients: list[Tensor] = [kernel.grad for kernel in kernels if kernel.grad is not None]
         momenta = [self.state[each].setdefault("momentum_buffer", torch.zeros_like(each)) for each in kernels]
         for kernel in kernels:
@@ -54,7 +54,7 @@ class Muon(torch.optim.SGD):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Return matrices ``[g, a, b]`` with the same singular vectors, whose singular values all lie near 1, in float32."""
+    """Return matrices ``[g, a, b]`` with the same singular vectors, with all singular values near 1, in float32."""
     a, b, c = QUINTIC
     x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)

@@ -35,6 +35,6 @@ def record(
 
 
 def reserved_bytes(device: torch.device) -> int:
-    """Return the bytes that torch holds of a GPU, after it gave back what it does not use."""
+    """Return the bytes that torch holds of a GPU after releasing its unused memory."""
     torch.cuda.empty_cache()
     return torch.cuda.memory_reserved(device)

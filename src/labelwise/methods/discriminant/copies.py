@@ -111,7 +111,7 @@ def _windows(x: Floats, rows: Ints) -> Iterator[Ints]:
 
 
 def _chi_square_share(degrees: float, chance: float) -> float:
-    """Return the share of its mean below which a chi-square lies with this chance, at most ``COPY_DISTANCE``; by bisection."""
+    """Return the share of its mean below which a chi-square is with this probability, at most ``COPY_DISTANCE``; by bisection."""
     low, high = 0.0, COPY_DISTANCE
     if _lower_gamma(degrees / 2, degrees / 2 * high) <= chance:
         return high

@@ -187,7 +187,7 @@ class DiscriminantHead:
         return distances
 
     def _label_rows(self, means: Array, counts: Array, prior: Prior, expected: Array | None = None) -> Array:
-        """Return label embeddings ``[g, d + 1]`` of whitened means of so many examples ``[g, d]``."""
+        """Return label embeddings ``[g, d + 1]`` of whitened means ``[g, d]`` of a number of examples."""
         expected = np.zeros_like(means) if expected is None else expected
         posterior, excess = prior.posterior_mean(means - expected, counts)
         return self.whitening.label_rows(expected + posterior, excess)

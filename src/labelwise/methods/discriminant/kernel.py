@@ -73,7 +73,7 @@ class Kernel:
         return self._update(np.tile(start, (len(means), 1)), means, self.images / k)
 
     def learn_more(self, weights: Floats, mean: Floats, count: float) -> Floats:
-        """Return the weights ``[m]`` of a label from those it has and the mean ``[d]`` of so many more examples."""
+        """Return the weights ``[m]`` of a label from its present ones and the mean ``[d]`` of more examples."""
         return np.asarray(self._update(weights[None] / self.share, mean[None], count)[0])
 
     def _update(self, start: Floats, means: Floats, weight: float) -> Floats:
