@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labelwise.core.load import ABOUT as CLASSIFIER
 from labelwise.core.load import shape_of
+from labelwise.images.decode.crops import file_of
 from labelwise.images.sources.paths import in_shard
 from labelwise.jobs.parts import Parts, arrow
 from labelwise.support.errors import UsageError
@@ -108,7 +109,7 @@ class Job(Parts):
 
 def _stamp(file: str) -> bytes:
     """Return size and time of an image's file, or of the shard that it is in; nothing of one that lies elsewhere."""
-    for place in (file, in_shard(file)[0]):
+    for place in (file_of(file), in_shard(file)[0]):
         with suppress(OSError, ValueError):
             about = os.stat(place)
             return f"{about.st_size} {about.st_mtime_ns}".encode()

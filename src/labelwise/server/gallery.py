@@ -13,6 +13,7 @@ from PIL import Image
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
+from labelwise.images.decode.crops import file_of, parse_crop
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.workers import crew
 from labelwise.images.sources.paths import list_images
@@ -166,15 +167,17 @@ def _stamp_of(file: Path) -> Stamp | None:
 
 @lru_cache(maxsize=512)
 def small_image(file: Path, pixels: int, stamp: Stamp | None = None, side: int = SIDE) -> bytes:
-    """Return an image as a JPEG thumbnail; refuse a file with another stamp."""
+    """Return an image, or a part of one, as a JPEG thumbnail; refuse a file with another stamp."""
+    crop = parse_crop(str(file))
     try:
-        with open_regular(file.absolute(), LARGEST_IN_GALLERY) as stream:
+        with open_regular(Path(file_of(str(file))).absolute(), LARGEST_IN_GALLERY) as stream:
             if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
                 raise HTTPError(404, "The image changed after the service started.")
             content = stream.read()
     except OSError:
         raise HTTPError(404, "The image was removed.") from None
-    (array,) = crew().decode([content], Frame(side, side, 3, pixels), low=side <= SIDE)
+    frame = Frame(side, side, 3, pixels, box=crop.box if crop else None)
+    (array,) = crew().decode([content], frame, low=side <= SIDE)
     if isinstance(array, str):
         raise HTTPError(404, f"The image can no longer be read: {array}")
     small = io.BytesIO()

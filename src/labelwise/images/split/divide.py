@@ -13,6 +13,7 @@ import numpy.typing as npt
 from PIL import ExifTags, Image
 
 from labelwise.images.dataset import COLUMNS, SPLITS, Dataset, Split
+from labelwise.images.decode.crops import file_of
 from labelwise.images.images import Images, join
 from labelwise.images.split.leaks import refuse_leaks
 from labelwise.images.split.lookalikes import lookalike_groups, name_groups
@@ -35,7 +36,7 @@ def group_columns(
     if by == "lookalike":
         groups = lookalike_groups(images)
         return {"groups": groups if any(groups) else ()}
-    if by in ("exif", "folder") and not all(os.path.isfile(file) for file in files or [""]):
+    if by in ("exif", "folder") and not all(os.path.isfile(file_of(file)) for file in files or [""]):
         raise DataError(f"Grouping by {by} needs image files. Group by lookalike.")
     if by == "folder":
         return {"groups": _folders(files, labels)}
@@ -57,7 +58,7 @@ def moments(files: Sequence[str]) -> tuple[str, ...]:
 
 def _moment(file: str) -> str:
     try:
-        with open_regular(file) as stream, Image.open(stream) as image:
+        with open_regular(file_of(file)) as stream, Image.open(stream) as image:
             about = image.getexif()
             more = about.get_ifd(ExifTags.IFD.Exif)
         taken = more.get(ExifTags.Base.DateTimeOriginal) or more.get(ExifTags.Base.DateTimeDigitized)

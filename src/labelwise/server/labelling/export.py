@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL import Image
 
+from labelwise.images.decode.crops import file_of
 from labelwise.images.formats.find import find_annotations
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
@@ -21,6 +22,7 @@ from labelwise.support.text import from_cell, json_text, to_cell
 from labelwise.support.writable import writing_folder
 
 Row = tuple[Path, Labelled]
+LISTS = ("csv", "parquet")  # forms that name images and hold none
 TASKS, GUESS = "labelstudio.json", "guess"
 
 
@@ -38,7 +40,10 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
     rows = [(Path(file), one) for file, one in zip(files, labels, strict=True) if one.label]
     if not rows:
         raise UsageError("No image has a label yet.")
-    gone = [str(file) for file, _ in rows if not file.is_file()]
+    places = [file_of(str(file)) for file, _ in rows]
+    if form not in LISTS and any(place != str(file) for place, (file, _) in zip(places, rows, strict=True)):
+        raise UsageError(f'Boxes are written as {listing(LISTS)}, which name them; given "{form}".')
+    gone = [place for place in dict.fromkeys(places) if not os.path.isfile(place)]
     if gone:
         raise DataError(
             f"{listing(gone)} cannot be read: moved or removed since. Bring the photos back, or label without them."

@@ -18,6 +18,8 @@ from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, open_encoder
 from labelwise.images.describe.labels import find_name, label_name
+from labelwise.images.formats.boxes import boxes
+from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import skipped_lines
 from labelwise.images.sources.paths import list_images
 from labelwise.images.stored import FileImages
@@ -160,7 +162,7 @@ def open_project(
 
     Args:
         folder: the project folder.
-        photos: the folder of images; optional for an existing project.
+        photos: the folder of images, or a file of boxes in them; optional for an existing project.
         names: labels to start with.
         encoder: the name of the encoder; None for the default.
         seed: the random seed of the questions.
@@ -168,7 +170,7 @@ def open_project(
     """
     if photos is None and not (folder / FILE).exists():
         raise UsageError(f'There is no project in "{folder}". Give a folder of photos to create one.')
-    found = list_images(photos) if photos is not None else []
+    found = _images_at(photos) if photos is not None else []
     if photos is not None and len(found) < 2:
         raise DataError(f'Labelling needs at least two images; found {len(found)} in "{photos}".')
     create_private_folder(folder)
@@ -185,6 +187,11 @@ def open_project(
             )
         finally:
             store.close()
+
+
+def _images_at(photos: Path) -> list[str | Path]:
+    """Return the images in a folder, or the boxes of an annotation file."""
+    return [*boxes(photos).to_classify] if is_annotations(photos) else [*list_images(photos)]
 
 
 def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Encoder, seed: int, tell: Tell) -> Project:
