@@ -90,4 +90,4 @@ def test_every_paper_has_headlines_and_every_headline_is_measured() -> None:
 
 def test_a_mark_that_names_nothing_measured_is_refused() -> None:
     with pytest.raises(UsageError, match="no figure that was measured"):
-        results_pages.block("indicator/table1")
+        results_pages.block("indicator/figure8")

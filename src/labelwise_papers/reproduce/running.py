@@ -104,15 +104,21 @@ def is_done(cell: Cell, out: Path) -> bool:
 
 
 def _same_elsewhere(cell: Cell, out: Path) -> Entry | None:
-    """Return the result of another table's cell that is run in the same way, as this cell's; None where there is none.
+    """Return the result of a cell that was trained in the same way and measured as well, as this cell's; None without one.
 
     Official files and a packed form have the same name, so a cell that wants official files is run.
     """
     if cell.source.official:
         return None
-    configuration = json.loads(json.dumps(cell.configuration))
+    own = json.loads(json.dumps(cell.configuration))
     for entry in read_results(out):
-        if entry["seed"] == cell.seed and entry["configuration"] == configuration and not entry.get("failed"):
+        other = entry["configuration"]
+        alike = all(own[part] == other.get(part) for part in ("source", "method", "settings", "quick"))
+        measured = all(
+            name in other["measures"] and own["options"].get(name) == other["options"].get(name)
+            for name in own["measures"]
+        )
+        if entry["seed"] == cell.seed and alike and measured and not entry.get("failed"):
             names = {"key": cell.key, "recipe": cell.recipe.name, "data": cell.data, "row": cell.row.name}
             return {**entry, **names, "same_as": f"{entry['recipe']}, {entry['row']}"}
     return None

@@ -141,6 +141,8 @@ def test_a_cell_that_another_table_has_run_in_the_same_way_takes_its_result(
     entry = read_results(place.out)[-1]
     assert (entry["recipe"], entry["same_as"]) == ("own/two", "own/one, eszsl")
     assert entry["figures"] == next(one["figures"] for one in read_results(place.out) if one["row"] == "eszsl")
+    more = replace(other, recipe=replace(other.recipe, table="four", measures=("zero_shot", "closed")))
+    assert run_cells([more], place, quietly) != [], "the other was not measured so"
     official = {**other.recipe.data, "here": replace(other.source, official=True)}
     strict = replace(other, recipe=replace(other.recipe, table="three", data=official))
     assert run_cells([strict], place, quietly) != [], "a packed form is no official file"
