@@ -26,7 +26,8 @@ def read(file: Path) -> Cells:
     )
     for line in map(json.loads, file.read_text().splitlines()):
         for figure in FIGURES:
-            cells[line["set"], line["answers"]][line["how"]][figure].append(100 * line[figure])
+            if figure in line:
+                cells[line["set"], line["answers"]][line["how"]][figure].append(100 * line[figure])
     return cells
 
 
@@ -39,9 +40,9 @@ def table(name: str, file: Path) -> list[str]:
         return ahead(cells)
     lines = [f"| {FIGURES[name]} | answers | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 2) + "|"]
     for (data, answers), ways in sorted(cells.items()):
-        means = {way: fmean(ways[way][name]) for way in WAYS if way in ways}
+        means = {way: fmean(ways[way][name]) for way in WAYS if ways.get(way, {}).get(name)}
         best = max(means.values())
-        shown = [_shown(ways[way][name], fmean(ways[way][name]) == best) if way in ways else "" for way in WAYS]
+        shown = [_shown(ways[way][name], means[way] == best) if way in means else "" for way in WAYS]
         lines.append(f"| {data} | {answers} | {' | '.join(shown)} |")
     return lines
 
@@ -55,9 +56,9 @@ def ahead(cells: Cells) -> list[str]:
             gaps = [
                 fmean(ways[WAYS[0]][figure]) - fmean(ways[way][figure])
                 for ways in cells.values()
-                if WAYS[0] in ways and way in ways
+                if all(ways.get(one, {}).get(figure) for one in (WAYS[0], way))
             ]
-            shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}")
+            shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}" if gaps else "")
         lines.append(f"| {words} | {' | '.join(shown)} |")
     return lines
 
