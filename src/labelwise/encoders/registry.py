@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Final
 
-from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, write_graph
+from labelwise.encoders.efficientnet import FORM, VARIANTS, WIDTH, Network, write_graph
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.graph import Cut
 from labelwise.encoders.hub import Hub, is_hub, open_hub
@@ -49,6 +49,7 @@ class Entry:
     sha256: str  # of the published file
     sources: tuple[Source, ...]  # in the order to try them
     cut: Cut  # the outputs that it gets
+    network: Network | None = None  # if the published file holds the weights of an EfficientNet-lite, not a graph
 
     @property
     def name(self) -> str:

@@ -57,11 +57,16 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
     if not chosen:
         raise UsageError("No encoder is installed. See: labelwise encoders")
     trials = [_trial(open_encoder(name), name, sample, labels) for name in chosen]
-    if not names and len(trials) > 1:
-        first, second = sorted(trials, key=lambda each: -each.accuracy)[:2]
-        name = f"{first.name}+{second.name}"
-        trials.append(_trial(open_encoder(name), name, sample, labels))
+    if not names and (joined := _best_joined(trials)):
+        trials.append(_trial(open_encoder(joined), joined, sample, labels))
     return judged(trials)
+
+
+def _best_joined(trials: Sequence[Trial]) -> str | None:
+    """Return the name of the two most accurate encoders that take images of one shape."""
+    ranked = [each.name for each in sorted(trials, key=lambda each: -each.accuracy)]
+    shapes = {name: (open_encoder(name).shape, open_encoder(name).fit) for name in ranked}
+    return next(("+".join(pair) for pair in combinations(ranked, 2) if len({shapes[name] for name in pair}) == 1), None)
 
 
 def judged(trials: Sequence[Trial]) -> list[Trial]:
