@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelwise.images.formats import coco, cvat, detectors, fiftyone, imagefolder, label_studio, voc, yolo
+from labelwise.images.formats import camtrap, coco, cvat, detectors, fiftyone, imagefolder, label_studio, voc, yolo
 from labelwise.images.formats.annotations import Annotations, shaped
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
@@ -46,6 +46,9 @@ def find_annotations(path: Path) -> list[Annotations]:
 
 
 def _in_folder(folder: Path) -> list[Annotations]:
+    if camtrap.is_camtrap(folder):
+        with shaped(folder, "a Camtrap DP package"):
+            return [camtrap.read(folder)]
     for names in imagefolder.PLACES:
         tables = [folder / name for name in names if imagefolder.accepts(folder / name)]
         if tables:
