@@ -8,6 +8,7 @@
 - ``sources/``: folders, tables (``csv_files``, ``parquet_files``, ``columns``), ``packs`` and ``arrays``, ``shards`` (``tar_files`` and
   ``parquet``; ``paths`` resolves names). Each makes ``Rows``; ``build`` drops unreadable files, divides the others and checks
   them.
+- ``formats/``: annotations of other tools. Each module yields records (file, box, labels, split, event); ``find`` recognises them.
 - ``decode/``: decodes one file to bytes. ``headers`` estimates the cost; ``workers`` decode large images in isolated processes.
 - ``split/``: rows of splits (``make``, ``divide``), groups (``grouping``, ``lookalikes``), ``leaks``, ``files``.
 - ``describe/``: what is known about labels. ``sets/``: embedded data. ``overview`` and ``sheets``: the data check.
