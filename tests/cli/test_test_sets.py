@@ -183,7 +183,7 @@ def test_analyses_that_need_training_images(run: Any, root: Path) -> None:
     assert (found["images"], found["split"]) == (36, "all")
     code, _, err = run("analyse", root / "m.lw", root / "late", "--what", "joint")
     assert code == 1
-    assert 'beside training images, and "late" has none of these; it has: test' in " ".join(err.split())
+    assert 'with training images, and "late" has none of these; it has: test' in " ".join(err.split())
 
 
 def test_unreadable_files_are_counted(run: Any, root: Path, tmp_path: Path) -> None:

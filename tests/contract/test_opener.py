@@ -24,6 +24,11 @@ STREAMS = frozenset(("stream", "raw"))  # what the opener returns is called so
 ARCHIVES = frozenset(("archive", "packed"))  # members of an archive that was opened are no files
 OWN = {
     "labelwise/reporting/pages.py": ("(TEMPLATES / name).read_text",),
+    "labelwise/core/export_folder.py": ("files('labelwise.core').joinpath",),  # files of the package
+    "labelwise/core/standalone/classify.py": (
+        "Image.open(file)",
+        "(HERE / 'labels.json').read_text",
+    ),  # runs without labelwise
     "labelwise/encoders/registry.py": ("CARDS.read_text",),  # a file of the package
     "labelwise_papers/published/__init__.py": ("file.read_text",),  # likewise
     "labelwise/encoders/download.py": ("import_module('fsspec').open",),  # an address that the user gave

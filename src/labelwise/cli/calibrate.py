@@ -43,7 +43,7 @@ def calibrate(
     split: Annotated[Choice | None, Option(help=SPLIT_HELP)] = None,
     rules: Rules,
 ) -> None:
-    """Recalibrate on your images, set thresholds, or name the labels that occur."""
+    """Recalibrate, set thresholds, or name labels that occur."""
     from labelwise.core.store import check_free
     from labelwise.evaluation.evaluation import Evaluation
     from labelwise.evaluation.operating import thresholds_for

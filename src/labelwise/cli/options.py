@@ -32,7 +32,7 @@ def read_model(word: str) -> Path:
     return saved_folder(word)
 
 
-Model = Annotated[Path, Argument(parser=read_model, metavar="MODEL", help="A saved classifier.")]
+Model = Annotated[Path, Argument(parser=read_model, metavar="model", help="A saved classifier.")]
 Data = Annotated[str, Argument(help=DATA_HELP)]
 Paths = Annotated[list[Path], Argument(help="Images, or folders of images.")]
 Image = Annotated[Path, Argument(help="One image.")]
