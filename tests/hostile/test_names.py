@@ -9,7 +9,7 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -174,7 +174,7 @@ def test_a_service_answers_with_hostile_names(pictures: Path, tmp_path: Path) ->
     names, content = hostile_data().labels.names, next(pictures.rglob("*.png")).read_bytes()
     shutil.copytree(hostile_model(), tmp_path / "m.lw")
     with serving(tmp_path / "m.lw") as client:
-        picture = {"content": content, "headers": {"Content-Type": "image/png"}}
+        picture: dict[str, Any] = {"content": content, "headers": {"Content-Type": "image/png"}}
         answers = [client.post("/teach", params={"label": HOSTILE[9]}, **picture)]
         answers += [client.post("/classify?top=100", **picture), client.get("/labels"), client.get("/card")]
         answers += [

@@ -321,7 +321,7 @@ def test_an_example_that_was_replaced_is_shown_as_it_was(what: str, model: Path,
             os.mkfifo(file)
         elif what == "link":
             file.symlink_to(secret)
-        done: list[httpx.Response] = []
+        done: list[Any] = []
         asking = threading.Thread(target=lambda: done.append(client.get(one["image"])), daemon=True)
         asking.start()
         asking.join(5)

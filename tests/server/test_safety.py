@@ -142,7 +142,7 @@ def test_the_token_guards_all_but_the_page(tmp_path: Path) -> None:
             "bearer\tsesame",
             "Bearer ñ",
         ):
-            assert client.get("/card", headers={"authorization": given.encode("latin-1")}).status_code == 401
+            assert client.get("/card", headers={b"authorization": given.encode("latin-1")}).status_code == 401
         right = {"authorization": "Bearer sesame"}
         assert client.get("/card", headers=right).status_code == 200
         assert client.post("/forget?label=blob%200").status_code == 401
@@ -151,12 +151,8 @@ def test_the_token_guards_all_but_the_page(tmp_path: Path) -> None:
 
 def test_read_only_refuses_changes(tmp_path: Path) -> None:
     with serving(saved(tmp_path), read_only=True) as client:
-        for path, sent in (
-            ("/teach?label=x", {"files": form(images_of(0))}),
-            ("/forget?label=blob%200", {}),
-            ("/undo", {}),
-        ):
-            found = client.post(path, **sent)
+        for path, files in (("/teach?label=x", form(images_of(0))), ("/forget?label=blob%200", None), ("/undo", None)):
+            found = client.post(path, files=files)
             assert found.status_code == 403
             assert "read-only" in found.json()["error"]
         card = client.get("/card").json()
