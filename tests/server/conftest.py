@@ -173,7 +173,7 @@ class Visit:
 @pytest.fixture
 def visit(browser: "Browser") -> Iterator[Visit]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(30_000)
     page = context.new_page()
     found = Visit(page)
     page.on("console", lambda said: found.faults.append(said.text) if said.type == "error" else None)

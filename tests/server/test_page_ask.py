@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import REQUIRED
+from tests.browser import REQUIRED, until
 from tests.pixels_of import px
 from tests.server.conftest import Images, Site, Visit
 
@@ -377,7 +377,7 @@ def test_a_service_that_stops_and_comes_back(site: Sites, visit: Visit, images: 
     expect(page.locator("#offline")).to_contain_text("does not answer")
     expect(page.locator("#answer-fault")).to_contain_text("does not answer")
     site(port=int(here.url.rsplit(":", 1)[1]))
-    expect(page.locator("#offline")).to_be_hidden(timeout=10_000)
+    expect(page.locator("#offline")).to_be_hidden()
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("#headline")).to_contain_text("blob 1")
 
@@ -387,11 +387,32 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(site: Sites, vis
     held: list[Any] = []
     page.route("**/classify*", lambda route: held.append(route))
     page.set_input_files("#choose", images.of(1))
-    page.wait_for_timeout(100)
+    until(page, lambda: held)
     page.unroute("**/classify*")
     page.set_input_files("#choose", images.of(2))
     expect(page.locator("#headline")).to_contain_text("blob 2")
-    assert held
+    page.wait_for_timeout(200)
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+
+
+SLOW = """() => { const read = createImageBitmap;
+  let first = true;
+  window.createImageBitmap = async (file) => {
+    if (first) { first = false; await new Promise((go) => (window.go = go)); }
+    const found = await read(file);
+    window.reads = (window.reads ?? 0) + 1;
+    return found;
+  }; }"""
+
+
+def test_an_image_that_is_read_slowly_does_not_replace_a_newer_one(site: Sites, visit: Visit, images: Images) -> None:
+    page = visit.open(site())
+    page.evaluate(SLOW)
+    page.set_input_files("#choose", images.of(1))
+    page.set_input_files("#choose", images.of(2))
+    expect(page.locator("#headline")).to_contain_text("blob 2")
+    page.evaluate("() => window.go()")
+    until(page, lambda: page.evaluate("() => window.reads") == 2)
     page.wait_for_timeout(200)
     expect(page.locator("#headline")).to_contain_text("blob 2")
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.browser import REQUIRED
+from tests.browser import REQUIRED, until
 from tests.server.conftest import Images, Site, Visit
 
 if os.environ.get(REQUIRED) != "1":
     pytest.importorskip("playwright")
 from playwright.sync_api import Page, expect
 
-from tests.server.test_page_ask import DROP, PASTE, choose, percent, sent
+from tests.server.test_page_ask import DROP, PASTE, SLOW, choose, percent, sent
 
 Sites = Callable[..., Site]
 
@@ -56,9 +56,10 @@ def test_two_images_are_the_same_or_different(site: Sites, visit: Visit, images:
 
 def test_pasted_images_fill_the_first_and_then_the_second_place(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(site(), "compare")
+    page.evaluate(SLOW)
     for file in images.of(0, 2):
         page.evaluate(PASTE, ["body", sent(file)])
-        page.wait_for_timeout(100)
+    page.evaluate("() => window.go()")
     expect(page.locator("#verdict-head")).to_have_text("Same")
 
 
@@ -287,18 +288,14 @@ def test_by_keyboard_alone(site: Sites, visit: Visit, images: Images) -> None:
     page = visit.open(here)
     press: Any = page.keyboard.press
     choosers: list[Any] = []
-    page.on(
-        "filechooser", lambda chooser: choosers.append(chooser)
-    )  # so early because Chromium may take a while to hand choosers over
+    page.on("filechooser", lambda chooser: choosers.append(chooser))
     expect(page.locator("#examples img")).to_have_count(12)
     press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     press("Enter")
     reach(page, "#choose")
     press("Space")
-    for _ in range(100):
-        page.wait_for_timeout(0 if choosers else 100)
-    assert len(choosers) == 1, "Space opens the chooser"
+    until(page, lambda: choosers)
     reach(page, "#examples button")
     press("Enter")
     expect(page.locator("#headline")).to_contain_text("blob 0")

@@ -30,13 +30,16 @@ export function askView(service, shared, changed, refresh) {
   let looking = new AbortController();
   let finding = new AbortController();
   let timer = 0;
+  let given = 0;
 
   // --- the image -------------------------------------------------------------------------------------------------
 
   async function receive(give) {
     showFault($("answer-fault"), null);
+    const mine = ++given;
     try {
       const { images: some, fault } = await readImages(give());
+      if (mine !== given) return; // others were given while these were read
       if (some.length) {
         for (const one of images) URL.revokeObjectURL(one.url);
         images = some;

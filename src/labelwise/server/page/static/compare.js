@@ -7,23 +7,31 @@ import { readImage, show, takeDrops } from "./image.js";
 export function compareView(service, shared) {
   const images = { a: null, b: null };
   let asking = new AbortController();
+  let received = Promise.resolve();
 
-  async function receive(give, side) {
+  /** Images come one after another, so that each of two that are pasted quickly has its own place. */
+  function receive(give, side) {
     showFault($("verdict-fault"), null);
+    const failed = (fault) => showFault($("verdict-fault"), fault);
     try {
-      const files = give();
-      const free = side ?? (images.a && !images.b ? "b" : "a");
-      const places = files.length > 1 ? ["a", "b"] : [free];
-      for (const [i, place] of places.entries()) {
-        const next = await readImage(files[i]);
-        if (images[place]) URL.revokeObjectURL(images[place].url);
-        images[place] = next;
-        show($(`zone-${place}`), next);
-      }
-      if (files.length) await compare();
+      const files = give(); // at once: after the event there are none
+      received = received.then(() => fill(files, side)).catch(failed);
     } catch (fault) {
-      showFault($("verdict-fault"), fault);
+      failed(fault);
     }
+  }
+
+  async function fill(files, side) {
+    if (!files.length) return;
+    const free = side ?? (images.a && !images.b ? "b" : "a");
+    const places = files.length > 1 ? ["a", "b"] : [free];
+    for (const [i, place] of places.entries()) {
+      const next = await readImage(files[i]);
+      if (images[place]) URL.revokeObjectURL(images[place].url);
+      images[place] = next;
+      show($(`zone-${place}`), next);
+    }
+    compare();
   }
 
   async function compare() {
