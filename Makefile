@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo page test lint format docs bench lowest plain lock release soak clean
+.PHONY: demo page test failed lint format docs bench lowest plain lock release soak clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "labelwise needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -24,6 +24,10 @@ test: .venv/ready
 	@sh tools/onnx_web.sh
 	@sh tools/postgres.sh
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# Only the tests that failed last, one after another.
+failed: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none
 
 lint: .venv/ready
 	$(BIN)/ruff check .
