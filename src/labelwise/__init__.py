@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labelwise.support.plugins import lazy_names
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from labelwise import data as data
