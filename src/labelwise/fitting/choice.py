@@ -26,7 +26,7 @@ CLOSED, TRAINED = "discriminant", "indicator"  # defaults if every image has a l
 MOST_FEATURES = 4_096  # largest features for the closed form: its time grows with their cube
 TRAINS = ("tune", "adversarial")  # settings that train an encoder further
 OPEN = ("auto", "none", "null")  # values that leave a setting open
-PHOTO_SIDE = 32  # pixels from which on images in colour get the pretrained encoder; docs/data.md has the figures
+PHOTO_SIDE = 32  # colour images of this side or more get the pretrained encoder; figures: docs/results/tasks.md
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""When tuning an encoder pays: the rule, and what is said of it before and after. Measured: ``docs/tune.md``."""
+"""When tuning an encoder pays: the rule, and what is said of it before and after. Measured: ``docs/results/tune.md``."""
 
 from collections.abc import Iterator
 from typing import Any
