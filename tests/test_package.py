@@ -13,15 +13,15 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import package  # noqa: E402
 
-LICENCE = "labelwise-1.dist-info/licenses/LICENSE"
+LICENCE, NOTICE = (f"labelwise-1.dist-info/licenses/{name}" for name in ("LICENSE", "NOTICE"))
 
 
 @pytest.fixture(scope="module")
 def wheel() -> set[str]:
-    return {name.removeprefix("src/") for name in package.files_under("src")} | {LICENCE}
+    return {name.removeprefix("src/") for name in package.files_under("src")} | {LICENCE, NOTICE}
 
 
-@pytest.mark.parametrize("name", ["labelwise/encoders/cards.toml", "labelwise/server/page/index.html", LICENCE])
+@pytest.mark.parametrize("name", ["labelwise/encoders/cards.toml", "labelwise/server/page/index.html", LICENCE, NOTICE])
 def test_a_wheel_without_a_file_is_refused(name: str, wheel: set[str]) -> None:
     assert package.check_wheel(wheel) == []
     assert len(package.check_wheel(wheel - {name})) == 1

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("src", "tests", "benchmarks", "tools", "docs", "deploy", ".ci")
 LEFT_BY_TOOLS = {"__pycache__", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 TOP = (
-    "AGENTS.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt",
+    "AGENTS.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md", "SECURITY.md", "constraints.txt",
     "pyproject.toml", "requirements.lock", ".pre-commit-config.yaml",
 )  # fmt: skip
 
@@ -25,13 +25,13 @@ def files_under(folder: str) -> set[str]:
 
 
 def check_wheel(names: set[str]) -> list[str]:
-    """Return what is wrong with the files of a wheel: it holds all of ``src``, its licence, and nothing else."""
+    """Return what is wrong with the files of a wheel: it holds all of ``src``, its licences, and nothing else."""
     packages = {name.removeprefix("src/") for name in files_under("src")}
     about = {name for name in names if name.partition("/")[0].endswith(".dist-info")}
     wrong = [f"the wheel lacks {name}" for name in sorted(packages - names)]
     wrong += [f"the wheel should not hold {name}" for name in sorted(names - about - packages)]
-    licensed = any(name.endswith("/licenses/LICENSE") for name in about)
-    return wrong if licensed else [*wrong, "the wheel lacks its licence"]
+    licences = {name.rpartition("/licenses/")[2] for name in about}
+    return wrong + [f"the wheel lacks {name}" for name in ("LICENSE", "NOTICE") if name not in licences]
 
 
 def check_sdist(names: set[str]) -> list[str]:
