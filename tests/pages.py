@@ -29,7 +29,7 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
 def code_of(kind: str, block: str) -> str:
     """Return what a block of a page runs, as a cell of a notebook."""
     if kind == "console":
-        return "\n".join(("%" if each.startswith("pip") else "!") + each for each, _ in commands(block))
+        return "\n".join(("# %" if each.startswith("pip") else "!") + each for each, _ in commands(block))
     return "".join(each.source for each in doctest.DocTestParser().get_doctest(block, {}, "", "", 0).examples).rstrip()
 
 

@@ -16,7 +16,7 @@ import typer
 
 from labelwise.cli.verbs import app
 from labelwise.images.sets.sample import write_sample
-from tests.pages import FENCE, code_of, run_page
+from tests.pages import FENCE, SAMPLE, code_of, run_page
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = {"few-examples": 6, "names": 4, "sentences": 4, "label": 3, "deploy": 2}  # least number of blocks
@@ -111,7 +111,8 @@ def test_a_notebook_has_the_code_of_its_page(page: str, tmp_path: Path) -> None:
     source, notebook = ROOT / "docs" / f"{page}.md", tmp_path / "page.ipynb"
     subprocess.run([sys.executable, str(ROOT / "tools/notebooks.py"), str(source), str(notebook)], check=True)
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    start, *code = (cell for cell in cells if cell["cell_type"] == "code")
+    assert (SAMPLE in "".join(start["source"])) != (f"$ {SAMPLE}" in source.read_text(encoding="utf-8"))
     blocks = FENCE.findall(text := source.read_text(encoding="utf-8"))
     joined = "\n".join("".join(cell["source"]) for cell in code)
     assert joined == "\n".join(code_of(kind, block) for kind, block in blocks)

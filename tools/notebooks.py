@@ -1,7 +1,8 @@
 """Turn a page of the documentation into a Jupyter notebook: ``python tools/notebooks.py PAGE.md NOTEBOOK.ipynb``. ``make docs`` does so for every page with examples.
 
-Blocks ``console`` and ``pycon`` become cells of code without their output; all else becomes text. A line that raises an error on purpose
-is a cell of its own, tagged so that Jupyter goes on.
+Blocks ``console`` and ``pycon`` become cells of code without their output; all else becomes text. Each value that a page shows ends a cell, because
+Jupyter shows the last value of a cell only. A line that raises an error on purpose is tagged, so that Jupyter goes on. The first code makes a new
+folder with the drawn birds: every notebook runs by itself, and again. Installations are comments, because ``.`` is a clone of the repository.
 """
 
 import doctest
@@ -14,6 +15,10 @@ from typing import Any
 BLOCK = re.compile(r"^```(pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 IMAGE = re.compile(r"^!\[[^\n]*\n", re.MULTILINE)
+SAMPLE = "labelwise data sample"
+START = """# A new folder next to this notebook, with the drawn birds of the examples.
+import os, tempfile
+os.chdir(tempfile.mkdtemp(prefix="{name}-", dir="."))"""
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 
 
@@ -26,14 +31,16 @@ def code_cells(kind: str, block: str) -> list[tuple[str, bool]]:
     """Return the code of a block as cells, and whether each raises an error on purpose: commands for IPython, or Python without prompts."""
     if kind == "console":
         commands = re.findall(r"^\$ (.*)$", block, re.MULTILINE)
-        return [("\n".join(f"%{each}" if each.startswith("pip ") else f"!{each}" for each in commands), False)]
+        return [("\n".join(f"# %{each}" if each.startswith("pip ") else f"!{each}" for each in commands), False)]
     cells: list[tuple[str, bool]] = []
+    ended = True  # the last cell shows a value
     for example in doctest.DocTestParser().get_examples(block):
         raises = example.exc_msg is not None
-        if cells and not (raises or cells[-1][1]):
-            cells[-1] = (cells[-1][0] + example.source, False)
-        else:
+        if ended or raises:
             cells.append((example.source, raises))
+        else:
+            cells[-1] = (cells[-1][0] + example.source, False)
+        ended = raises or bool(example.want)
     return [(code.rstrip(), raises) for code, raises in cells]
 
 
@@ -45,9 +52,11 @@ def cell(kind: str, number: int, source: str) -> dict[str, Any]:
     return about | {"source": source.splitlines(keepends=True)}
 
 
-def to_notebook(page: str) -> dict[str, Any]:
+def to_notebook(page: str, name: str) -> dict[str, Any]:
     """Return a page as a notebook (nbformat 4.5)."""
-    cells: list[dict[str, Any]] = []
+    title, _, page = page.partition("\n")
+    start = START.format(name=name) + ("" if f"$ {SAMPLE}" in page else f"\n!{SAMPLE}")
+    cells = [cell("markdown", 0, title), cell("code", 1, start)]
     end = 0
     pieces = [(found.start(), found.end(), found[1], found[2]) for found in BLOCK.finditer(page)]
     for start, stop, kind, block in [*pieces, (len(page), len(page), "", "")]:
@@ -65,7 +74,7 @@ def to_notebook(page: str) -> dict[str, Any]:
 def write_notebook(page: Path, notebook: Path) -> None:
     """Write a page as a notebook file."""
     notebook.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(to_notebook(page.read_text(encoding="utf-8")), indent=1, ensure_ascii=False)
+    text = json.dumps(to_notebook(page.read_text(encoding="utf-8"), page.stem), indent=1, ensure_ascii=False)
     notebook.write_text(text + "\n", encoding="utf-8")
 
 
