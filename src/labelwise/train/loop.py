@@ -26,15 +26,15 @@ from labelwise.train.distribution import (
     of_main_process,
     process_group,
 )
+from labelwise.train.engine import Engine, own_stream
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import MovingAverage
 from labelwise.train.progress import Bar, progress_bar
 from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
-from labelwise.train.step import FEW, WARM, RecordedStep, Step
+from labelwise.train.step import WARM, RecordedStep, Step
 
-LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
 AHEAD = 16  # steps of a stage that the clock ends are started ahead of the GPU at most
 START = (
     WARM + 2
@@ -50,7 +50,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         shard = stack.enter_context(process_group(device))
         stack.enter_context(sole_run(run.folder))
-        stack.enter_context(tuned_for(device, tries=method.tries_kernels and not run.exact))
+        stack.enter_context(own_stream(device, tries=method.tries_kernels and not run.exact))
         torch.manual_seed(run.seed)
         data = data.to(device)
         model = method.build(replace(data.spec, view=method.view)).to(device)
@@ -72,7 +72,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         loop.check_weights("at the end of training")
     model.eval()
     summary = {"seconds": round(loop.seconds, 2), "device": device.type}
-    summary |= {"engine": loop.engines} if loop.engines else {}
+    summary |= {"engine": loop.engine.words} if loop.engine.words else {}
     return model, {**summary, "processes": shard.world, "seed": run.seed, "torch": torch.__version__}
 
 
@@ -81,23 +81,6 @@ def _seed(device: torch.device, seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index].manual_seed(seed)
-
-
-@contextmanager
-def tuned_for(device: torch.device, *, tries: bool = True) -> Iterator[None]:
-    """While open, what runs on a GPU runs in a stream of its own, as recording asks for, by the fastest kernels of those that it tries."""
-    if device.type != "cuda":
-        yield
-        return
-    own, default = torch.cuda.Stream(device), torch.cuda.current_stream(device)  # type: ignore[no-untyped-call]
-    own.wait_stream(default)
-    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, tries
-    try:
-        with torch.cuda.stream(own):
-            yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-        default.wait_stream(own)
 
 
 def _out_of_patience(stage: Stage, now: Progress) -> bool:
@@ -123,8 +106,7 @@ class _Loop:
         self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
         self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
         self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
-        self.engines: dict[str, str] = {}  # how a GPU ran the steps of each stage
-        self.failed = False  # whether a step could not be recorded
+        self.engine = Engine(self.run.engine, self.device, processes=self.shard.world)
 
     @property
     def seconds(self) -> float:
@@ -144,8 +126,7 @@ class _Loop:
                         if self.folder is None:
                             raise
                         raise self._stopped(self.folder) from None
-            if isinstance(self.step, RecordedStep):
-                self.engines[stage.name], self.failed = self.step.words, self.step.failed
+            self.engine.note(stage, self.step)
             if self.average:
                 self.model.load_state_dict(self.average.module.state_dict())
             if self.best:
@@ -167,7 +148,8 @@ class _Loop:
         step.accumulate = self.run.accumulate if stage.phases == 1 else 1
         if stage.seconds is not None:
             step.place = lambda _: self.done * stage.epochs * step.steps
-        self.step, self.lr, self.ends = self._recorded(step), step.lr, step.ends
+        left = (stage.epochs - self.now.epoch) * step.steps
+        self.step, self.lr, self.ends = self.engine.prepare(step, left, self.model), step.lr, step.ends
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
@@ -182,34 +164,6 @@ class _Loop:
             self.best = {name: tensor.to(self.device) for name, tensor in under("best", tensors).items()}
         elif stage.begins_well:
             self._validate(-1)
-
-    def _recorded(self, step: Step) -> Step | RecordedStep:
-        """Return the step as the engine takes it."""
-        stage, left = step.stage, step.stage.epochs * step.steps - self.now.epoch * step.steps
-        if self.device.type != "cuda" or self.run.engine == "eager":
-            return step
-        reasons = {
-            "there are several processes": self.shard.world > 1,
-            "gradients are accumulated": step.accumulate > 1,
-            "its steps differ": not stage.recordable,
-            "a recording failed before": self.failed,
-            "it is short": left < FEW,
-        }
-        for reason in (reason for reason, holds in reasons.items() if holds):
-            self.engines[stage.name] = f"eager: {reason}"
-            return step
-        recorded = RecordedStep(step)
-        if self.run.engine == "compiled":
-            recorded.compile(self.model)
-        return recorded
-
-    def _consider_compiling(self, seconds: float) -> None:
-        """Compile the image encoder if the rest of the stage is long enough; ``seconds`` is the time of an epoch."""
-        if self.stage.seconds is not None:  # no time to lose, and how long compiling takes is not known
-            return
-        left = (self.stage.epochs - self.now.epoch - 1) * seconds
-        if self.run.engine == "auto" and isinstance(self.step, RecordedStep) and left > LONG:
-            self.step.compile(self.model)
 
     def _train_epoch(self, bar: Bar) -> None:
         now, stage, steps, begun = self.now, self.stage, len(self.stage.batches), (self.now.step, time.monotonic())
@@ -239,8 +193,10 @@ class _Loop:
                     raise self._stopped(self.folder)
                 self._save()
         now.sums = {name: value.item() for name, value in sums.items()}
-        if replayed and now.step > begun[0]:
-            self._consider_compiling((time.monotonic() - begun[1]) * steps / (now.step - begun[0]))
+        # A clock leaves no time to lose, and how long compiling takes is not known.
+        if replayed and now.step > begun[0] and stage.seconds is None:
+            seconds = (time.monotonic() - begun[1]) * steps / (now.step - begun[0])  # of a whole epoch
+            self.engine.consider_compiling(self.step, (stage.epochs - now.epoch - 1) * seconds, self.model)
 
     @property
     def done(self) -> float:
