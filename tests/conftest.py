@@ -31,10 +31,7 @@ pytest_plugins = ["tests.browser"]
 torch.set_num_threads(1)
 # Timings are never asserted; more examples: LABELWISE_EXAMPLES=1000.
 settings.register_profile(
-    "here",
-    deadline=None,
-    derandomize="CI" in os.environ,
-    max_examples=int(os.environ.get("LABELWISE_EXAMPLES", "30")),
+    "here", deadline=None, derandomize="CI" in os.environ, max_examples=int(os.environ.get("LABELWISE_EXAMPLES", "30"))
 )
 settings.load_profile("here")
 # Here and not in a fixture: those of modules and of the session save classifiers, too, and are made before any of a test.

@@ -20,14 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 GPU = torch.device("cuda", 0)
 # What takes tensors of two devices: a copy from one to the other, and indices that lie on the processor.
-CROSSING = {
-    "aten.copy_",
-    "aten._to_copy",
-    "aten.index",
-    "aten.index_put",
-    "aten.index_put_",
-    "aten._index_put_impl_",
-}
+CROSSING = {"aten.copy_", "aten._to_copy", "aten.index", "aten.index_put", "aten.index_put_", "aten._index_put_impl_"}
 
 
 class OnGpu(Tensor):

@@ -46,9 +46,7 @@ def features(data: Dataset) -> Dataset:
 
 def subject(data: Dataset) -> Subject:
     return Subject(
-        train=lambda: lw.fit(data, method(data), RUN),
-        roundtrip=roundtrip,
-        images=px(data.split("test"))[:12].numpy(),
+        train=lambda: lw.fit(data, method(data), RUN), roundtrip=roundtrip, images=px(data.split("test"))[:12].numpy()
     )
 
 

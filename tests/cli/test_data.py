@@ -118,10 +118,7 @@ def test_encode_by_a_classifier_then_zero_shot(run: Any, birds: Path, tmp_path: 
 
 
 def test_pretrained_encoder_that_is_missing(
-    run: Any,
-    birds: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Any, birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("labelwise.encoders.efficientnet.find_spec", lambda _: None)
     code, _, err = run("data", "encode", birds, "--encoder", "efficientnet_lite0", "--out", tmp_path / "f.npz")

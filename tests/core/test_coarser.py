@@ -50,11 +50,7 @@ def test_steps_are_sums_over_the_labels_of_a_group() -> None:
     for row, (path, value) in zip(probabilities, answers, strict=True):
         inside = list(range(18))
         expected: list[tuple[str, float]] = []
-        for names in (
-            [path[1] for path in parents],
-            [path[0] for path in parents],
-            list(labels.names),
-        ):
+        for names in ([path[1] for path in parents], [path[0] for path in parents], list(labels.names)):
             sums = {
                 name: sum(row[i] for i in inside if names[i] == name) for name in sorted({names[i] for i in inside})
             }

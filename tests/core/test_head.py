@@ -5,15 +5,7 @@ import pytest
 import torch
 
 from labelwise.core.arrays import Array
-from labelwise.core.head import (
-    Compares,
-    LearnsFromExamples,
-    SensesFamiliarity,
-    Whitens,
-    can,
-    cannot,
-    feature_slopes,
-)
+from labelwise.core.head import Compares, LearnsFromExamples, SensesFamiliarity, Whitens, can, cannot, feature_slopes
 from labelwise.support.errors import UnsupportedError
 from labelwise.tasks.teach import teach
 from labelwise.train.model import as_float

@@ -129,13 +129,7 @@ def test_the_card_says_what_the_classifier_knows(run: Any) -> None:
     head = dict(line.split(": ", 1) for line in card.split("---\n")[1].splitlines())
     assert json.loads(head["model-index"])[0]["results"][0]["metrics"][0]["value"] == 1.0
     assert "license" not in head
-    for words in (
-        "91.6",
-        "leave-one-out on 42 images",
-        r"Sort \| shapes",
-        "Not stated.",
-        "hf://user/discriminant",
-    ):
+    for words in ("91.6", "leave-one-out on 42 images", r"Sort \| shapes", "Not stated.", "hf://user/discriminant"):
         assert words in card
     assert all(name in card for name in lw.load(MODEL).labels.names)
 

@@ -184,8 +184,7 @@ def test_a_description_that_was_edited_on_purpose(saved: Path) -> None:
     text = (saved / ABOUT).read_text()
     (saved / ABOUT).write_text(text.replace("blob 0", "robin"))
     with pytest.raises(
-        StoreError,
-        match=r'does not match its checksum.*damaged or edited.*remove its entry "checksum"',
+        StoreError, match=r'does not match its checksum.*damaged or edited.*remove its entry "checksum"'
     ):
         lw.load(saved)
     first, _, *others = (saved / ABOUT).read_text().splitlines()

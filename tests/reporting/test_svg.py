@@ -50,13 +50,7 @@ def test_marks_stay_on_the_plot_and_gaps_are_left_out() -> None:
         Series(points=[(0, 0.1), (1, 0.7), (2, 0)], colour=1, kind="steps"),
         Series(points=[], name="none"),
     ]
-    svg, legend = draw(
-        series,
-        Axis(label="x", high=2),
-        Axis(label="y", form="percent"),
-        title="T",
-        limit=(1, "here"),
-    )
+    svg, legend = draw(series, Axis(label="x", high=2), Axis(label="y", form="percent"), title="T", limit=(1, "here"))
     places = [tuple(map(float, found)) for found in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)]
     assert len(places) == 2
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in places)

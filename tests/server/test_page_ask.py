@@ -341,8 +341,7 @@ def test_without_a_gallery_one_line_says_why(site: Sites, visit: Visit, images: 
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
-    [("notes.txt", "text/plain", "is not an image"), ("x.png", "image/png", "cannot be read")],
+    ("name", "kind", "said"), [("notes.txt", "text/plain", "is not an image"), ("x.png", "image/png", "cannot be read")]
 )
 def test_what_is_no_image_is_refused_in_words(
     site: Sites, visit: Visit, tmp_path: Path, name: str, kind: str, said: str

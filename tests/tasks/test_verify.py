@@ -23,10 +23,7 @@ VAL, TEST = blobs().split("val"), blobs().split("test")
 
 def test_learned_score_does_not_depend_on_the_order() -> None:
     classifier = trained("prototype")
-    there, back = (
-        verify(classifier, px(TEST)[:9], px(TEST)[9:18]),
-        verify(classifier, px(TEST)[9:18], px(TEST)[:9]),
-    )
+    there, back = (verify(classifier, px(TEST)[:9], px(TEST)[9:18]), verify(classifier, px(TEST)[9:18], px(TEST)[:9]))
     assert [one.score for one in there] == pytest.approx([one.score for one in back], abs=1e-5)
     embeddings, model = classifier.encode(TEST.images[:18]), classifier.head
     assert isinstance(model, Compares)

@@ -31,8 +31,7 @@ def pictures(n: int = 640, k: int = 10) -> TrainData:
     """Noise with labels."""
     rng = torch.Generator().manual_seed(1)
     split = TensorSplit(
-        images=torch.randint(0, 256, (n, 3, 16, 16), generator=rng, dtype=torch.uint8),
-        targets=torch.arange(n) % k,
+        images=torch.randint(0, 256, (n, 3, 16, 16), generator=rng, dtype=torch.uint8), targets=torch.arange(n) % k
     )
     names = tuple(f"label {i}" for i in range(k))
     texts = tuple((f"a thing of kind {i}", f"number {i}") for i in range(k))

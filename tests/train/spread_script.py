@@ -18,17 +18,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from labelwise.fitting.training import training_data
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset
-from labelwise.methods import (
-    Clarel,
-    Encoder,
-    Indicator,
-    Izf,
-    Method,
-    Multilabel,
-    Prototype,
-    Softmax,
-    ZeroLabel,
-)
+from labelwise.methods import Clarel, Encoder, Indicator, Izf, Method, Multilabel, Prototype, Softmax, ZeroLabel
 from labelwise.methods.shared.linear import SoftmaxModel
 from labelwise.methods.zero_label.transport import Clustering, Matching
 from labelwise.support.files import write_tensors

@@ -7,9 +7,7 @@ from typer import Option
 from labelwise.cli.output import one_line, plain_table, show
 
 
-def cache(
-    clear: Annotated[bool, Option("--clear", help="Remove everything in it.")] = False,
-) -> None:
+def cache(clear: Annotated[bool, Option("--clear", help="Remove everything in it.")] = False) -> None:
     """Show the feature cache, or clear it."""
     from labelwise.support.cache import Cache, is_on
 

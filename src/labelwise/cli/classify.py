@@ -39,19 +39,10 @@ class Writing:
     """Which files to write, and for which answers."""
 
     csv_file: Annotated[Path | None, Option("--csv", help="A table to write: file, answer, probability.")] = None
-    sort_into: Annotated[
-        Path | None,
-        Option(help="Copy images into a folder per answer."),
-    ] = None
+    sort_into: Annotated[Path | None, Option(help="Copy images into a folder per answer.")] = None
     link: Annotated[bool, Option("--link", help="With --sort-into: link instead of copying.")] = False
-    only: Annotated[
-        str | None,
-        Option(help="Only images with these answers, separated by commas."),
-    ] = None
-    min_probability: Annotated[
-        float,
-        Option(min=0, max=1, help="Less probable answers count as unsure."),
-    ] = 0.5
+    only: Annotated[str | None, Option(help="Only images with these answers, separated by commas.")] = None
+    min_probability: Annotated[float, Option(min=0, max=1, help="Less probable answers count as unsure.")] = 0.5
     out: Annotated[Path | None, Option("--out", help="A page (.html) of thumbnails, or a .parquet folder.")] = None
 
     def check(self) -> None:
@@ -211,14 +202,7 @@ def table_of(answers: Iterable[Answer], joined: Sequence["Joined"] = ()) -> byte
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
-def classify(
-    model: Model,
-    paths: Paths,
-    *,
-    asking: Asking,
-    boxing: Boxing,
-    writing: Writing,
-) -> None:
+def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writing: Writing) -> None:
     """What is it? Labels with probabilities, or unknown.
 
     Of an annotation file, such as that of MegaDetector, each box is classified, and the answers are joined for each image and event.

@@ -51,10 +51,7 @@ def list_encoders() -> None:
     show({"encoders": [vars(each) | {"command": each.command} for each in known]}, table, "", *about)
 
 
-def get(
-    name: Name,
-    source: Annotated[str | None, Option("--from", help=FROM_HELP)] = None,
-) -> None:
+def get(name: Name, source: Annotated[str | None, Option("--from", help=FROM_HELP)] = None) -> None:
     """Download an encoder, check its digest and convert it once."""
     from labelwise.encoders.download import get as download
 

@@ -142,10 +142,7 @@ def _show(classifier: "Classifier", out_folder: Path, dataset: "lw.data.Dataset"
     """Show what was made, and commands to try next; ``source`` names what to measure on."""
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     doubts = bool(classifier.origin.summary.get("leave_one_out", {}).get("suspicious")) and dataset.own_images
-    lines = [
-        *outcome(classifier, out_folder, dataset.home),
-        *next_steps(dataset, out_folder, source, doubts=doubts),
-    ]
+    lines = [*outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, source, doubts=doubts)]
     show(document, *lines)
 
 

@@ -45,13 +45,7 @@ def open_data(
     """
     options = shared()
     dataset = lw.data.load(
-        data,
-        size=size,
-        side=side,
-        strict=options.strict,
-        root=options.root,
-        group=group,
-        next_frame=next_frame,
+        data, size=size, side=side, strict=options.strict, root=options.root, group=group, next_frame=next_frame
     )
     if size is not None and dataset.features:
         raise UsageError(
@@ -88,13 +82,7 @@ def open_data_for(classifier: "Classifier", data: str) -> "lw.data.Dataset":
     return open_data(data, side)
 
 
-def open_part(
-    classifier: "Classifier",
-    data: str,
-    split: str | None = None,
-    *,
-    labelled: bool = True,
-) -> "TestSet":
+def open_part(classifier: "Classifier", data: str, split: str | None = None, *, labelled: bool = True) -> "TestSet":
     """Return the test images of data, see ``select_test_set``; on request also images without a label."""
     from labelwise.evaluation.test_set import select_test_set
 
@@ -122,11 +110,7 @@ def open_images(
 
 
 def read_pieces(
-    classifier: "Classifier",
-    files: "Images",
-    *,
-    strict: bool = False,
-    piece: int = PIECE,
+    classifier: "Classifier", files: "Images", *, strict: bool = False, piece: int = PIECE
 ) -> Iterator[tuple["Images", list[str], list[dict[str, str]]]]:
     """Yield the results of ``open_images``, some files at a time, each encoded once."""
     from labelwise.encoders.encode import ImagesWithFeatures

@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     from labelwise.jobs.job import Job, Question
     from labelwise.jobs.parts import Done, Parts
 
-JobOut = Annotated[
-    Path | None,
-    Option(
-        "--out",
-        help="A .parquet folder for very many images; resumable.",
-    ),
-]
+JobOut = Annotated[Path | None, Option("--out", help="A .parquet folder for very many images; resumable.")]
 
 
 def is_job(out: Path) -> bool:

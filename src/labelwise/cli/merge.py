@@ -12,10 +12,7 @@ from labelwise.cli.outcome import estimate_line
 from labelwise.cli.output import show, styled
 
 
-def merge(
-    models: Annotated[list[Path], Argument(help="Saved classifiers of one encoder.")],
-    out_folder: Out,
-) -> None:
+def merge(models: Annotated[list[Path], Argument(help="Saved classifiers of one encoder.")], out_folder: Out) -> None:
     """Make one classifier of several, without their images."""
     from labelwise.core.store import check_free
 

@@ -19,12 +19,7 @@ HEIGHTS = "▁▂▃▄▅▆▇█"
 def rank(
     model: Model,
     paths: Paths,
-    order: Annotated[
-        str | None,
-        Option(
-            help="All labels from lowest to highest, separated by commas.",
-        ),
-    ] = None,
+    order: Annotated[str | None, Option(help="All labels from lowest to highest, separated by commas.")] = None,
 ) -> None:
     """Where does each image stand among ordered labels?"""
     from labelwise.tasks.rank import level_columns

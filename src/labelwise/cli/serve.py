@@ -82,8 +82,7 @@ def serve(
 
 
 def export(
-    model: Model,
-    onnx: Annotated[Path, Option("--out", help="A folder with programs that run it, or one .onnx file.")],
+    model: Model, onnx: Annotated[Path, Option("--out", help="A folder with programs that run it, or one .onnx file.")]
 ) -> None:
     """Export an ONNX file, alone or with programs to run it."""
     from labelwise.core.export_folder import export_to

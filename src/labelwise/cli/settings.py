@@ -12,9 +12,7 @@ from labelwise.support.settings import Setting, explain
 PRETRAINING = ("simclr", "moco", "patches")
 
 
-def settings(
-    method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant",
-) -> None:
+def settings(method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant") -> None:
     """List the settings of a method, with defaults."""
     found = list(explain(_defaults(method)))
     document = {one.key: {"default": one.default, "help": one.words, "group": one.group} for one in found}

@@ -199,10 +199,7 @@ def classifier_of(
             later=_later(arrays.get("later"), len(labels)),
         ),
         familiarity=Familiarity(
-            memory=arrays.get("memory"),
-            targets=_targets(arrays, len(labels)),
-            rule=described.outlier_rule,
-            width=width,
+            memory=arrays.get("memory"), targets=_targets(arrays, len(labels)), rule=described.outlier_rule, width=width
         ),
         verifier=described.verifier,
         thresholds=check_thresholds(described.thresholds, labels),

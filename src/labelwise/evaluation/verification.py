@@ -43,11 +43,7 @@ def evaluate_verification(
     are drawn.
     """
     evaluation = evaluation.own_labelled()
-    model, rule, targets = (
-        evaluation.classifier.head,
-        evaluation.classifier.verifier,
-        evaluation.split.targets,
-    )
+    model, rule, targets = (evaluation.classifier.head, evaluation.classifier.verifier, evaluation.split.targets)
     score = by or (rule.by if rule else "similarity")
     pairs = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
     same, different = map(np.asarray, pairs)

@@ -205,12 +205,7 @@ def _level(classifier: Classifier, trained: Trained, data: TrainData) -> Level:
 
 
 def _bound(
-    model: LabelModel,
-    data: TrainData,
-    trial: Classifier,
-    level: Level | None,
-    method: Method,
-    about: dict[str, Any],
+    model: LabelModel, data: TrainData, trial: Classifier, level: Level | None, method: Method, about: dict[str, Any]
 ) -> Classifier:
     """Return the final classifier with the calibration of the trial, adjusted to the ``level`` of the scores of both runs."""
     trained = Trained.of(model)

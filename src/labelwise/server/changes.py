@@ -114,12 +114,7 @@ def teach_record(before: Classifier, taught: Classifier, source: Source, example
     """Return the change that adds the last label of a classifier, learned from ``examples`` images, to an earlier classifier."""
     arrays = _added(before, taught) | _known_examples(taught, taught.labels.names[-1])
     texts = taught.labels.texts[-1] if taught.labels.texts is not None else ()
-    about = {
-        "label": taught.labels.names[-1],
-        "source": source,
-        "texts": list(texts),
-        "examples": examples,
-    }
+    about = {"label": taught.labels.names[-1], "source": source, "texts": list(texts), "examples": examples}
     if taught.labels.parents is not None and taught.labels.parents[-1]:
         about["parents"] = list(taught.labels.parents[-1])
     return Record("teach", about, arrays)

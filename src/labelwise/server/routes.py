@@ -13,17 +13,7 @@ from labelwise.core.calibration import HALF
 from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.describe.labels import label_name
-from labelwise.server.answers import (
-    MOST_TEXT,
-    About,
-    AboutLabel,
-    AboutTaught,
-    AboutWhy,
-    Nothing,
-    Promises,
-    Top,
-    Words,
-)
+from labelwise.server.answers import MOST_TEXT, About, AboutLabel, AboutTaught, AboutWhy, Nothing, Promises, Top, Words
 from labelwise.server.bodies import read_examples, read_form, read_image, reply
 from labelwise.server.capabilities import with_text
 from labelwise.server.changes import Source

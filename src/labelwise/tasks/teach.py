@@ -126,12 +126,7 @@ def _relearn(classifier: Classifier, name: str, embeddings: Array) -> Classifier
 
 
 def _from_examples(
-    classifier: Classifier,
-    name: str,
-    embeddings: Array,
-    texts: Texts | None,
-    vector: Vector | None,
-    width: float = 1.0,
+    classifier: Classifier, name: str, embeddings: Array, texts: Texts | None, vector: Vector | None, width: float = 1.0
 ) -> Classifier:
     """Return the classifier with one more label, known from examples ``[n, d]`` and, where given, its texts or its vector."""
     head, labels = classifier.head, classifier.labels.add(name)

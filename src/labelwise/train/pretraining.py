@@ -18,14 +18,7 @@ from labelwise.support.files import read_tensors, write_tensors
 from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
-from labelwise.train.contrastive import (
-    TwoViews,
-    alignment,
-    contrastive_augment,
-    momentum_contrast,
-    nt_xent,
-    uniformity,
-)
+from labelwise.train.contrastive import TwoViews, alignment, contrastive_augment, momentum_contrast, nt_xent, uniformity
 from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact

@@ -91,10 +91,7 @@ def test_missing_files_of_a_table_are_listed(tmp_path: Path) -> None:
             r'Row 2 of .*, column "split": unknown split "tset". Did you mean "test"',
         ),
         ("path,label,split\na.png,owl,test\nb.png,owl,\n", r'Row 3 of .*, column "split": unknown split ""'),
-        (
-            "path,label\na.png,owl\na.png,okapi\n",
-            r'Rows 2 and 3 .* same image, "a.png", .* labels: "owl" and "okapi"',
-        ),
+        ("path,label\na.png,owl\na.png,okapi\n", r'Rows 2 and 3 .* same image, "a.png", .* labels: "owl" and "okapi"'),
         ("path,label,split\na.png,owl,train\na.png,owl,test\n", r'different splits: "train" and "test". Keep one'),
         ('path,label\n"a.png,owl\n', r"is not well-formed: line 2: unexpected end of data"),
         ("path,label\npictures/a/0.png,owl\n", r'"birds" has images of one label only \(owl\)'),

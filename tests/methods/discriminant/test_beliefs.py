@@ -16,13 +16,7 @@ from labelwise.methods.discriminant.beliefs import (
     means_at_full_size,
     regress_means,
 )
-from labelwise.methods.discriminant.leave_one_out import (
-    Floats,
-    Ints,
-    Sample,
-    leave_out_distances,
-    leave_out_products,
-)
+from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, leave_out_distances, leave_out_products
 from labelwise.methods.discriminant.whitening import fit_whitening
 
 

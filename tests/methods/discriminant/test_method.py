@@ -128,9 +128,7 @@ def test_one_example_a_label() -> None:
 def test_features_with_negative_numbers_have_no_root() -> None:
     images, targets, _ = features(4, 10)
     data = Dataset(
-        name="signed",
-        labels=Labels(names=tuple("abcd")),
-        splits={"train": Split(images=images - 2, targets=targets)},
+        name="signed", labels=Labels(names=tuple("abcd")), splits={"train": Split(images=images - 2, targets=targets)}
     )
     classifier = fit(data, Discriminant(), CPU)
     assert isinstance(classifier.head, DiscriminantHead)

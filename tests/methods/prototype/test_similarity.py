@@ -135,9 +135,7 @@ def test_training_keeps_few_hidden_vectors(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"layers": 3}, {"hidden": 0}, {"dropout": 1.0}, {"kind": "euclid"}, {"symmetric": "min"}],
-    ids=str,
+    "values", [{"layers": 3}, {"hidden": 0}, {"dropout": 1.0}, {"kind": "euclid"}, {"symmetric": "min"}], ids=str
 )
 def test_wrong_settings(values: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="similarity"):

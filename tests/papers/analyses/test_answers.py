@@ -16,13 +16,7 @@ from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.model import Spec
-from labelwise_papers.analyses.answers import (
-    answer_calibration,
-    draw_calibration,
-    odd_answers,
-    wrong_labels,
-    yes_rates,
-)
+from labelwise_papers.analyses.answers import answer_calibration, draw_calibration, odd_answers, wrong_labels, yes_rates
 from tests.changed import bind_model, changed, made_from, model_of
 from tests.conftest import blobs, quick
 from tests.described import Table

@@ -62,10 +62,7 @@ def test_with_all_answers_the_accuracy_is_that_of_the_clusters(classifier: Class
     data = blobs()
     train = Evaluation.of(classifier, data.split("train"), data.labels)
     best = evaluate_named(train)
-    for curve in (
-        answer_curve(train, train),
-        answer_curve(train, train, "fixed"),
-    ):
+    for curve in (answer_curve(train, train), answer_curve(train, train, "fixed")):
         assert len(curve) == len(data.labels) + 1
         assert curve[0] == pytest.approx(best["accuracy"])
         assert curve[-1] == pytest.approx(best["clusters"])

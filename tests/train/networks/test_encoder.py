@@ -88,8 +88,7 @@ def test_normalisation_is_saved() -> None:
 
 
 @pytest.mark.parametrize(
-    "images",
-    [torch.empty(0, 3, 8, 8), torch.zeros(2, 1, 8, 8), torch.full((2, 3, 8, 8), torch.nan)],
+    "images", [torch.empty(0, 3, 8, 8), torch.zeros(2, 1, 8, 8), torch.full((2, 3, 8, 8), torch.nan)]
 )
 def test_images_that_cannot_be_normalised(images: Tensor) -> None:
     encoder = build("convnet", (3, 8, 8))

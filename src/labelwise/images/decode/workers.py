@@ -29,15 +29,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from labelwise.images.decode.decoding import (
-    QUIET,
-    File,
-    Frame,
-    check_header,
-    decode_stream,
-    open_content,
-    reason,
-)
+from labelwise.images.decode.decoding import QUIET, File, Frame, check_header, decode_stream, open_content, reason
 
 Pixels = npt.NDArray[np.uint8]
 LEAST_SECONDS, TIMES = 2.0, 10.0  # that an image may take, and the factor on what its header suggests

@@ -17,12 +17,7 @@ from labelwise.support.errors import DataError, UsageError
 
 
 def arrays(
-    images: Any,
-    targets: Any,
-    *,
-    names: Sequence[str] | None = None,
-    shares: Shares | None = None,
-    seed: int = 0,
+    images: Any, targets: Any, *, names: Sequence[str] | None = None, shares: Shares | None = None, seed: int = 0
 ) -> Dataset:
     """Return a data set of arrays in memory, numpy or torch.
 

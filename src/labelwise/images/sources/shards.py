@@ -41,12 +41,7 @@ EMPTY = "there is no image in this row, or it is too large."
 
 
 def shards(
-    source: str | Path,
-    *,
-    size: int | None = None,
-    seed: int = 0,
-    strict: bool = False,
-    group: Grouping | None = None,
+    source: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False, group: Grouping | None = None
 ) -> Dataset:
     """Return the images of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
 

@@ -112,11 +112,7 @@ KINDS = ("stratified", "grouped", "domain", "zero-shot")
 
 
 def divide(
-    dataset: Dataset,
-    kind: str = "stratified",
-    domain: str | None = None,
-    seed: int = 0,
-    group: Grouping | None = None,
+    dataset: Dataset, kind: str = "stratified", domain: str | None = None, seed: int = 0, group: Grouping | None = None
 ) -> Dataset:
     """Pool all images of a data set and divide them again; raise an error if the result leaks.
 
@@ -203,8 +199,7 @@ def pool(dataset: Dataset) -> Split:
             pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
     whole = Split(
-        images=join([part.images for part in filled]),
-        targets=np.concatenate([part.targets for part in filled]),
+        images=join([part.images for part in filled]), targets=np.concatenate([part.targets for part in filled])
     )
     return replace(whole, **pieces)  # type: ignore[arg-type]
 

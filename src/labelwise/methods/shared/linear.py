@@ -19,11 +19,7 @@ from labelwise.methods.discriminant.copies import copy_groups
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.centring import array
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
-from labelwise.methods.shared.statistics import (
-    EmbeddingStatistics,
-    embedding_statistics,
-    unit_statistics,
-)
+from labelwise.methods.shared.statistics import EmbeddingStatistics, embedding_statistics, unit_statistics
 from labelwise.train.batches import map_own_rows, on_device
 from labelwise.train.data import TensorSplit
 from labelwise.train.model import LabelModel, Spec, as_float
