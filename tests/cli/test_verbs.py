@@ -108,6 +108,7 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert first is not None
     release, unreleased = first.groups()
     assert __version__ == (f"{release}.dev0" if unreleased else release)
+    assert unreleased or f"version: {release}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_options_of_every_verb_stand_before_it_or_after_it(run: Any, tmp_path: Path) -> None:
