@@ -227,6 +227,71 @@ def annotations() -> list[bytes]:
     return [json.dumps(each).encode() for each in documents]
 
 
+def exports() -> list[bytes]:
+    """Files of programs in which people label images: Label Studio (both forms), and FiftyOne (labels.json, samples.json)."""
+    shape = {"x": 1.0, "y": 2.0, "width": 3.0, "height": 4.0}
+    rectangle = {"type": "rectanglelabels", "value": {**shape, "rectanglelabels": ["owl"]}}
+    results = [{"type": "choices", "value": {"choices": ["owl"]}}, rectangle]
+    task = {"data": {"image": "/data/local-files/?d=a.png"}, "annotations": [{"result": results}]}
+    least = {"image": "https://x.org/a.png", "choice": "owl", "label": [{**shape, "rectanglelabels": ["owl"]}]}
+    named = {
+        "classes": ["owl"],
+        "labels": {"a": 0, "b": [{"label": 0, "bounding_box": [0.1, 0.2, 0.3, 0.4]}], "c": None},
+    }
+    detections = {"_cls": "Detections", "detections": [{"label": "owl", "bounding_box": [0.1, 0.2, 0.3, 0.4]}]}
+    samples = [
+        {"filepath": "a.png", "tags": ["train"], "ground_truth": {"_cls": "Classification", "label": "owl"}},
+        {"filepath": "b.png", "tags": ["test"], "boxes": detections},
+    ]
+    return [json.dumps(each).encode() for each in ([task], [least], named, {"samples": samples})]
+
+
+def read_export(file: Path) -> None:
+    (file.parent / "data").mkdir(exist_ok=True)
+    read_annotated(file)
+
+
+def cvat_files() -> list[bytes]:
+    box = '<box label="owl" xtl="1" ytl="2" xbr="3" ybr="4"/><polygon label="owl" points="1,2;3,4;5,2"/>'
+    images = f'<image name="a.png" subset="train">{box}</image><image name="b.png"><tag label="owl"/></image>'
+    return [f"<annotations>{images}</annotations>".encode()]
+
+
+CUT = b"\n%%\n"  # between the files of one input
+
+
+def tables_of_traps() -> list[bytes]:
+    media = b"mediaID,deploymentID,timestamp,filePath\nm,d,2026-05-01T10:00:00Z,a.png\n"
+    columns = b"mediaID,deploymentID,eventID,eventStart,eventEnd,observationType,scientificName,bboxX,bboxY,bboxWidth,bboxHeight\n"
+    event = b",d,e,2026-05-01T09:00:00Z,2026-05-01T11:00:00Z,animal,owl,,,,\n"
+    return [CUT.join([columns + event + b"m,d,e,,,animal,owl,0.1,0.2,0.3,0.4\n", media, b"deploymentID\nd\n"])]
+
+
+def read_traps(file: Path) -> None:
+    names = ("observations.csv", "media.csv", "deployments.csv")
+    for name, content in zip(names, file.read_bytes().split(CUT), strict=False):
+        file.with_name(name).write_bytes(content)
+    file.unlink()
+    read_annotated(file.parent)
+
+
+def yolo_files() -> list[bytes]:
+    boxes = b"0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.2 0.1 0.3 0.4\n"
+    kinds = (b"names:\n  0: owl\n  1: wren # a bird\n", b"names: ['owl', wren]\n", b"names:\n- owl\n- wren\n")
+    return [CUT.join([names, boxes]) for names in kinds]
+
+
+def read_yolo(file: Path) -> None:
+    for place in ("images/a.png", "labels/a.txt"):
+        (file.parent / place).parent.mkdir(exist_ok=True)
+    names, _, boxes = file.read_bytes().partition(CUT)
+    file.with_name("data.yaml").write_bytes(names)
+    (file.parent / "labels" / "a.txt").write_bytes(boxes)
+    (file.parent / "images" / "a.png").touch()
+    file.unlink()
+    read_annotated(file.parent)
+
+
 def voc_files() -> list[bytes]:
     box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
     return [
@@ -302,7 +367,11 @@ PARSERS: dict[str, Parser] = {
     "wav": Parser(".wav", sounds, read_sound),
     "zip": Parser(".zip", zips, read_zip),
     "annotations.json": Parser(".json", annotations, read_annotated),
+    "export.json": Parser(".json", exports, read_export),
     "annotation.xml": Parser(".xml", voc_files, read_annotated),
+    "cvat.xml": Parser(".xml", cvat_files, read_annotated),
+    "camtrap": Parser("", tables_of_traps, read_traps),
+    "yolo": Parser("", yolo_files, read_yolo),
     "metadata.jsonl": Parser(".jsonl", lambda: [b'{"file_name": "a.png", "label": "owl"}\n'], read_lines),
     "body": Parser("", forms, read_body),
     "classifier.json": Parser("", lambda: [json.dumps(description(Path(model_folder()))).encode()], read_model),

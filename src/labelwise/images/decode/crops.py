@@ -11,6 +11,7 @@ from typing import NamedTuple
 from labelwise.images.decode.headers import UnreadableError
 
 Box = tuple[float, float, float, float, bool]  # left, top, width, height; whether in per cent
+LARGEST = 1e9  # numbers of a box are smaller
 _NUMBER = r"(-?\d{1,9}(?:\.\d{1,9})?)"
 _ADDRESS = re.compile(rf"(.+)#xywh=(percent:|pixel:)?{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}", re.DOTALL)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.images.describe.labels import Array, Labels, normal_name, tree_of, unfit_name
-from labelwise.images.sources.csv_files import headed_rows
+from labelwise.images.sources.csv_files import all_rows
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import check_size, read_regular
 
@@ -136,7 +136,7 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
 
 def read_table(file: Path) -> tuple[list[str], Fields]:
     """Return the columns of a CSV file, and the number and the fields of each row."""
-    (_, first), *rest = list(headed_rows(file)) or [(0, [])]
+    (_, first), *rest = all_rows(file) or [(0, [])]
     columns = [field.strip() for field in first]
     while columns and not columns[-1]:
         columns.pop()
@@ -287,7 +287,7 @@ def _finite_number(cell: object, where: str, column: str) -> float:
     if isinstance(cell, str | int | float) and not isinstance(cell, bool):
         with suppress(ValueError, OverflowError):
             value = float(cell)
-    if not math.isfinite(value):
+    if not abs(value) < 3e38:  # in single precision, larger ones are infinite
         near = suggest(column.casefold(), ("label", "text", "order", "share"))
         raise DataError(
             f'{where}, column "{column}": a finite number was expected, as 0.5; given "{cell!s:.60}".{near}'

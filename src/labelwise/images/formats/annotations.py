@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.parsers.expat import ExpatError
 
-from labelwise.images.decode.crops import Box, crop_address, file_of
+from labelwise.images.decode.crops import LARGEST, Box, crop_address, file_of
 from labelwise.images.describe.labels import normal_name, unfit_name
 from labelwise.images.sources.paths import SPELLINGS, locate
 from labelwise.images.sources.rows import Rows, named_rows
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, listing
 
 FOLDERS = ("", "images", "data")  # where images may start from, below the folder of a file
 HOMES = ("annotations", "labels")  # folders whose images are next to them
@@ -34,6 +34,13 @@ class Record:
     confidence: float | None = None  # of a detector in its box
     scanned: bool = False  # whether a detector looked for boxes in the whole image
     detected: str = ""  # what a detector calls it where it is no animal: it is not classified
+
+    def __post_init__(self) -> None:
+        """Raise one of ``FAULTS`` where a file says what is no text, or no box."""
+        words = (self.file, self.split, self.group, self.domain, *self.texts, *(self.labels or ()))
+        "".join(words).encode(errors="surrogateescape")
+        if self.box is not None and not all(abs(number) < LARGEST for number in self.box[:4]):
+            raise ValueError(f"a box has the numbers {listing(map(str, self.box[:4]))}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,11 @@ class Annotations:
         return locate(file, starts, None if outside else starts[0] if root else self.home, f'"{self.source}": ')
 
 
+def files_named(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a folder whose names match a pattern, sorted; pipes, folders and broken links are none."""
+    return sorted(file for file in folder.glob(pattern) if file.is_file())
+
+
 def home_of(file: Path) -> Path:
     """Return the folder that the images of an annotation file are in or below."""
     return file.parent.parent if file.parent.name.casefold() in HOMES else file.parent
@@ -81,7 +93,8 @@ def shaped(source: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f'Cannot read "{source}": {error.strerror}. Check the path and its rights.') from None
+        file = error.filename or source
+        raise DataError(f'Cannot read "{file}": {error.strerror}. Check the path and its rights.') from None
     except FAULTS as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f'"{source}" does not have the form of {what} ({words:.200}). Export it again.') from None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.images.formats import camtrap, coco, cvat, detectors, fiftyone, imagefolder, label_studio, voc, yolo
-from labelwise.images.formats.annotations import Annotations, shaped
+from labelwise.images.formats.annotations import Annotations, files_named, shaped
 from labelwise.support.errors import DataError
-from labelwise.support.files import MAX_BYTES, check_size, open_regular
+from labelwise.support.files import check_size, json_size, read_regular
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,11 @@ def is_annotations(path: str | Path) -> bool:
 
 def find_annotations(path: Path) -> list[Annotations]:
     """Return what the annotation files at a path say: a file, or a folder with such files; nothing for any other path."""
-    if path.is_dir():
-        return _in_folder(path)
-    part = _read_file(path) if is_annotations(path) else None
-    return [part] if part else []
+    with shaped(path, "annotations of images"):
+        if path.is_dir():
+            return _in_folder(path)
+        part = _read_file(path) if is_annotations(path) else None
+        return [part] if part else []
 
 
 def _in_folder(folder: Path) -> list[Annotations]:
@@ -55,8 +56,7 @@ def _in_folder(folder: Path) -> list[Annotations]:
             return [_of_table(file) for file in tables]
     for form in JSON:
         for pattern in form.patterns:
-            files = sorted(file for file in folder.glob(pattern) if file.is_file())
-            parts = [part for file in files if (part := _of_json(file, [form]))]
+            parts = [part for file in files_named(folder, pattern) if (part := _of_json(file, [form]))]
             if parts:
                 return _split_apart([replace(each, home=folder, folders=_below(each, folder)) for each in parts])
     for file in (folder / name for name in cvat.PATTERNS):
@@ -64,7 +64,7 @@ def _in_folder(folder: Path) -> list[Annotations]:
             return [_of_cvat(file)]
     if files := voc.files_in(folder):
         return [voc.read(files)]
-    tables = [file for pattern in yolo.PATTERNS for file in sorted(folder.glob(pattern)) if yolo.accepts(file)]
+    tables = [file for pattern in yolo.PATTERNS for file in files_named(folder, pattern) if yolo.accepts(file)]
     return [_of_yolo(tables[0])] if tables else []
 
 
@@ -99,9 +99,10 @@ def _of_yolo(file: Path) -> Annotations:
 
 def read_json(file: Path) -> Any:
     """Return a JSON document."""
-    with shaped(file, "a JSON file"), open_regular(file, MAX_BYTES) as stream:
-        check_size(file, 6 * file.stat().st_size)
-        return json.loads(stream.read(MAX_BYTES))
+    with shaped(file, "a JSON file"):
+        content = read_regular(file)
+        check_size(file, json_size(content))
+        return json.loads(content)
 
 
 def _of_json(file: Path, forms: Sequence[Format]) -> Annotations | None:

@@ -12,7 +12,7 @@ from typing import Any
 from labelwise.images.formats.annotations import Annotations, Record
 from labelwise.images.sources.csv_files import read_fields
 from labelwise.images.sources.paths import SPELLINGS
-from labelwise.support.files import check_size, open_regular, read_text
+from labelwise.support.files import MAX_TEXT, check_size, json_size, open_regular, read_regular
 from labelwise.support.text import from_cell
 
 NAMES = ("metadata.csv", "metadata.jsonl")
@@ -40,8 +40,9 @@ def read(file: Path) -> Annotations:
 
 
 def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
-    check_size(file, 6 * file.stat().st_size)
-    return (json.loads(line) for line in read_text(file, encoding="utf-8-sig").splitlines() if line.strip())
+    content = read_regular(file, MAX_TEXT)
+    check_size(file, json_size(content))
+    return (json.loads(line) for line in content.decode("utf-8-sig").split("\n") if line.strip())
 
 
 def _records(row: Mapping[str, Any], split: str) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from labelwise.images.formats.annotations import Annotations, Record, home_of, shaped
+from labelwise.images.formats.annotations import Annotations, Record, files_named, home_of, shaped
 from labelwise.images.formats.xml_files import read_xml, text_of
 from labelwise.images.sources.paths import SPELLINGS
 from labelwise.support.files import open_regular, read_text
@@ -15,7 +15,7 @@ WORDS = "a Pascal VOC annotation"
 def files_in(folder: Path) -> list[Path]:
     """Return the annotation files of a folder; none where it is no Pascal VOC data."""
     for home in (folder / "Annotations", folder / "annotations", folder):
-        files = sorted(home.glob("*.xml"))
+        files = files_named(home, "*.xml")
         if files and is_voc(files[0]):
             return files
     return []

@@ -4,7 +4,6 @@ A line is the number of a label and centre, width and height as shares of the im
 classification layout (``train/owl/1.jpg``) need no reader: they are label folders.
 """
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,18 +12,17 @@ from labelwise.images.decode.crops import Box, shares
 from labelwise.images.formats.annotations import Annotations, Record
 from labelwise.images.sources.paths import SPELLINGS, list_images
 from labelwise.support.errors import DataError
-from labelwise.support.files import read_text
+from labelwise.support.files import MAX_TEXT, read_regular, read_text
 
 PATTERNS = ("data.yaml", "dataset.yaml", "data.yml", "*.yaml", "*.yml", "classes.txt", "labels/classes.txt")
-_ENTRY = re.compile(r"^\s+(?:(\d+)\s*:|-)\s*(.+?)\s*(?:#.*)?$")
+_ENTRY = re.compile(r"\s+(?:(\d+)\s*:|-)(.*)")
+_ITEM = re.compile(r"""\s*('[^']*'|"[^"]*"|[^,]+)""")
 
 
 def accepts(file: Path) -> bool:
     """Return whether a file names the labels of a YOLO data set."""
-    home = _home(file)
-    if not any(home.glob("**/labels")):
-        return False
-    return file.name == "classes.txt" or "names:" in read_text(file)
+    named = file.name == "classes.txt" or b"names:" in read_regular(file, MAX_TEXT)
+    return named and any(_home(file).glob("**/labels"))
 
 
 def read(file: Path) -> Annotations:
@@ -87,11 +85,11 @@ def _names(file: Path) -> dict[int, str]:
         return dict(enumerate(_inline(inline)))
     names: dict[int, str] = {}
     for line in lines[start + 1 :]:
-        match = _ENTRY.match(line) or _ENTRY.match(f" {line}" if line.startswith("-") else "")
+        match = _ENTRY.fullmatch(f" {line}" if line.startswith("-") else line)
         if match is None and line.strip() and not line.lstrip().startswith("#"):
             break
         if match:
-            names[int(match[1]) if match[1] else len(names)] = match[2].strip("'\"")
+            names[int(match[1]) if match[1] else len(names)] = _plain(match[2].partition(" #")[0])
     return names
 
 
@@ -99,7 +97,8 @@ def _inline(text: str) -> list[str]:
     """Return the words of a list in one line: ``['owl', "barn owl", wren]``."""
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"names are no list: {text:.60}")
-    try:
-        return [str(each) for each in ast.literal_eval(text)]
-    except (ValueError, SyntaxError):
-        return [word.strip().strip("'\"") for word in text[1:-1].split(",")]
+    return [_plain(word) for word in _ITEM.findall(text[1:-1]) if word.strip()]
+
+
+def _plain(word: str) -> str:
+    return word.strip().strip("'\"")

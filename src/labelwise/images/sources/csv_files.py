@@ -133,6 +133,7 @@ def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
 
 _SEPARATORS = ",;\t"
 _POINTER = 8  # bytes that a cell takes at least: it may be empty
+_CELL = 100  # bytes that a cell takes by the name of its column, about
 
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
@@ -163,7 +164,7 @@ def read_fields(
     file: Path, *needed: str, what: str = "table", errors: str = "strict"
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the number of each row and its fields by column, in small letters; each column that is ``needed`` is there once."""
-    (_, first), *rows = list(headed_rows(file, what=what, errors=errors)) or [(0, [])]
+    (_, first), *rows = all_rows(file, what=what, errors=errors) or [(0, [])]
     columns = [field.strip().casefold() for field in first]
     for column in needed:
         if columns.count(column) != 1:
@@ -172,6 +173,18 @@ def read_fields(
                 + suggest(column, columns)
             )
     return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]
+
+
+def all_rows(file: Path, *, what: str = "table", errors: str = "strict") -> list[tuple[int, list[str]]]:
+    """Return what ``headed_rows`` yields; short rows of a wide table take as much memory as long ones."""
+    rows, cells, most = list[tuple[int, list[str]]](), 0, max_bytes() / _CELL
+    with closing(headed_rows(file, what=what, errors=errors)) as lines:
+        for number, fields in lines:
+            cells += len(fields)
+            if cells > most:
+                check_size(file, cells * _CELL)
+            rows.append((number, fields))
+    return rows
 
 
 def headed_rows(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
