@@ -122,3 +122,21 @@ def test_a_leak_is_told(run: Any, root: Path) -> None:
     code, _, err = run("report", root / "l.lw", root / "pictures", "--out", root / "l.html", "--split", "train")
     assert code == 0
     assert "used to train or calibrate" in err
+
+
+def test_promises_are_measured_in_the_shell_and_on_the_page(run: Any, root: Path) -> None:
+    asked = ("--max-error", "0.1", "--coverage", "0.9")
+    code, out, _ = run("evaluate", root / "a.lw", root / "pictures", *asked)
+    assert code == 0
+    assert "at most 10 % wrong" in out
+    assert "90 % of lists hold the label" in out
+    page_file = root / "promises.html"
+    found = json.loads(run("report", root / "a.lw", root / "pictures", "--out", page_file, *asked, "--json")[1])
+    assert [one["promise"] for one in found["promises"]["errors"]] == [0.02, 0.05, 0.1, 0.2]
+    page = Page(page_file.read_text())
+    check_alone(page)
+    assert "Share of wrong answers: measured over promised" in page.titles
+    assert "at most 10 % wrong" in page.words
+    code, _, err = run("evaluate", root / "a.lw", root / "pictures", "--max-error", "0")
+    assert code == 0
+    assert "promises: The share of wrong answers must be between 0 and 1; given 0." in err

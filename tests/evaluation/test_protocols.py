@@ -72,7 +72,7 @@ def test_protocols_that_do_not_apply_say_why() -> None:
     records, left_out = run_protocols(Evaluation.of(trained("softmax"), TEST), ["verification"])
     assert list(records) == ["closed", "verification"]
     assert left_out["ordinal"] == "The labels have no order."
-    assert set(left_out) == {"multilabel", "unknown", "zero_shot", "ordinal"}
+    assert set(left_out) == {"multilabel", "unknown", "promises", "zero_shot", "ordinal"}
     several = Evaluation.of(trained("softmax"), squares(30).split("test"))
     assert PROTOCOLS["retrieval"].reason(several).startswith("Several labels may be true")
     with pytest.raises(UsageError, match=r'No protocol "verify"\. Did you mean verification\?|No protocol "verify"'):

@@ -281,7 +281,7 @@ def test_speed_is_measured() -> None:
 
 def test_what_is_left_out_says_why() -> None:
     _, _, made, page = ordinary()
-    assert set(made.figures["left_out"]) == {"Seen and unseen labels", "Ordered labels"}
+    assert set(made.figures["left_out"]) == {"Seen and unseen labels", "Ordered labels", "Promised and measured"}
     assert "The labels have no order." in page.words
 
 

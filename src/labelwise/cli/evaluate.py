@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
-from labelwise.cli.options import Data, Model, SplitName, Unknown, shared
+from labelwise.cli.options import Data, Measured, Model, SplitName, Unknown, shared
 from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.text import FIGURES
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FOLDED = ("images", "groups", "accuracy", "balanced_accuracy", "ece", "unknown", "by_fold")
 FOLDS_HELP = "Cross-validate by refitting this many times."
-PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
 ADVICE = ", so the figures are too optimistic. Put test images in a separate folder or split."
 
 
@@ -28,9 +27,10 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     data: Data,
     split: SplitName = None,
     unknown: Unknown = None,
-    protocol: Annotated[list[str] | None, Option(help=PROTOCOL_HELP)] = None,
     curve: Annotated[Path | None, Option("--out", help="A plot of seen over unseen accuracy (.png, .svg).")] = None,
     folds: Annotated[int | None, Option(min=2, help=FOLDS_HELP)] = None,
+    *,
+    measured: Measured,
 ) -> None:
     """Measure a classifier on images it was not trained on."""
     from labelwise.evaluation.evaluate import evaluate as run
@@ -39,21 +39,22 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f"--out takes a file of type {listing(PLOTS)}; given {curve}.")
     classifier = open_model(model)
     if folds is not None:
-        if split or unknown or curve or protocol:
+        if split or unknown or curve or measured != Measured():
             raise UsageError(
-                "--folds measures every labelled image once. Leave out --split, --unknown, --protocol and --out."
+                "--folds measures every labelled image once. Leave out --split, --unknown, --protocol, --max-error, --coverage "
+                "and --out."
             )
         _show_folds(classifier, open_data_for(classifier, data), folds, str(model), data)
         return
     test_set = open_part(classifier, data, split)
     strange = None if unknown is None else open_unknown(classifier, unknown)
-    figures = run(classifier, test_set, unknown=strange, protocols=protocol or ())
+    figures = run(classifier, test_set, unknown=strange, protocols=measured.protocols)
     if curve is not None:
         _draw(figures, curve)
     if figures.accuracy is None:
         note("The classifier knows none of these labels: measuring how well it compares images and learns new labels.")
     warn_leaked(figures.leaked, ADVICE)
-    for name in protocol or ():
+    for name in measured.protocols:
         if name in figures.left_out:
             note(f"{name}: {figures.left_out[name]}")
     document = {"model": str(model), **figures.as_json(), "data": data}

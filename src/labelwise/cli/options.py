@@ -61,6 +61,24 @@ SearchBy = Annotated[
     Option(help="How images are compared; default: the best."),
 ]
 Out = Annotated[Path, Option("--out", help="The folder to write the classifier to.")]
+PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What is measured only if it is asked for."""
+
+    protocol: Annotated[list[str] | None, Option(help=PROTOCOL_HELP)] = None
+    max_error: Annotated[float | None, Option(min=0, max=1, help="Measure this promised share of errors.")] = None
+    coverage: Annotated[float | None, Option(min=0, max=1, help="Measure lists promised to hold the label.")] = None
+
+    @property
+    def protocols(self) -> dict[str, dict[str, float]]:
+        """The options of each protocol that was asked for."""
+        asked: dict[str, dict[str, float]] = {name: {} for name in self.protocol or ()}
+        promises = {"max_error": self.max_error, "coverage": self.coverage}
+        given = {name: value for name, value in promises.items() if value is not None}
+        return asked | ({"promises": given} if given else {})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from typer import Option
 
 from labelwise.cli.inputs import open_data
-from labelwise.cli.options import Data, Model, SplitName, Unknown, command_line, shared
+from labelwise.cli.options import Data, Measured, Model, SplitName, Unknown, command_line, shared
 from labelwise.cli.output import one_line, show, styled, warn
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.text import visible
@@ -27,7 +27,8 @@ def report(  # noqa: PLR0913 - the options of the verb
     compare: Annotated[list[Path] | None, Option(help="Another classifier to compare with; repeatable.")] = None,
     unknown: Unknown = None,
     split: SplitName = None,
-    protocol: Annotated[list[str] | None, Option(help="Also verification or retrieval; repeatable.")] = None,
+    *,
+    measured: Measured,
 ) -> None:
     """Write one HTML page of figures, curves and examples."""
     from labelwise.images.catalogue import load_unlabelled
@@ -48,7 +49,7 @@ def report(  # noqa: PLR0913 - the options of the verb
             compare=dict(others),
             name=name,
             commands=(*_fit_commands(saved.values()), command_line()),
-            protocols=tuple(protocol or ()),
+            protocols=measured.protocols,
             seed=options.seed,
             tell=lambda text: status.update(escape(visible(text))),
         )

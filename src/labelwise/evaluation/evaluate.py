@@ -38,7 +38,8 @@ def evaluate(
             that the classifier was trained on, see ``test_set``.
         split: train, val, test or all; None is the test split if there is one, otherwise every image not seen in training.
         unknown: out-of-distribution images to detect, as data or images.
-        protocols: additional protocols: verification, retrieval, episodes.
+        protocols: additional protocols: verification, retrieval, episodes, promises; or their options by name:
+            ``{"promises": {"coverage": 0.9}}``.
         seed: the random seed.
 
     >>> figures = lw.evaluate(classifier, data)
@@ -67,7 +68,9 @@ def measure(
     *,
     unknown: TestSet | None = None,
 ) -> Figures:
-    """Return the figures of images that were encoded before; ``options`` are options of protocols, by name."""
+    """Return the figures of images that were encoded before; ``options`` are usual options of protocols, by name."""
+    usual, own = options or {}, protocols if isinstance(protocols, Mapping) else {}
+    options = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {*usual, *own}}
     records, left_out = run_protocols(evaluation, protocols, options)
     new = all_new(evaluation)
     confusion = None if new or evaluation.multilabel else confusion_of(evaluation)

@@ -16,6 +16,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal, find_order
 from labelwise.evaluation.outliers import OutlierResult, evaluate_outliers
+from labelwise.evaluation.promises import measure_promises
 from labelwise.evaluation.retrieval import KS, RetrievalResult, evaluate_retrieval
 from labelwise.evaluation.verification import PAIRS, VerificationResult, evaluate_verification
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
@@ -180,6 +181,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             run=_measure_outliers,
             prefix="unknown_",
         ),
+        Protocol(name="promises", title="Promised and measured", reason=_one_label, run=measure_promises),
         Protocol(name="zero_shot", title="Seen and unseen labels", reason=_has_unseen, run=evaluate_zero_shot),
         Protocol(name="ordinal", title="Ordered labels", reason=_has_order, run=evaluate_ordinal),
         Protocol(

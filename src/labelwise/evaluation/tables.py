@@ -132,6 +132,35 @@ def _zero_shot(result: Any) -> Table:
     )
 
 
+PROMISE_HEADS = ("promised", ">measured", ">95 %", "answers")
+
+
+def _promises(result: Any) -> Table:
+    """Return promised and measured shares."""
+    title = f"promised and measured, {result.images} images kept out of training"
+    return Table(title=title, heads=PROMISE_HEADS, rows=promise_rows(result))
+
+
+def promise_rows(result: Any) -> list[Row]:
+    """Return what was promised, what was measured with its interval, and what the answers were."""
+    rows: list[Row] = []
+    for one in result.errors:
+        names = ("label", "parent", *(f"parent {depth}" for depth in range(2, len(one.depths))))
+        shares = (*zip(names, one.depths, strict=False), ("unsure", one.unsure), ("unknown", one.unknown))
+        words = ", ".join(f"{name} {percent(share)}" for name, share in shares)
+        rows.append((f"at most {100 * one.promise:g} % wrong", *_to_a_tenth(one.wrong, one.interval), words))
+    for one in result.lists:
+        words = f"{one.size:.1f} labels on average; one label in {percent(one.single)}"
+        rows.append(
+            (f"{100 * one.promise:g} % of lists hold the label", *_to_a_tenth(one.covered, one.interval), words)
+        )
+    return rows
+
+
+def _to_a_tenth(share: float, interval: tuple[float, float]) -> tuple[str, str]:
+    return percent(share), "{:.1f} to {:.1f}".format(*(100 * end for end in interval))
+
+
 def _ordinal(result: Any) -> Table:
     """Return the figures of ordered labels."""
     rows = []
@@ -189,6 +218,7 @@ def _episodes(results: Any) -> Table:
 
 
 OTHERS: Mapping[str, Callable[[Any], Table]] = {
+    "promises": _promises,
     "zero_shot": _zero_shot,
     "ordinal": _ordinal,
     "verification": _verification,

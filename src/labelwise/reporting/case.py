@@ -3,7 +3,7 @@
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,14 +29,14 @@ BATCH = 32  # images per timed batch
 PAIRS = 50_000  # most pairs of each kind for the DET curve
 SECONDS = 0.4  # approximate duration of each timing
 Tell = Callable[[str], None]
-OPTIONAL = ("zero_shot", "ordinal", "verification", "retrieval")  # protocols whose absence the page explains
+OPTIONAL = ("zero_shot", "ordinal", "promises", "verification", "retrieval")  # the page says why one is absent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How cases are measured."""
 
-    protocols: tuple[str, ...] = ()  # additional protocols: verification, retrieval
+    protocols: Iterable[str] = ()  # additional protocols as for ``lw.evaluate``
     seed: int = 0  # random seed
     tell: Tell = lambda _: None  # receives lines of progress
 
@@ -83,7 +83,7 @@ class Case:
         self.figures = figures = measure(evaluation, self.test_set, plan.protocols, options, unknown=unknown)
         records = figures.results
         self.closed, self.several = records.get("closed"), records.get("multilabel")
-        self.zero_shot, self.ordinal = records.get("zero_shot"), records.get("ordinal")
+        self.zero_shot, self.ordinal, self.promises = (records.get(name) for name in OPTIONAL[:3])
         self.verification, self.retrieval = (
             next(iter(records.get(name, {}).values()), None) for name in ("verification", "retrieval")
         )

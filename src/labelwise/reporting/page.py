@@ -1,6 +1,6 @@
 """Write a report: one page about a classifier on a test set with all figures, and the same figures as JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from labelwise.core.metrics import Reliability, wilson
 from labelwise.core.store import LOG
 from labelwise.evaluation.evaluate import read_data, read_unknown
 from labelwise.evaluation.figures import to_json
-from labelwise.evaluation.tables import threshold_rows
+from labelwise.evaluation.tables import PROMISE_HEADS, promise_rows, threshold_rows
 from labelwise.evaluation.test_set import TestSet, select_test_sets
 from labelwise.images.dataset import Dataset
 from labelwise.reporting import maps, plots
@@ -31,7 +31,7 @@ Model = Classifier | Saved | str | Path
 Read = Callable[[Classifier], Dataset]
 Source = Dataset | Read | str | Path | tuple[Any, Any]
 PLAIN = (  # figures of a case that are copied to JSON
-    "method", "accuracy", "closed", "several", "each", "estimate", "zero_shot", "ordinal", "verification", "retrieval", "speed", "left_out",
+    "method", "accuracy", "closed", "several", "each", "estimate", "zero_shot", "ordinal", "promises", "verification", "retrieval", "speed", "left_out",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ class ReportSettings:
     name: str | None = None  # what the page calls the classifier; None is the name of its folder, or of its method
     examples: int = 6  # how many of the best and of the worst answers to show
     commands: tuple[str, ...] = ()  # shell commands that reproduce the classifier and the report
-    protocols: tuple[str, ...] = ()  # additional protocols: verification, retrieval
+    protocols: Iterable[str] = ()  # additional protocols as for ``lw.evaluate``: verification, retrieval, promises
     seed: int = 0  # random seed
     tell: Callable[[str], None] = lambda _: None  # receives lines of progress
 
@@ -134,6 +134,7 @@ def _values(cases: Sequence[Case], comparison: Mapping[str, Any] | None, setting
         "worst": worst,
         "interval": wilson(case.accuracy, len(case)),
         "thresholds": threshold_rows(case.figures, len(case.names)),
+        "promises": (PROMISE_HEADS, promise_rows(case.promises) if case.promises else ()),
         "confusions": maps.confusions(case),
         "commands": settings.commands,
         "plots": plots,

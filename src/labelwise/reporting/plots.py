@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from labelwise.core.metrics import DetCurve, Reliability, wilson
+from labelwise.evaluation.promises import PromiseResult
 from labelwise.evaluation.zero_shot import ZeroShotResult
 from labelwise.reporting.findings import UnknownFigures
 from labelwise.reporting.pages import percent
@@ -41,6 +42,34 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
     sizes = [2.5 + 5 * (c / total) ** 0.5 for c in counts]
     bars = [wilson(y, c) for (_, y), c in zip(points, counts, strict=True)]
     return Series(points=points, name=name, colour=colour, kind="both", sizes=sizes, bars=bars, titles=titles)
+
+
+def promised_errors(result: PromiseResult) -> Plot:
+    """Return measured over promised shares of wrong answers."""
+    points = [(one.promise, one.wrong, one.interval) for one in result.errors]
+    return _promised(points, "wrong answers", 0, max(max(one.promise, one.interval[1]) for one in result.errors) * 1.1)
+
+
+def promised_lists(result: PromiseResult) -> Plot:
+    """Return measured over promised shares of lists with the right label."""
+    points = [(one.promise, one.covered, one.interval) for one in result.lists]
+    return _promised(points, "lists with the right label", min(0.75, *(one.interval[0] for one in result.lists)), 1)
+
+
+def _promised(points: Sequence[tuple[float, float, tuple[float, float]]], what: str, low: float, high: float) -> Plot:
+    titles = [f"promised {percent(promise)}, measured {percent(share)}" for promise, share, _ in points]
+    series = [
+        Series(points=[(low, low), (high, high)], name="as promised", colour=5, dashed=True),
+        Series(
+            points=[(promise, share) for promise, share, _ in points],
+            name="measured",
+            kind="both",
+            bars=[interval for _, _, interval in points],
+            titles=titles,
+        ),
+    ]
+    x, y = (Axis(label=f"{what}, {kind}", low=low, high=high, form="percent") for kind in ("promised", "measured"))
+    return draw(series, x, y, title=f"Share of {what}: measured over promised")
 
 
 def outlier_scores(figures: UnknownFigures) -> Plot:
