@@ -166,6 +166,7 @@ def test_what_cannot_be_a_folder_is_refused(fitted: lw.Classifier, folder: Path,
     with pytest.raises(UsageError, match="--overwrite"):
         fitted.export(folder)
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "labels.json").write_text("{}")  # also the name of descriptions next to photos
     with pytest.raises(UsageError, match="not an exported folder"):
         fitted.export(tmp_path / "mine", overwrite=True)
     features = lw.fit((np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32), ["a", "b"] * 20))

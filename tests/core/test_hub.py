@@ -156,3 +156,13 @@ def test_without_the_package_only_the_hub_is_missing(monkeypatch: pytest.MonkeyP
             call()
     with pytest.raises(UsageError, match="user/name"):
         module.check_repository("birds")
+
+
+def test_folders_of_a_repository_are_not_fetched(hub: Hub) -> None:
+    lw.load(MODEL).push_to_hub("ann/birds")
+    id, files = hub.commits["ann/birds"][-1]
+    hub.commits["ann/birds"].append((id, {**files, **{f"more/{i}.json": b"{}" for i in range(3)}}))
+    lw.load("hf://ann/birds")
+    assert not [path for _, path in hub.requests if "/more/" in path]
+    with pytest.raises(UsageError, match="not the address"):
+        lw.load("hf://ann/birds@..")

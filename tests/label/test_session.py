@@ -320,3 +320,17 @@ def test_mistakes_cost_little() -> None:
     for _ in simulate(session, Person(TRUTH, mistakes=0.1, seed=1), actions=25):
         pass
     assert accuracy(session, TRUTH) > 0.85
+
+
+def test_an_undo_that_cannot_be_changes_nothing() -> None:
+    """The label was merged by somebody else since: the session kept the undo, and every later step failed."""
+    session = labelled()
+    session.add(Action(kind="add", label="one", person="ann"))
+    session.add(Action(kind="add", label="two", person="bob"))
+    session.add(Action(kind="merge", label="one", into="two", person="bob"))
+    before = list(session.actions)
+    with pytest.raises(UsageError, match='no label "one"'):
+        session.undo("ann")
+    assert session.actions == before
+    session.add(Action(kind="add", label="three"))
+    assert session.undo() is not None

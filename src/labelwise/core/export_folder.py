@@ -34,7 +34,7 @@ def export_folder(classifier: Classifier, folder: str | Path, *, overwrite: bool
     if os.path.exists(target):
         if not overwrite:
             raise UsageError(f"{target} already exists. Choose another name, or replace it with --overwrite.")
-        if not (target / LABELS).exists():
+        if not all((target / name).exists() for name in (MODEL, LABELS, *PROGRAMS)):
             raise UsageError(f"{target} exists and is not an exported folder. Choose another name.")
     with writing_folder(target) as part:
         made = export(classifier, part / MODEL)

@@ -15,9 +15,9 @@ from typing import Any
 from labelwise.core.load import ABOUT
 from labelwise.support.errors import StoreError, UnsupportedError, UsageError
 
-PATTERNS = ["*.json", "*.safetensors", "*.onnx", "*.txt"]  # what a classifier may consist of
+PATTERNS = ["*.json", "*.safetensors", "*.onnx"]  # what a classifier may consist of, without folders
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
-_ADDRESS = re.compile(rf"hf:/+({_NAME}/{_NAME})(?:@([A-Za-z0-9._/-]{{1,200}}))?/?")
+_ADDRESS = re.compile(rf"hf:/+({_NAME}/{_NAME})(?:@(?!.*\.\.)([A-Za-z0-9._/-]{{1,200}}))?/?")
 _REPOSITORY = re.compile(rf"{_NAME}/{_NAME}")
 REASONS = {  # by the name of an error of the package
     "RepositoryNotFoundError": "there is no such repository, or it is private. Check the name, or log in: hf auth login",
@@ -57,7 +57,11 @@ def saved_folder(path: str | Path) -> Path:
         )
     with _plain_errors(f'"hf://{match[1]}" cannot be fetched'):
         folder = _library().snapshot_download(
-            match[1], revision=match[2], allow_patterns=PATTERNS, endpoint=os.environ.get("HF_ENDPOINT")
+            match[1],
+            revision=match[2],
+            allow_patterns=PATTERNS,
+            ignore_patterns="*/*",
+            endpoint=os.environ.get("HF_ENDPOINT"),
         )
     if not (Path(folder) / ABOUT).exists():
         raise StoreError(f'"hf://{match[1]}" holds no classifier of labelwise: it has no {ABOUT}.')

@@ -23,7 +23,7 @@ from labelwise.encoders.registry import GET, Entry, Source, library, open_from_l
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError, listing, suggest, without_credentials
 from labelwise.support.files import open_regular, regular_path
 from labelwise.support.text import with_bar
-from labelwise.support.writable import create_private_folder, write_atomically, writing
+from labelwise.support.writable import create_private_folder, sole_writer, write_atomically, writing
 
 PART: Final = 2**20  # bytes read at a time
 WHEEL: Final = ".whl"
@@ -54,7 +54,9 @@ def get(name: str, source: str | None = None, tell: Callable[[str], None] = prin
         return open_from_library(name)
     home = entry.file.parent
     create_private_folder(home.parent)
-    with writing(entry.file):  # a folder that stays empty is removed
+    with sole_writer(entry.file), writing(entry.file):  # a folder that stays empty is removed
+        for left in home.glob("tmp*"):  # of a download that was killed
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=home) as folder:
             content = _converted(entry, _fetched(entry, source, Path(folder), tell))
         _try(entry, content)
@@ -121,6 +123,8 @@ def _copied(source: str, folder: Path) -> Path:
             with file.open("wb") as out:
                 for part in with_bar(parts, -(-size // PART), "Downloading, MB"):
                     out.write(part)
+                    if out.tell() > MOST_BYTES:
+                        raise OSError(f"it has more than {MOST_BYTES} bytes")
     except LabelwiseError:
         raise
     except Exception as error:  # each store has its own errors

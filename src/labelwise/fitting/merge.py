@@ -57,8 +57,8 @@ def _check(one: Classifier, first: Classifier, place: int) -> None:
             f"Fit both with one encoder."
         )
     targets = one.familiarity.targets
-    known = np.zeros(0, np.int64) if targets is None else targets
-    missing = [name for row, name in enumerate(one.labels.names) if row not in set(known.tolist())]
+    known = set() if targets is None else set(targets.tolist())
+    missing = [name for row, name in enumerate(one.labels.names) if row not in known]
     if missing:
         raise UnsupportedError(
             f"{which} stores no image of these labels, so they cannot be merged: {listing(missing)}. {fit}"
@@ -72,7 +72,8 @@ def _images_of(one: Classifier, names: Sequence[str]) -> tuple[Array, Array]:
     assert targets is not None
     assert isinstance(head, DiscriminantHead)
     rows = targets >= 0
-    places = np.array([names.index(name) for name in one.labels.names])
+    known = {name: place for place, name in enumerate(names)}
+    places = np.array([known[name] for name in one.labels.names])
     features = features_of_roots(memory[rows]) if head.rooted else memory[rows]
     return features, places[targets[rows]]
 

@@ -84,7 +84,10 @@ class StoredImages(Selection):
 
     @abstractmethod
     def contents(self, rows: Sequence[int]) -> "Sequence[Content | Unreadable]":
-        """Return the file of each of some rows of all: its path, its bytes, an open image, or why there is none."""
+        """Return the file of each of some rows of all: its path, its bytes, an open image, or why there is none.
+
+        An archive reads each only when it is asked for: all together may not fit in memory.
+        """
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
         """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
@@ -172,21 +175,21 @@ class StoredImages(Selection):
         Several threads decode, unless images are so small that one is faster.
         """
         files = self.contents(rows)
-        for row, file in zip(rows, files, strict=True):
-            if isinstance(file, bytes) and row not in self._known:
-                self._known[row] = content_digest(file)
 
-        def attempt(file: Content | Unreadable) -> T | Unreadable:
+        def attempt(place: int) -> T | Unreadable:
+            file = files[place]
+            if isinstance(file, bytes) and rows[place] not in self._known:
+                self._known[rows[place]] = content_digest(file)
             try:
                 return file if isinstance(file, Unreadable) else decode(file, frame)
             except UnreadableError as error:
                 return Unreadable(str(error))
 
         with QUIET:
-            first = [_time(attempt, file) for file in files[:FIRST]]
-            rest = files[len(first) :]
+            first = [_time(attempt, place) for place in range(len(rows))[:FIRST]]
+            rest = range(len(rows))[FIRST:]
             alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
-            done = [attempt(file) for file in rest] if alone else parallel_map(attempt, rest)
+            done = [attempt(place) for place in rest] if alone else parallel_map(attempt, rest)
             return [image for image, _ in first] + done
 
     def _note(self, row: int, image: Array, known: _Memory | None) -> None:

@@ -67,7 +67,7 @@ class Session:
         self._stream = Draws(seed).permutation(len(self.space)).tolist()
         self._engine = Engine(self.space)
         self._history: list[tuple[int, float]] = []
-        self.ledger = self._read()
+        self.ledger = self._read(self.actions)
         self._chances: Floats | None = None
 
     def __len__(self) -> int:
@@ -130,8 +130,8 @@ class Session:
 
     def restore(self, actions: Sequence[Action]) -> None:
         """Restore the session from these actions."""
-        self.actions = list(actions)
-        self.ledger, self._chances = self._read(), None
+        ledger = self._read(actions)
+        self.actions, self.ledger, self._chances = list(actions), ledger, None
 
     def labels(self, precision: float = PRECISION) -> list[Labelled]:
         """Return the label of each image: an answer, or a guess if guesses above its probability are accurate enough."""
@@ -221,9 +221,8 @@ class Session:
     def _undo(self, action: Action) -> Action:
         if not 0 <= action.of < len(self.actions):
             raise UsageError(f"There is no action {action.of} to undo.")
-        self.actions.append(action)
-        self.ledger, self._chances = self._read(), None
+        self.restore([*self.actions, action])
         return action
 
-    def _read(self) -> Ledger:
-        return ledger_of(len(self.space), self.names_at_start, self.actions)
+    def _read(self, actions: Sequence[Action]) -> Ledger:
+        return ledger_of(len(self.space), self.names_at_start, actions)

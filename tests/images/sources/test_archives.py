@@ -2,9 +2,11 @@
 
 import io
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.images import Unreadable, read_all
 from labelwise.images.sources import archives
 from labelwise.support.errors import DataError
+from labelwise.support.processes import threads
 from tests.images.samples import write
 from tests.images.tar_shards import write_tar
 
@@ -135,3 +138,29 @@ def test_a_tar_file_without_label_folders_stays_without_labels(tmp_path: Path) -
             about.size = len(content)
             archive.addfile(about, io.BytesIO(content))
     assert lw.data.load(tmp_path / "x.tar").labels.names == ("unlabelled",)
+
+
+def test_members_are_read_one_at_a_time_and_the_list_of_members_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All members were in memory together: 2 MB of zeros took 2 GB; and the list was read again for each image."""
+    many, lists = 20, list[str]()
+    file = zipped(tmp_path / "zeros.zip", {f"{label}/{i}.png": bytes(2**21) for label in "ab" for i in range(many)})
+    images = as_images(file)
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, file: Any) -> None:
+            lists.append("")
+            super().__init__(file)
+
+    monkeypatch.setattr(archives, "ZipFile", Counted)
+    tracemalloc.start()
+    try:
+        images.digests()
+        assert all(isinstance(one, Unreadable) for one in images.read(range(len(images)), (3, 8, 8)))
+        for row in range(len(images)):
+            images.read([row], (3, 8, 8))
+        assert tracemalloc.get_traced_memory()[1] < many * 2**21 / 2
+    finally:
+        tracemalloc.stop()
+    assert len(lists) <= threads()

@@ -11,6 +11,7 @@ from labelwise.images.split.divide import pool
 from labelwise.label.session import Labelled
 from labelwise.server.labelling.export import FORMS, export, read_labels
 from labelwise.support.errors import DataError, UsageError
+from labelwise.support.files import VARIABLE
 from tests.server.labelling.photos import draw_photos, truth
 
 
@@ -143,3 +144,18 @@ def test_errors_leave_what_was_there(files: list[str], tmp_path: Path) -> None:
         export(files, labelled(files), tmp_path, "xml")
     with pytest.raises(UsageError, match="No image"):
         export(files, [Labelled(label="", probability=0, source="none")] * len(files), tmp_path, "csv")
+
+
+def test_a_small_table_of_very_many_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Parquet file of some kilobytes may hold millions of rows, and JSON lists of lists."""
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    monkeypatch.setenv(VARIABLE, "0.001")
+    same = pyarrow.array(["a"] * 300_000).dictionary_encode()
+    parquet.write_table(pyarrow.table({"path": same, "label": same}), tmp_path / "x.parquet")
+    (tmp_path / "x.json").write_text("[" + "[]," * 20_000 + "[]]")
+    for file in tmp_path.iterdir():
+        assert file.stat().st_size < 100_000
+        with pytest.raises(UsageError, match="of memory"):
+            read_labels(file)

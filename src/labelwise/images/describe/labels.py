@@ -57,7 +57,10 @@ def label_name(name: str) -> str:
 def find_name(name: str, names: Sequence[str]) -> str | None:
     """Return which of some names a person means: the same, or the only one that differs in case alone; None if there is none."""
     name = normal_name(name)
-    alike = [each for each in names if each.casefold() == name.casefold()]
+    return _meant(name, [each for each in names if each.casefold() == name.casefold()])
+
+
+def _meant(name: str, alike: Sequence[str]) -> str | None:
     return name if name in alike else alike[0] if len(alike) == 1 else None
 
 
@@ -160,7 +163,8 @@ class Labels:
 
     def find(self, name: str) -> str | None:
         """Return the label that a person means by a name: the same, or the only one that differs in case alone; None if there is none."""
-        return name if name in self._positions else find_name(name, self.names)
+        name = normal_name(name)
+        return _meant(name, self._alike.get(name.casefold(), ()))
 
     def meant(self, name: str) -> str:
         """Return the label that a person means, or raise an error that suggests one."""
@@ -169,6 +173,14 @@ class Labels:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.names)}
+
+    @cached_property
+    def _alike(self) -> dict[str, list[str]]:
+        """The names by what they are without case."""
+        alike: dict[str, list[str]] = {}
+        for name in self.names:
+            alike.setdefault(name.casefold(), []).append(name)
+        return alike
 
     def select(self, names: Sequence[str]) -> "Labels":
         """Return these labels only, in the order given, with all that is known about them."""

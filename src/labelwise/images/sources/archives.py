@@ -3,12 +3,15 @@
 Sizes are checked before a member is read, and again while it is. Tar files are ``shards``; both take labels and splits from the folders.
 """
 
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
+from weakref import finalize
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from labelwise.images.describe.labels import RESERVED, normal_name, unfit_name
@@ -29,12 +32,44 @@ class ZipImages(StoredImages):
 
     def __init__(self, file: str, names: Sequence[str], shape: tuple[int, ...] | None = None) -> None:
         super().__init__([f"{file}/{name}" for name in names], shape)
-        self._file, self._names = file, names
+        self._archive, self._names = _Archive(file), names
 
-    def contents(self, rows: Sequence[int]) -> list[Content | Unreadable]:
-        """Return the content of each, or why there is none."""
-        with _open(self._file) as archive:
-            return [_content(archive, self._names[row]) for row in rows]
+    def contents(self, rows: Sequence[int]) -> Sequence[Content | Unreadable]:
+        """Return the content of each, or why there is none, read when it is asked for."""
+        return _Members(self._archive, [self._names[row] for row in rows])
+
+
+class _Archive:
+    """A zip file that each process opens once: reading its list takes as long as it has entries."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._opened: dict[int, ZipFile] = {}
+
+    def __reduce__(self) -> tuple[type["_Archive"], tuple[str]]:
+        return _Archive, (self.file,)
+
+    def opened(self) -> ZipFile:
+        """Return the zip file, which several threads may read."""
+        process = os.getpid()
+        if process not in self._opened:
+            with ExitStack() as stack:
+                self._opened[process] = stack.enter_context(_open(self.file))
+                finalize(self, stack.pop_all().close)
+        return self._opened[process]
+
+
+class _Members(Sequence[Content | Unreadable]):
+    """The contents of members of a zip file."""
+
+    def __init__(self, archive: _Archive, names: Sequence[str]) -> None:
+        self._archive, self._names = archive, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, place: Any) -> Any:
+        return _content(self._archive.opened(), self._names[place])
 
 
 @contextmanager

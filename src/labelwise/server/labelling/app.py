@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -84,14 +85,14 @@ class Routes:
         session = self.project.session
         with self.project.reading():
             targets, progress = session.ledger.targets, session.progress()
-            guesses = [one.label for one in session.labels() if one.source == "guess"]
+            guesses = Counter(one.label for one in session.labels() if one.source == "guess")
+            answers = Counter(targets.tolist())
             labels = [
-                {"name": name, "answered": int((targets == place).sum()), "guessed": guesses.count(name)}
+                {"name": name, "answered": answers[place], "guessed": guesses[name]}
                 for place, name in enumerate(session.names)
             ]
-            unknown = int((targets == UNKNOWN).sum())
             return {
-                "labels": labels, "unknown": unknown, "actions": len(session.actions), "exports": list(FORMS),
+                "labels": labels, "unknown": answers[UNKNOWN], "actions": len(session.actions), "exports": list(FORMS),
                 "progress": {**asdict(progress), "words": progress.words},
             }  # fmt: skip
 

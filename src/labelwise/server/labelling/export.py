@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +11,13 @@ from typing import Any
 from PIL import Image
 
 from labelwise.images.decode.crops import file_of
-from labelwise.images.formats.find import find_annotations
+from labelwise.images.formats.find import find_annotations, read_json
+from labelwise.images.sources.parquet import read_texts
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.file_names import RECORD, folder_names, numbered, read_record
-from labelwise.support.files import MAX_BYTES, read_regular, read_text, regular_path
+from labelwise.support.files import MAX_BYTES, read_regular, regular_path
 from labelwise.support.text import from_cell, json_text, to_cell
 from labelwise.support.writable import writing_folder
 
@@ -150,12 +150,12 @@ def read_labels(source: Path, *, guesses: bool = False) -> dict[str, str]:
         if not all(isinstance(label, str) for _, label, _ in rows):
             raise TypeError("a label is no text")
     except (
+        DataError,
         OSError,
         ValueError,
         LookupError,
         TypeError,
         AttributeError,
-        NotImplementedError,
         RecursionError,
         csv.Error,
     ) as error:
@@ -199,10 +199,10 @@ def _of_file(source: Path) -> Read:
             path = _resolved(source, from_cell(row.get("path") or row["file_name"]))
             yield path, from_cell(row["label"] or ""), row.get("source") or ""
     elif kind == ".parquet":
-        for row in arrow().parquet.read_table(regular_path(source)).to_pylist():
-            yield _resolved(source, row["path"]), row["label"], row.get("source") or ""
+        for path, label, origin in read_texts(source, ("path", "label"), ("source",)):
+            yield _resolved(source, path), label, origin
     else:
-        document = json.loads(read_text(source))
+        document = read_json(source)
         yield from _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
 
 
