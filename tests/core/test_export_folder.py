@@ -91,7 +91,7 @@ def test_the_python_program_answers_without_labelwise(
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.returncode == 1
     assert "more than 8 bits" in done.stderr
-    assert "missing.jpg is skipped" in done.stderr
+    assert "missing.jpg' is skipped" in done.stderr
     assert "Traceback" not in done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     scores = fitted.scores(odd_files)

@@ -12,6 +12,7 @@ import torch
 import labelwise as lw
 from labelwise.core.load import ABOUT, digest_of
 from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.files import read_arrays
 from tests.changed import description
 from tests.conftest import blobs
 from tests.contract.subjects import trained
@@ -205,3 +206,58 @@ def test_loading_never_unpickles(saved: Path, monkeypatch: pytest.MonkeyPatch) -
     for name in ("pickle.Unpickler", "pickle.load", "pickle.loads", "torch.load"):
         monkeypatch.setattr(name, None)
     lw.load(saved)
+
+
+SMALL = Path(__file__).parents[1] / "golden" / "folders" / "discriminant.lw"
+
+
+def other_one() -> lw.Classifier:
+    """A classifier of the same labels, with another description and other arrays."""
+    small = lw.load(SMALL)
+    return replace(small, calibration=replace(small.calibration, offset=small.calibration.offset + 1, temperature=2.0))
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called damaged; where the labels stayed, a description was joined to arrays of another classifier."""
+    lw.save(lw.load(SMALL), place := tmp_path / "m.lw")
+    other, writes = other_one(), [True]
+
+    def read_late(file: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+        if writes and writes.pop():
+            lw.save(other, place, overwrite=True)
+        return read_arrays(file)
+
+    monkeypatch.setattr("labelwise.core.load.read_arrays", read_late)
+    loaded = lw.load(place).calibration
+    assert loaded.temperature == other.calibration.temperature
+    assert np.array_equal(loaded.offset, other.calibration.offset)
+
+
+def test_the_moment_between_two_versions_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lw.save(lw.load(SMALL), place := tmp_path / "m.lw")
+    old = place.rename(tmp_path / ".m.lw.1.old")
+    with monkeypatch.context() as patch:
+        patch.setattr("labelwise.core.load.sleep", lambda _: old.rename(place))
+        lw.load(place)
+    place.rename(old)
+    monkeypatch.setattr("labelwise.core.load.PAUSE", 0)
+    with pytest.raises(StoreError, match="rename it back"):
+        lw.load(place)
+
+
+def test_of_two_that_write_at_once_the_last_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one failed, left its old version behind, and could not write there any more."""
+    lw.save(other_one(), place := tmp_path / "m.lw")
+    rename, races = Path.rename, [True]
+
+    def late(self: Path, target: Path) -> Path:
+        if (self.suffix, target) == (".part", place) and races and races.pop():
+            shutil.copytree(SMALL, target)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    lw.save(other_one(), place, overwrite=True)
+    assert lw.load(place).calibration.temperature == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["m.lw"]

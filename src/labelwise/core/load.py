@@ -1,10 +1,12 @@
 """A saved classifier, read: its files, its description, its arrays. Every number is checked before anything is computed with it."""
 
+import glob
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays, read_regular
 from labelwise.support.settings import from_plain
 
+TRIES, PAUSE = 20, 0.05  # how often a folder that is being replaced is looked at, and the seconds in between
 TRAINING = "training.safetensors"
 FORMAT = 3
 ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
@@ -33,9 +36,32 @@ FAULTS = (LabelwiseError, ArithmeticError, AttributeError, LookupError, RuntimeE
 def load(path: str | Path) -> Classifier:
     """Return the classifier saved in a folder.
 
-    Checksums, shapes and numbers are checked before anything is computed with them.
+    Checksums, shapes and numbers are checked before anything is computed with them. A folder that is replaced meanwhile is read again.
     """
     folder = Path(path)
+    for left in reversed(range(TRIES)):
+        before = _stamp(folder)
+        try:
+            classifier = _load(folder)
+        except StoreError:
+            if not left or _stamp(folder) == before:
+                raise
+            continue
+        if _stamp(folder) == before:
+            return classifier
+    raise StoreError(f"{folder} is replaced again and again. Wait until that ends.")
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """Return what changes when a folder is replaced; nothing if there is none."""
+    try:
+        about = os.stat(folder)
+    except OSError:
+        return ()
+    return about.st_dev, about.st_ino, about.st_ctime_ns
+
+
+def _load(folder: Path) -> Classifier:
     about = read_about(folder)
     try:
         _check_files(folder, about["files"])
@@ -66,8 +92,8 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """Return the description of the classifier saved in a folder, or raise an error."""
+    left = _left_by_a_write(folder)
     if not os.path.exists(folder):
-        left = sorted(folder.parent.glob(f".{folder.name}.*.old")) if os.path.exists(folder.parent) else []
         hint = f" An interrupted write left the old version in {left[0]}; rename it back." if left else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     file = folder / ABOUT
@@ -89,6 +115,18 @@ def read_about(folder: Path) -> dict[str, Any]:
             f'If you edited it on purpose, remove its entry "{CHECKSUM}" (line 2).'
         )
     return about
+
+
+def _left_by_a_write(folder: Path) -> list[Path]:
+    """Return the old versions next to a folder that is missing; one that is just being replaced is back in a moment."""
+    left: list[Path] = []
+    for _ in range(TRIES):
+        if os.path.exists(folder) or not os.path.exists(folder.parent):
+            break
+        if not (left := sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*.old"))):
+            break
+        sleep(PAUSE)
+    return left
 
 
 def digest_of(path: str | Path) -> str:

@@ -3,6 +3,7 @@
 A write that still fails, such as on a full disk, raises a one-sentence error and leaves nothing behind.
 """
 
+import errno
 import fcntl
 import io
 import os
@@ -11,9 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from secrets import token_hex
+from typing import BinaryIO, Final
 
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+
+TRIES: Final = 20  # to put a folder in place that other processes replace, too
 
 
 def check_writable(target: Path) -> None:
@@ -24,7 +28,7 @@ def check_writable(target: Path) -> None:
         str(target).encode()
     except UnicodeEncodeError:
         raise UsageError(f"The name {str(target)!a} is not valid UTF-8. Choose another one.") from None
-    part, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    part, old = _beside(target)
     with _parents(target):
         try:
             part.mkdir()
@@ -35,6 +39,16 @@ def check_writable(target: Path) -> None:
             for folder in (part, old):
                 with suppress(OSError):
                     folder.rmdir()
+
+
+def _beside(target: Path) -> tuple[Path, Path]:
+    """Return the names of the new and of the old version while a folder is replaced.
+
+    That of the old one is new each time: after a crash it may be all there is, and in a container the process has the same number again.
+    """
+    return target.with_name(f".{target.name}.{os.getpid()}.part"), target.with_name(
+        f".{target.name}.{token_hex(4)}.old"
+    )
 
 
 @contextmanager
@@ -72,7 +86,7 @@ def writing(target: Path) -> Iterator[None]:
 @contextmanager
 def writing_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder that replaces the target at the end; a crash leaves the old one or none, never a partial one."""
-    part, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    part, old = _beside(target)
     with writing(target):
         try:
             shutil.rmtree(part, ignore_errors=True)
@@ -84,16 +98,27 @@ def writing_folder(target: Path) -> Iterator[Path]:
 
 
 def _put_in_place(part: Path, old: Path, target: Path) -> None:
-    shutil.rmtree(old, ignore_errors=True)
-    try:
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        raise
-    sync_folder(target.parent)
+    for left in reversed(range(TRIES)):
+        try:
+            with suppress(FileNotFoundError):  # there is none
+                target.rename(old)
+            part.rename(target)
+        except BaseException as error:
+            if os.path.lexists(target):
+                _remove(old)
+            else:
+                with suppress(OSError):
+                    old.rename(target)
+            if not left or getattr(error, "errno", None) not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise  # else another process wrote it in between, and the last one stays
+        else:
+            sync_folder(target.parent)
+            _remove(old)
+            break
+
+
+def _remove(old: Path) -> None:
+    """Remove a version that another one has replaced."""
     if old.is_symlink():  # a link was replaced, not its target
         old.unlink()
     else:

@@ -49,9 +49,9 @@ def main(files: list[str]) -> int:
     for file in files:
         try:
             image = read(file, about["shape"], about["fit"])[None]
-        except (OSError, ValueError) as error:
+        except Exception as error:  # Pillow raises many kinds
             unread = 1
-            print(f"{file} is skipped: {error}", file=sys.stderr)
+            print(f"{file!a} is skipped: {error!a}", file=sys.stderr)
             continue
         answers, labels, unknown = session.run([about["reported"], "labels", "unknown"], {"images": image})
         names = [name for name, yes in zip(about["labels"], labels[0], strict=True) if yes]
