@@ -18,7 +18,8 @@ IMAGE = re.compile(r"^!\[[^\n]*\n", re.MULTILINE)
 SAMPLE = "labelwise data sample"
 START = """# A new folder next to this notebook, with the drawn birds of the examples.
 import os, tempfile
-os.chdir(tempfile.mkdtemp(prefix="{name}-", dir="."))"""
+os.chdir(tempfile.mkdtemp(prefix="{name}-", dir="."))
+os.environ["COLUMNS"] = "110"  # the width of tables"""
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 
 

@@ -126,7 +126,7 @@ class Shared:
     @property
     def progress(self) -> bool:
         """Whether to show progress."""
-        return not (self.json or self.quiet)
+        return not (self.json or self.quiet or "JPY_PARENT_PID" in os.environ)  # a notebook does not redraw a line
 
 
 _WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())  # the command line
