@@ -60,7 +60,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the data set that a word names, with what a file next to it says about the labels.
+    """Return the data set of a path or a name, with the knowledge about labels in a file next to it.
 
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a

@@ -168,7 +168,7 @@ class ArrayImages(_Rows):
 
 
 class FeatureRows(_Rows):
-    """Features in place of images: float32 ``[n, a]``, finite numbers."""
+    """Features instead of images: float32 ``[n, a]``, finite numbers."""
 
     def __init__(self, features: Array, digests: Sequence[bytes] = ()) -> None:
         if features.ndim != 2 or features.dtype.kind != "f":

@@ -50,7 +50,7 @@ def add_title(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
 
 
 def thumbnail(values: Array, side: int) -> "Image.Image":
-    """Return an image that fills a square box as far as its form allows; few pixels stay visible as such."""
+    """Return an image resized to fit a square box; the pixels of a tiny image stay visible."""
     from PIL import Image
 
     pixels = np.moveaxis(np.asarray(values), 0, 2)

@@ -52,7 +52,7 @@ class View:
         return (shape[0], *(part.stop - part.start for part in self.window(*shape[1:])))
 
     def centre(self, images: Any) -> Any:
-        """Return what is kept of images ``[n, c, h, w]``."""
+        """Return the crop of images ``[n, c, h, w]`` that the network sees."""
         return images[(..., *self.window(*images.shape[2:]))]
 
     def side(self, size: int) -> int:

@@ -26,7 +26,7 @@ _CLASSES = {
 
 
 def _places() -> dict[str, str]:
-    """Return where the class of each method lies, "module:Class"; one of a plug-in stands behind that whose baseline it is."""
+    """Return the place of each method's class, "module:Class"; a plug-in's baseline follows its method."""
     places = {name: f"labelwise.methods.{place}" for name, place in _CLASSES.items()}
     for name, (before, place) in ((name, more) for plugin in plugins() for name, more in plugin.METHODS.items()):
         at = [*places, before].index(before) + 1

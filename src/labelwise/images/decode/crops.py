@@ -60,7 +60,7 @@ def shares(box: Sequence[float]) -> Box:
 
 
 def zoom(box: Box, size: tuple[int, int]) -> float:
-    """Return how much larger than the box an image is, by the side where it is most; at least 1, also where it lies on its side."""
+    """Return the largest ratio of an image side to a box side; at least 1, also if EXIF turns the image."""
     wide, high = (100.0, 100.0) if box[4] else (float(max(size)), float(max(size)))
     return max(1.0, wide / max(box[2], 1e-3), high / max(box[3], 1e-3))
 
@@ -70,8 +70,8 @@ def window(
 ) -> tuple[float, float, float, float]:
     """Return the part (left, top, right, bottom) of an image of this width and height to cut out; ``pixel`` is a unit of the box.
 
-    A box is widened to the ``aspect`` (width by height) around its centre as far as the image reaches: cutting its ends off would
-    lose parts of what it encloses. None leaves it.
+    A box is widened to the ``aspect`` (width by height) around its centre, within the image: to cut its ends off would
+    lose parts of the object. None keeps the box.
     """
     units = (size[0] / 100, size[1] / 100) if box[4] else (pixel, pixel)
     left, top = max(0.0, box[0] * units[0]), max(0.0, box[1] * units[1])

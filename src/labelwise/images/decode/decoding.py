@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a process that only decodes does without torch
 File = str | Path | bytes
 
 NO_FILE = "there is no such file. Check the path."
-HERE = 1.0  # seconds: images that are likely to take less are decoded without a worker, but for a service's
+HERE = 1.0  # seconds: quicker images are decoded without a worker, except in a service
 SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
@@ -122,7 +122,7 @@ def _check_kind(head: bytes) -> None:
 
 
 def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of an image whose header was checked, or raise whatever a decoder does (see ``reason``)."""
+    """Return the bytes ``[c, h, w]`` of an image whose header was checked, or raise any error of a decoder (see ``reason``)."""
     with _open_draft(stream, frame) as (image, extent):
         return fit_image(image, frame, extent)
 

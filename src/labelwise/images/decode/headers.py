@@ -1,7 +1,7 @@
 """Read image headers before decoding: the size of the image, and an estimate of the decoding time.
 
 A decoder trusts the file: it runs through a progressive JPEG once for each scan that the file claims, and ten bytes claim one. One
-pass over markers and chunks, as far as the decoder will go, counts what costs time. Limits lie far above what cameras and
+pass over markers and chunks, up to where the decoder stops, counts what costs time. Limits lie far above what cameras and
 programs write, and each says why. Only the first frame of an animation and the first page of a file is ever decoded, so what
 follows it is not counted, but for chunks, which are read.
 """
@@ -105,7 +105,7 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def is_image_file(file: Path) -> bool:
-    """Return whether the content of a file, whatever its name, begins as JPEG, PNG, WebP or GIF."""
+    """Return whether the content of a file begins as JPEG, PNG, WebP or GIF."""
     try:
         with open_regular(file) as stream:
             start = stream.read(16)
@@ -251,7 +251,7 @@ def fingerprint(image: NDArray[np.uint8]) -> Print:
 
 
 def area(grey: Places, height: int, width: int) -> Places:
-    """Return an image ``[h, w]`` at another size: the mean of the pixels that each new one covers, as far as they touch it."""
+    """Return an image ``[h, w]`` at another size: each new pixel is the mean of those that it covers, weighted by overlap."""
     sums = np.pad(grey.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     (top, bottom), (left, right) = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
     boxes = sums[bottom][:, right] - sums[top][:, right] - sums[bottom][:, left] + sums[top][:, left]

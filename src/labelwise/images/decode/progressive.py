@@ -1,7 +1,7 @@
 """Faster decoding of progressive JPEGs at an eighth of their size: skip the scans that do not affect any pixel.
 
 At an eighth an 8 x 8 block becomes one pixel, its first coefficient. So scans with the other coefficients of brightness, most of the
-file, are not looked at, but for the first: without it libjpeg would smooth the one pixel, too. Colour is often stored at half the
+file, are skipped, except for the first: without it libjpeg would smooth the one pixel, too. Colour is often stored at half the
 size, where an eighth is a quarter, so its scans stay.
 """
 
@@ -16,9 +16,9 @@ MARKER: Final = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")  # after the data of a
 
 
 def without_details(content: bytes) -> bytes:
-    """Return a progressive JPEG without the scans that hold details of brightness alone; any other content as it is.
+    """Return a progressive JPEG without the scans that hold details of brightness alone. Other content is returned unchanged.
 
-    What does not read as a whole JPEG up to its end is returned as it is, too, so that its decoder says what is wrong.
+    A broken JPEG is returned unchanged too, so that its decoder reports the error.
     """
     parts, place, brightness = [content[:2]], 2, -1
     if content[:2] != bytes((0xFF, START)):

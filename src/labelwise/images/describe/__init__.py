@@ -1,1 +1,1 @@
-"""What is known about labels besides their names."""
+"""Knowledge about labels: texts, attributes, order, parents."""

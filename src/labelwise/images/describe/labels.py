@@ -48,7 +48,7 @@ def unfit_name(name: str) -> str | None:
 
 
 def label_name(name: str) -> str:
-    """Return the name of a label as it is stored, or raise an error that says why there cannot be such a label."""
+    """Return the stored form of a label's name, or raise an error that says why the name is not allowed."""
     if unfit := unfit_name(name):
         raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
     return normal_name(name)
@@ -65,9 +65,9 @@ def _meant(name: str, alike: Sequence[str]) -> str | None:
 
 
 def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
-    """Return the parents of each label, or raise an error unless they are a tree: whatever is in a group is in all groups that hold it.
+    """Return the parents of each label, or raise an error unless they are a tree.
 
-    A label that is named as its own nearest parent is alone in it, which says nothing.
+    A label that is its own nearest parent loses that parent, which says nothing.
     """
     paths = {name: tuple(map(normal_name, path)) for name, path in parents.items()}
     paths = {name: path[1:] if path[:1] == (name,) else path for name, path in paths.items()}
@@ -209,7 +209,7 @@ class Labels:
         return Labels._whole(self.names + other.names, vectors, texts, parents)
 
     def without(self, place: int) -> "Labels":
-        """Return the labels but for the one at a place; order, shares and similarity are dropped."""
+        """Return the labels without the one at a position; order, shares and similarity are dropped."""
         vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
         parents = None if self.parents is None else self.parents[:place] + self.parents[place + 1 :]

@@ -119,7 +119,7 @@ def split_text(text: str) -> tuple[str, list[str]]:
 
 
 def spell(chunk: str, known: Callable[[str], object]) -> list[tuple[str | None, str]]:
-    """Return the words of a chunk in order: each as it is known, or None, and as it is written."""
+    """Return the words of a chunk in order: each in its known spelling, or None, and as written."""
     pieces = _pieces(chunk)
     direct = _first((*_cases(chunk), *(_other_number(chunk.lower()) if len(pieces) == 1 else ())), known)
     if direct is not None:

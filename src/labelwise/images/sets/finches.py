@@ -26,7 +26,7 @@ UNSEEN = tuple(BIRDS["unseen"])  # never trained on where some are unseen
 COLOUR_WORDS: dict[str, list[str]] = {name: colour["words"] for name, colour in BIRDS["colours"].items()}
 _WORDS: dict[str, Any] = BIRDS["words"]
 
-# What a bird may have or not have, whatever else it has.
+# What a bird may have or not, independently of the rest.
 MARKS: dict[str, Callable[[Bird], bool]] = {
     "black cap": lambda bird: bird.cap == "black",
     "chestnut cap": lambda bird: bird.cap == "chestnut",

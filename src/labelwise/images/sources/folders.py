@@ -203,7 +203,7 @@ def _unlabelled_rows(folder: Path, size: int | None, *, strict: bool) -> Rows:
 
 
 def plain_folder(root: Path) -> Path | None:
-    """Return where images lie that are not sorted into label folders, or None."""
+    """Return a folder with images outside of label folders, or None."""
     if not root.is_dir():
         return None
     top = list_tops(root).get("train") or Level.of(root)

@@ -200,7 +200,7 @@ def _file_names(names: Array, n: int) -> tuple[str, ...]:
 
 
 def encoded_files(data: Array, offsets: Array, n: int) -> list[bytes]:
-    """Return the content of each of n files that lie one after another in ``data``."""
+    """Return the content of each of n consecutive files in ``data``."""
     if data.dtype != np.uint8 or data.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.shape != (n + 1,):
         raise UsageError(
             f'"data" must be bytes (uint8) in one row and "offsets" {n + 1} whole numbers, one more than labels; given '

@@ -133,7 +133,7 @@ def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
 
 
 def may_name_shards(source: str | Path) -> bool:
-    """Return whether a word names shards, as far as names tell: a Parquet file may hold no image."""
+    """Return whether a path looks like shards by its name; a Parquet file may still hold no image."""
     word, inside = in_shard(address(source))
     if inside and os.path.isdir(word):
         return False
@@ -172,7 +172,7 @@ def list_shards(word: str) -> list[str]:
 
 
 def _in_folder(root: Path) -> list[str]:
-    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none where images or other folders lie there."""
+    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none if it holds images or other folders."""
     try:
         inside = [each for each in sorted(root.iterdir()) if not is_hidden(each.name)]
         homes = {each for each in inside if each.is_dir() and each.name.casefold() in ("data", *SPELLINGS)}

@@ -45,8 +45,8 @@ def shards(
 ) -> Dataset:
     """Return the images of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
 
-    ``size``, ``seed`` and ``strict`` are as for ``folder``. Images stay together by a ``group`` that the shards name; to look for lookalikes reads
-    every image once more, so it has to be asked for.
+    ``size``, ``seed`` and ``strict`` are as for ``folder``. Images stay together by a ``group`` that the shards name; a search for lookalikes reads
+    every image again, so it is optional.
     """
     word = address(source)
     index = _read_index(word)
@@ -64,7 +64,7 @@ def shards(
 
 
 class ShardImages(StoredImages):
-    """The images of shards, read from where they lie."""
+    """The images of shards, read in place."""
 
     def __init__(self, index: "_Index", shape: tuple[int, ...] | None = None) -> None:
         super().__init__(index.names, shape)

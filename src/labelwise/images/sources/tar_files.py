@@ -21,7 +21,7 @@ from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES
 
 HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about an image
-MARKS = ("label", "labels", "split", "domain", "group")  # what a sample's JSON may say, besides texts
+MARKS = ("label", "labels", "split", "domain", "group")  # keys of a sample's JSON, apart from texts
 TEXTS = ("text", "texts", "caption")
 
 
@@ -44,7 +44,7 @@ class TarShard:
     address: str
     samples: tuple[Sample, ...]
     skipped: tuple[Skipped, ...]
-    stamp: tuple[int, ...]  # size and time of the file as it was read
+    stamp: tuple[int, ...]  # size and time of the file when it was read
 
     def block(self) -> Block:
         """Return what fetches its images, which holds no sample."""

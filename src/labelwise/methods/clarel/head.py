@@ -176,7 +176,7 @@ class ClarelHead(HeadDefaults):
         return -distances(embeddings, label_embeddings)
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
-        """Return label embeddings ``[g, e]``: where a text of the examples would lie.
+        """Return label embeddings ``[g, e]``: the place of a text about the examples.
 
         Texts lie apart from images as a whole. The mean embedding of the examples is moved there, and on in the same direction
         until new images of the label are as far from its embedding as images of trained labels are from theirs; without this

@@ -54,7 +54,7 @@ class ClarelModel(EncoderModel):
         self.reader: TextReader = settings.build_reader(spec.labels)
         self.image_head = nn.Linear(e, k)  # classifies image embeddings among the trained labels; serves training only
         self.text_head = nn.Linear(e, k)  # the same for text embeddings
-        # how images lie to texts, see ``ClarelHead``
+        # how images relate to texts, see ``ClarelHead``
         self.places: dict[str, Any] = {name: np.zeros(e, np.float32) for name in ("image_mean", "text_mean")}
         self.places |= dict.fromkeys(("reach", "apart", "within"), 1.0)
 
@@ -82,7 +82,7 @@ class ClarelModel(EncoderModel):
 
     @torch.no_grad()
     def fit_examples(self, data: TrainData) -> None:
-        """Learn how mean image embeddings of labels relate to label embeddings, which lie apart from images as a whole."""
+        """Learn how mean image embeddings of labels relate to label embeddings, which have an offset from images."""
         embeddings = self.encode_all(data.train.images)
         if bool((data.train.targets >= 0).all()):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))

@@ -21,7 +21,7 @@ from labelwise.methods.discriminant.leave_one_out import Floats, Ints, segment_s
 from labelwise.support.rows import connected_groups
 
 COPY_DISTANCE = (
-    0.05  # photos that are made brighter or saved again with little loss lie below it, see docs/discriminant.md
+    0.05  # brightened photos, and photos saved again with little loss, are below it; see docs/discriminant.md
 )
 CHANCE = 0.01
 LOOKALIKES = 0.005  # share of images that may be nearer than q to an image of another label, and FEWEST of few

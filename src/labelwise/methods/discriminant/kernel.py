@@ -58,7 +58,7 @@ class Kernel:
     def __call__(self, embeddings: Floats) -> Floats:
         """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself; in double precision.
 
-        Where images look much alike, x' c is 1 but for its last digits, which the division by a small width brings to the front.
+        For similar images x' c differs from 1 in its last digits only, and the division by a small width magnifies these.
         """
         likeness = embeddings.astype(np.float64) @ self.centres.astype(np.float64).T
         likeness -= 1

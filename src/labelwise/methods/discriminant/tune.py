@@ -33,7 +33,7 @@ class Tune:
 class Trial:
     """How good an encoder is on validation images."""
 
-    rate: float | None  # it was trained with; None: it is as it came
+    rate: float | None  # of training; None: the original encoder
     likelihood: float  # mean log-likelihood of their labels
     accuracy: float
     steps: int = 0  # it was trained for

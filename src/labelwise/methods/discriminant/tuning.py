@@ -37,7 +37,7 @@ AVERAGE = 0.99  # share that stays of the moving average of weights at a step
 WARMUP = 0.1  # share of the time in which the learning rate rises
 CHECKS = 10  # times that validation images are looked at while it trains with a rate
 PATIENCE = 5  # of these, after which training stops where none was as good as the start
-LEAST = 0.1  # share of the minutes for which another rate is begun
+LEAST = 0.1  # share of the minutes in which another rate may start
 LOST = (
     0.8,
     1.0,
@@ -89,7 +89,7 @@ class Passes:
 
 
 def tuning_stages(model: DiscriminantModel, data: TrainData, tune: Tune) -> Generator[Stage, None, tuple[Trial, ...]]:
-    """Yield a stage for each learning rate, and return the trials, the encoder as it came first; the model is left as the best was.
+    """Yield a stage for each learning rate, and return the trials, the original encoder first; the model ends with the best weights.
 
     A stage ends early where the encoder collapses or validation does not improve. The next rate then has the time that is left, from the start.
     """

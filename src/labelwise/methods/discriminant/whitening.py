@@ -139,7 +139,7 @@ def mean_noise(sample: Sample) -> float:
 
 
 def leave_out_scores(distances: Floats, sample: Sample, excess: Floats, own_excess: Floats) -> Floats:
-    """Return log-likelihoods ``[n, k]`` from leave-one-out distances, less what errors of means add to them.
+    """Return log-likelihoods ``[n, k]`` from leave-one-out distances, corrected for the errors of means.
 
     That is ``excess [k]``; and ``own_excess [n]`` for the label of each row, for all rows of its group, which may have several labels.
     """

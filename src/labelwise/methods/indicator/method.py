@@ -97,7 +97,7 @@ class IndicatorModel(StartedModel):
         nn.init.constant_(self.predictor.weight, 0.3)
         nn.init.zeros_(self.label_encoder.first.bias)
         nn.init.zeros_(self.label_encoder.second.bias)
-        # A one-hot input has one active entry, not k, whatever torch's default for k inputs assumes.
+        # A one-hot input has one active entry; torch's default assumes k of them.
         reach = 0.1 if self.encoder.untrained else 1.0
         nn.init.uniform_(self.label_encoder.first.weight, -reach, reach)
         if self.encoder.untrained:
@@ -232,7 +232,7 @@ class Indicator(StartedMethod):
     def loss_of_several(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of eq. 4 with K1 the number of an image's true labels, which may be 0, and K2 = 1.
 
-        The targets of a batch are as large as its scores of all labels, so these are made whatever N.
+        The targets of a batch are as large as its scores of all labels, so N does not matter.
         """
         started = model.started
 

@@ -72,7 +72,7 @@ def _gumbel(uniforms: Tensor) -> Tensor:
 
 
 def _without(keys: Tensor, columns: Tensor) -> Tensor:
-    """Return the keys ``[n, part]`` with minus infinity at one column of each row, where that lies among them."""
+    """Return the keys ``[n, part]`` with minus infinity at one column of each row, if the part has that column."""
     places = columns.clamp(0, keys.shape[1] - 1)[:, None]
     kept = keys.gather(1, places).masked_fill(places == columns[:, None], -torch.inf)
     return keys.scatter_(1, places, kept)

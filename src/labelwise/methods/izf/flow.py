@@ -28,7 +28,7 @@ class FlowSettings:
     mixing: Mixing = "permutation"
     act_norm: bool = False  # each coordinate is shifted and scaled before it is mixed; see `Flow.initialise`
     # every parameter is drawn near 0; this also takes away what the blocks do to vectors, and puts coordinates back in
-    # order at the end, so that the flow returns vectors as they are until it is trained
+    # order at the end, so that the untrained flow is the identity
     identity: bool = False
 
     def __post_init__(self) -> None:

@@ -124,7 +124,7 @@ class Gaussians(NamedTuple):
                     yield one, torch.addmm(0.5 * (taken - ((share @ norms) * share).sum(1)), near, share.T)
 
     def solve(self, choice: Choice) -> tuple[dict[str, Tensor], LabelMap]:
-        """Return the invertible linear map of embeddings, the buffers of a ``Front``, and where labels lie.
+        """Return the invertible linear map of embeddings, the buffers of a ``Front``, and the means of labels.
 
         Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part.
         """

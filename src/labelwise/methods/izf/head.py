@@ -140,7 +140,7 @@ class Latents:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelMap:
-    """Where labels lie among the latents, by their descriptions and, of trained ones, by their images; see ``gaussian``."""
+    """The means of labels among the latents, from descriptions and, for trained labels, from images; see ``gaussian``."""
 
     length: float | None = None  # semantic parts are label vectors of this length; None: what follows makes them
     anchors: Array = shaped("k", "_a")  # vectors of the trained labels, to which others are compared
@@ -221,7 +221,7 @@ class IzfHead(ZeroShotHead):
         return self.flow.generate(labels, semantic, count, seed)
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
-        """Return label embeddings ``[g, semantic + 2]``: the mean semantic part of the examples, drawn in as far as few say little.
+        """Return label embeddings ``[g, semantic + 2]``: the mean semantic part of the examples, shrunk if there are few.
 
         Means of trained labels have a covariance B. With a variance w inside a label, the best guess of the mean from m
         examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from

@@ -145,7 +145,7 @@ class Izf(GeneratingMethod):
             val = model.encode_features(data.val.images)
             known = replace(
                 data, train=replace(data.train, images=features), val=replace(data.val, images=val)
-            )  # the encoder has seen the images that it was trained on, whatever their label
+            )  # the encoder has seen its training images, under any label
             folds = [*label_folds(known)] if model.encoder.untrained else [known]
             choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
             if model.flow is None and self.head == "nbc":

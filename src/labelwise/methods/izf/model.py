@@ -64,7 +64,7 @@ class Front(nn.Module):
 class FlowModel(GeneratingModel):
     """A fixed linear map, then a flow where one is trained: features ``[n, d]`` to latents ``[n, d]`` and back."""
 
-    label_map: LabelMap  # where labels lie
+    label_map: LabelMap  # the means of labels
     # the standard deviation of each latent inside a label, with which features are generated: shrinkage of the
     # covariance leaves the latents of real features less than the unit variance that the density gives them
     spread: Array
@@ -171,7 +171,7 @@ class FlowModel(GeneratingModel):
 
     @torch.no_grad()
     def fit_spread(self, features: Tensor, targets: Tensor) -> None:
-        """Measure how far latents of features ``[n, d]`` lie from the mean of their label ``[n]``."""
+        """Measure the distances of latents of features ``[n, d]`` from the mean of their label ``[n]``."""
         self.eval()
         z = torch.cat([self.latents(part)[0] for part in torch.split(features, 1024)])
         inside = z - segment_mean(z, targets, len(self.spec.labels))[targets]

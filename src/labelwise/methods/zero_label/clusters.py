@@ -57,7 +57,7 @@ class PCA(Centring):
 def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
     """Return the mean of each embedding and its nearest ones, ``count`` in all, of unit length ``[n, d]``.
 
-    What lies between clusters moves apart by it.
+    This moves embeddings between clusters apart.
     """
     few = min(count, len(embeddings))
     if few <= 1:

@@ -33,7 +33,7 @@ class NamedHead(LinearHead):
     alike: Array = shaped("k", "k")  # how alike labels are
     looks: Array | None = shaped("r", "k", "k", optional=True)  # how well the looks of clusters fit what names say
     search: int = 500  # matchings that are tried to name clusters
-    parts: int = 1  # of how many clusters at most a person gave one name: a label embedding holds the rows of so many, and the best counts
+    parts: int = 1  # most clusters with one name: a label embedding has a row for each, and the best row counts
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``: that of the best of its label's clusters."""

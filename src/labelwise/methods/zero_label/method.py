@@ -210,7 +210,7 @@ class ZeroLabel(Method):
         members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
         evidence = Evidence.of(array(embeddings), array(members), alike)
         evidence = replace(evidence, looks=self._looks(data, order.sort().values.numpy(), array(members)))
-        evidence = evidence_of(labels, evidence.held())  # as it is when clusters are named again
+        evidence = evidence_of(labels, evidence.held())  # the same as when clusters are named again
         tables = name_each(evidence, self.search)
         votes = vote(evidence, tables)
         names = torch.from_numpy(np.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]))

@@ -192,7 +192,7 @@ def overlap_agreement(overlaps: Array, names: Array) -> Array:
 
 
 def kept_together(overlaps: Array) -> Array:
-    """Return for each cluster of the first clustering ``[k]`` the share that the others put in one cluster, whatever its name."""
+    """Return for each cluster of the first clustering ``[k]`` the largest share that another clustering puts in one cluster, under any name."""
     shares = [one.astype(np.float64)[np.arange(len(one)), best_matching(one)] for one in overlaps[1:]]
     return np.stack(shares).mean(0) if shares else np.ones(overlaps.shape[1])
 

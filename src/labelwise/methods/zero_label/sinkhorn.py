@@ -21,7 +21,7 @@ from labelwise.train.recording import record
 
 Gradient = Literal["unrolled", "implicit", "envelope", "detached"]
 CHECK = 10  # iterations between two looks at the marginals
-RIDGE = 1e-12  # added to a matrix whose eigenvalues lie between 0 and 1, in double precision
+RIDGE = 1e-12  # added to a matrix with eigenvalues from 0 to 1, in double precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ def _solve(cost: Tensor, a: Tensor, b: Tensor, settings: SinkhornSettings) -> tu
             u, v, report = _logged(logits, a, b, v, count)
             gap = report.item()
         done += count
-    # Columns once more, from the same u: now no entry can exceed the mass of its column, whatever was rounded.
+    # Columns again, from the same u: rounding can no longer make an entry exceed the mass of its column.
     terms = logits + u[..., None]
     return terms - _log_sums(terms, -2)[..., None, :] + b.log()[..., None, :], done
 
@@ -248,7 +248,7 @@ def _log_sums(terms: Tensor, axis: int) -> Tensor:
 
 
 def _zeroed(x: Tensor) -> Tensor:
-    """Return the tensor with 0 in place of infinite entries."""
+    """Return the tensor with infinite entries replaced by 0."""
     return x.masked_fill(x.isinf(), 0)
 
 
@@ -281,7 +281,7 @@ def _implicit(log_plan: Tensor, grad: Tensor) -> Tensor:
         return _implicit(log_plan.mT, grad.mT).mT
     grad, plan = grad.double(), log_plan.double().exp()
     row_roots, column_roots = _zeroed(plan.sum(-1).rsqrt()), _zeroed(plan.sum(-2).rsqrt())
-    q = plan * row_roots[..., None] * column_roots[..., None, :]  # its singular values lie between 0 and 1
+    q = plan * row_roots[..., None] * column_roots[..., None, :]  # its singular values are between 0 and 1
     system = -(q.mT @ q)
     system.diagonal(dim1=-2, dim2=-1).add_(1 + RIDGE)
     right = row_roots * grad.sum(-1)
