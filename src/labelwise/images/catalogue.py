@@ -36,7 +36,7 @@ from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.files import at_most
 from labelwise.support.plugins import plugin_for, plugin_with, plugins
 
-# Each takes the seed of the split, which only matters where a set has none of its own.
+# Each takes the seed of the split, which matters only if a set has no split.
 EMBEDDED: dict[str, Callable[[int], Dataset]] = {
     "digits": lambda _: digits(),
     "finches": lambda _: finches(),

@@ -19,7 +19,7 @@ FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within 
 
 
 def content_digest(content: Content | Unreadable) -> bytes:
-    """Return the digest of a file's content; a file that cannot be opened has one of its own."""
+    """Return the digest of a file's content; a file that cannot be opened gets a unique one."""
     if isinstance(content, Unreadable):
         return digest(b"unreadable", content.reason.encode())
     if isinstance(content, Crop):
@@ -44,7 +44,7 @@ def crop_digest(whole: bytes, crop: Crop) -> bytes:
 
 
 def file_stamp(path: str | Path) -> bytes:
-    """Return what a file is known by as long as it stays: path, size and times; empty where it changed just now or is none."""
+    """Return the identity of an unchanged file: path, size and times. Empty if it changed just now or is no file."""
     try:
         about = os.stat(path)
     except OSError:

@@ -123,7 +123,7 @@ def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -
 
 
 def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = None) -> list[str]:
-    """Return an inspection in words, a line for each thing, as the shell prints it; ``needs`` are those of methods."""
+    """Return an inspection as lines of text, as the shell prints it; ``needs`` are those of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
     counts = _counts_in_words(inspection.images) if inspection.own_splits else str(sum(inspection.images.values()))

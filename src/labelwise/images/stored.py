@@ -41,21 +41,21 @@ from labelwise.support.processes import parallel_map, threads
 FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
 MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
 TOGETHER = 256  # images whose fingerprints go to the cache at a time
-FORM = f"3 {PIL.__version__}".encode()  # of fingerprints in the cache; another one where they are made in another way
+FORM = f"3 {PIL.__version__}".encode()  # version of fingerprints in the cache
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 class _Memory:
-    """What was made of images before, by row."""
+    """Results of earlier reads, by row."""
 
     def __init__(self, count: int, shape: tuple[int, ...], kind: type[np.generic] = np.uint8) -> None:
         self.values = np.empty((count, *shape), kind)  # memory that is not written to costs nothing
         self.ready = np.zeros(count, np.bool_)
 
     def keep(self, row: int | Array, value: Array) -> None:
-        """Remember what was made of an image, or of several."""
+        """Remember the result of one or several images."""
         self.values[row], self.ready[row] = value, True
 
 
@@ -67,14 +67,14 @@ class StoredImages(Selection):
     def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None, fit: Fit | None = None) -> None:
         super().__init__(object(), range(len(ids)))
         self._every = ids
-        self._shape, self._fit = shape, fit  # a fit of their own comes before that of who reads
+        self._shape, self._fit = shape, fit  # their own fit precedes that of the reader
         self._readable = np.zeros(len(ids), np.bool_)  # by row of all, shared by all selections
         self._pixels: dict[tuple[tuple[int, ...], Fit], _Memory] = {}  # at one shape and fit; shared by all selections
         self._prints: list[_Memory] = []  # fingerprints; shared by all selections
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape that somebody asked for; None where it follows from who reads."""
+        """The requested shape; None if it depends on the reader."""
         return self._shape
 
     @property
@@ -92,7 +92,7 @@ class StoredImages(Selection):
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
         """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
         key, count = (tuple(shape), self._fit or fit), len(self._every)
-        Frame.of(*key)  # says what is wrong with the shape
+        Frame.of(*key)  # raises an error about the shape
         if fits_in_memory(count, shape) and key not in self._pixels:
             self._pixels.clear()
             self._pixels[key] = _Memory(count, shape)

@@ -40,11 +40,11 @@ class View:
             raise UsageError(f'view.fit is "crop" or "stretch", with " bicubic" behind it or not; given "{self.fit}".')
 
     def window(self, height: int, width: int) -> tuple[slice, slice]:
-        """Return the rows and the columns of an image that are kept."""
+        """Return the rows and columns of an image inside the crop."""
         return _middle(height, self.crop), _middle(width, self.crop)
 
     def seen(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape ``(c, h, w)`` that the network sees of images of a shape; that of features stays."""
+        """Return the shape ``(c, h, w)`` that the network sees for images of a shape; features keep theirs."""
         if self.size is not None:
             return (shape[0], self.size, self.size)
         if self.crop is None:
@@ -56,7 +56,7 @@ class View:
         return images[(..., *self.window(*images.shape[2:]))]
 
     def side(self, size: int) -> int:
-        """Return the side to read images at, so that ``size`` pixels of it are kept."""
+        """Return the side to read images at, so that the crop has ``size`` pixels."""
         if self.crop is not None and self.crop > 1:
             raise UsageError(
                 f"view.crop={self.crop} keeps that many pixels of images that are read larger: say how large, with --size, or "
@@ -82,7 +82,7 @@ WHOLE = View()
 
 
 def _middle(side: int, crop: float | None) -> slice:
-    """Return the part of a side that is kept."""
+    """Return the part of a side inside the crop."""
     size = side if crop is None else round(crop) if crop > 1 else max(1, round(side * crop))
     start = (side - size) // 2
     return slice(start, start + size)

@@ -35,9 +35,7 @@ class Multilabel(ImageMethod):
         def loss(batch: Batch) -> dict[str, Tensor]:
             scores = model.score(model.encode_images(batch.images), model.encode_labels(data.labels)).float()
             truth = batch.targets
-            if not several_true(
-                truth
-            ):  # the labels' numbers are made where the scores are: a copy would wait for a GPU
+            if not several_true(truth):  # created on the scores' device: a copy would wait for a GPU
                 truth = truth[:, None] == torch.arange(scores.shape[1], device=scores.device)
             return {
                 "answers": binary_cross_entropy_with_logits(scores, truth.to(scores), reduction="sum") / len(scores)

@@ -41,7 +41,7 @@ def _studies() -> dict[str, str]:
 
 
 class Methods(UserDict[str, type[Method]]):
-    """Methods by name; a class is imported when it is asked for, and one more may be put in.
+    """Methods by name; a class is imported on first use, and methods can be added.
 
     Studies of a plug-in are found by name, but no list shows them.
     """

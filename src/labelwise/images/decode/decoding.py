@@ -33,13 +33,13 @@ File = str | Path | bytes
 
 NO_FILE = "there is no such file. Check the path."
 HERE = 1.0  # seconds: quicker images are decoded without a worker, except in a service
-SMALL = 2**23  # bytes of a file that is held in memory while it is decoded
+SMALL = 2**23  # largest file to hold in memory while decoding it
 # Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
 HEIC = 'it is a HEIC image, which the package pillow-heif reads: pip install "labelwise[heic]"'
 # What begins like this is an image that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
-# How files are called that are images to people and to no reader here; those of cameras may begin as TIFF files do.
+# Suffixes of images that no reader here supports; raw files of cameras may begin like TIFF files.
 RAW_SUFFIXES = frozenset(
     [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
 )
@@ -74,9 +74,9 @@ QUIET = _Quiet()
 
 
 def open_content(file: File) -> BinaryIO:
-    """Return the content of a file as a stream, in memory where it is small: it is read twice.
+    """Return the content of a file as a stream; a small file is held in memory, because it is read twice.
 
-    One whose name says that nobody here reads it raises ``UnreadableError``.
+    A file with an unsupported suffix raises ``UnreadableError``.
     """
     if isinstance(file, bytes):
         return io.BytesIO(file)
@@ -195,7 +195,7 @@ def reason(error: Exception, frame: Frame) -> str:
 
 
 def is_url(word: str) -> bool:
-    """Return whether a word is an address on the web, also where a path was made of it, which keeps one slash of two."""
+    """Return whether a word is a web address, also one that passed through a path, which drops one of two slashes."""
     return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
 
 

@@ -30,7 +30,7 @@ _LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # wh
 
 @dataclass(frozen=True)
 class Frame:
-    """What an image is made to fit, and how (see ``View``)."""
+    """The shape that an image is resized to, and how (see ``View``)."""
 
     height: int
     width: int
@@ -61,7 +61,7 @@ class Frame:
         return replace(FINGERPRINTED, box=self.box)
 
 
-FINGERPRINTED = Frame.of(SHAPE)  # how the image is read that a fingerprint is made of
+FINGERPRINTED = Frame.of(SHAPE)  # how images are read for fingerprints
 # Of an image that was decoded at a fraction of its size: its true width and height, and one true pixel, in pixels of the fraction.
 Extent = tuple[float, float, float]
 
@@ -81,7 +81,7 @@ def fit_image(image: Image.Image, frame: Frame, extent: Extent | None = None) ->
     full = extent[:2] if extent else image.size
     if turn is not None:
         kind, image = image.format, image.transpose(turn)
-        image.format = kind  # which says how deep its values are
+        image.format = kind  # which holds the depth of its values
         full = full[::-1] if turn in _LYING else full
     crop, box = frame.fit.startswith("crop"), (0.0, 0.0, *full)
     if frame.box is not None:

@@ -50,9 +50,9 @@ class UnreadableError(Exception):
 
 @dataclass
 class Header:
-    """What a file says about itself."""
+    """The header of an image file."""
 
-    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" that are not read here; nothing where it is no image
+    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" for other images; empty if it is no image
     width: int = 0
     height: int = 0
     scans: int = 1
@@ -84,9 +84,9 @@ class Header:
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Return what an image says about itself, or raise ``UnreadableError`` where that is beyond a limit; the stream is at its start then.
+    """Return the header of an image, or raise ``UnreadableError`` if it exceeds a limit; the stream is at its start then.
 
-    What is cut off or damaged is left to the decoder to tell.
+    The decoder reports truncated and damaged files.
     """
     header = Header(bytes=stream.seek(0, SEEK_END))
     stream.seek(0)
@@ -235,7 +235,7 @@ _FORMATS: tuple[tuple[bytes, str, Callable[[BinaryIO, Header], None]], ...] = (
 )
 
 
-SHAPE = (3, 224, 224)  # of the image that a fingerprint is made of
+SHAPE = (3, 224, 224)  # of the image for a fingerprint
 SIDE = 16
 Print = NDArray[np.float32]
 Places = NDArray[np.float64]

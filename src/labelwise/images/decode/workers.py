@@ -76,7 +76,7 @@ class Worker:
                 for answer in _unpack(bytearray(self._pipe.recv_bytes()), frame):
                     left -= 1
                     yield answer
-        except ValueError:  # it does not say what a worker says
+        except ValueError:  # it is no message of a worker
             raise LostError(BROKEN) from None
         except (OSError, EOFError):
             signals = {-signal.SIGXCPU: TOO_LONG}
@@ -174,7 +174,7 @@ def work(connection: int, low: int) -> None:
 
 
 def _unpack(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
-    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` where it is no message."""
+    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` if it is no message."""
     at, size = 0, prod(frame.shape)
     while at < len(message):
         mark, at = message[at : at + 1], at + 1
@@ -199,7 +199,7 @@ def _decode(image: File, frame: Frame, limits: "Limits") -> Pixels:
 
 
 class Limits:
-    """The limits of this process, set where they differ from those before."""
+    """The limits of this process, set if they changed."""
 
     def __init__(self) -> None:
         self._now: dict[int, int] = {}

@@ -41,7 +41,7 @@ class Knowledge:
 
     labels: Labels
     attributes: tuple[str, ...] = ()  # the names of the attributes in their vectors, or none
-    source: str = "What is known about labels"  # where it was read, to begin an error
+    source: str = "What is known about labels"  # its source, the start of an error
 
     @property
     def described(self) -> frozenset[str]:
@@ -83,7 +83,7 @@ def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Kn
 
 
 def _is_of_images(file: Path) -> bool:
-    """Return whether a file ``labels.json`` gives labels to images: FiftyOne calls its own so, and begins it with the classes."""
+    """Return whether a file ``labels.json`` is FiftyOne's, which labels images and begins with the classes."""
     if file.suffix != ".json":
         return False
     with open_regular(file, None) as stream:
@@ -91,12 +91,12 @@ def _is_of_images(file: Path) -> bool:
 
 
 def _pieces(labels: Labels) -> dict[str, Any]:
-    """Return what is known about labels, without their names."""
+    """Return the knowledge about labels, without their names."""
     return {piece: getattr(labels, piece) for piece in _PIECES if getattr(labels, piece) is not None}
 
 
 def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
-    """Return the data set with what is known about its labels.
+    """Return the data set with knowledge about its labels.
 
     Its labels keep their positions; labels that only the knowledge has come after them and have no images: they are
     unseen. What the data set knew and the knowledge does not say stays, unless there are such new labels.

@@ -1,4 +1,4 @@
-"""Labels: unique names and what is known about each."""
+"""Labels: unique names, and knowledge about each."""
 
 import unicodedata
 from collections import Counter
@@ -244,7 +244,7 @@ class Labels:
             raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
 
     def add(self, name: str, vector: npt.ArrayLike | None = None, texts: Sequence[str] = ()) -> "Labels":
-        """Return the labels with one more at the end.
+        """Return the labels with a new one at the end.
 
         What stays known for every label is kept: a piece that the new label lacks is dropped, and an order or
         shares are dropped because a new label has no place in them.

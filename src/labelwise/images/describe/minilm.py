@@ -106,7 +106,7 @@ _LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
 
 
 def is_installed() -> bool:
-    """Return whether the packages of the extra "text" are there."""
+    """Return whether the extra "text" is installed."""
     return all(find_spec(package) is not None for package in MINILM)
 
 

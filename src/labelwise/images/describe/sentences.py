@@ -46,7 +46,7 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
 
 
 def word_vectors(name: str) -> WordVectors:
-    """Return the word vectors of this name: "words", those that come along, or "glove", those of the extra "words"."""
+    """Return the word vectors of this name: "words" are included, "glove" needs the extra "words"."""
     known = {"words": packaged_vectors, "glove": installed_vectors}
     if name not in known:
         raise UsageError(f'No word vectors "{name}".{suggest(name, known)} There are: {listing(known)}.')

@@ -60,7 +60,7 @@ class Report:
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """The names of which no word was found."""
+        """The names without any known word."""
         return tuple(name for name, words in zip(self.names, self.known_words, strict=True) if not words)
 
 

@@ -66,7 +66,7 @@ def quality_labels(levels: int) -> Labels:
 
 
 def _degrade(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
-    """Return the images, each made worse in one way or untouched, with the level that is left as target."""
+    """Return the images, each degraded in one way or untouched, with the remaining level as target."""
     order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)
     images = np.array(read_all(split.images, split.shape or SHAPE))

@@ -96,7 +96,7 @@ def texts(table: Any, name: str, file: str | Path) -> list[str]:
 
 
 def _values(table: Any, name: str, file: str | Path) -> list[object]:
-    """Return the cells of a column; a text that is in many rows is held once."""
+    """Return the cells of a column; equal texts share memory."""
     values: list[object] = []
     texts: dict[object, object] = {}
     words, size, last = [], 0, None

@@ -50,7 +50,7 @@ def holds_images(folder: str | Path) -> bool:
 
 
 def _walk(folder: str | Path, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the files of names that are wanted in a folder and below it.
+    """Yield the files in a folder and below it whose names are wanted.
 
     Links are followed, but not to where the walk has been or to a folder above: the files there are those of other labels.
     """
@@ -115,7 +115,7 @@ def is_image(name: str) -> bool:
 
 
 def address(word: str | Path) -> str:
-    """Return the address that a word is: with both slashes, where a path was made of it, and ``file:`` as a path."""
+    """Return a word as an address: with both slashes, if it passed through a path, and ``file:`` as a path."""
     match = _ADDRESS.fullmatch(str(word))
     if not match or len(match[1]) == 1:  # a drive of Windows
         return str(word)
@@ -243,7 +243,7 @@ def url_to_fs(word: str) -> tuple[Any, str]:
 
 @contextmanager
 def plain_errors(word: str) -> Iterator[None]:
-    """Turn what a store says into an error for people."""
+    """Turn an error of a store into one for people."""
     try:
         yield
     except ImportError as error:

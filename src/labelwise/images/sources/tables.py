@@ -83,7 +83,7 @@ def read_table(file: Path) -> Columns:
 
 
 def table_rows(columns: Columns) -> Rows:
-    """Return what a table says about each image."""
+    """Return the cells of a table about each image."""
     column = next((name for name in ("label", "labels") if name in columns.cells), None)
     labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
     if labels and not any(labels):
@@ -167,7 +167,7 @@ def _names(columns: Columns, column: str) -> tuple[str, ...]:
 
 
 def _weights(columns: Columns) -> tuple[float, ...]:
-    """Return how much each row counts, or nothing where no cell says so."""
+    """Return the weight of each row, or None if no cell has one."""
     cells = columns.cells.get("sample_weight", ())
     weights = []
     for row, cell in enumerate(cells if any(cells) else ()):

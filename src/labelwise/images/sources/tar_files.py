@@ -98,7 +98,7 @@ def read_tar(address: str) -> TarShard:
 
 
 def _stamp(file: BinaryIO, address: str) -> tuple[int, ...]:
-    """Return what changes when a shard does; of a copy the size alone says something."""
+    """Return what identifies a version of a shard; for a copy only the size."""
     about = os.fstat(file.fileno())
     return (about.st_size,) if is_remote(address) else (about.st_size, about.st_mtime_ns)
 

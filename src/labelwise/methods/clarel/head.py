@@ -54,7 +54,7 @@ class VectorReader:
 class SentenceReader:
     """Convolutions and an LSTM over word vectors, see ``text.SentenceEncoder``, whose state the arrays are.
 
-    The table of word vectors is no part of it: it is found again under its name.
+    The table of word vectors is no part of it: it is found by its name.
     """
 
     words: str  # where word vectors come from
@@ -88,7 +88,7 @@ class SentenceReader:
         return linear(x, self.state[f"{name}.weight"], self.state.get(f"{name}.bias"))
 
     def _block(self, name: str, sentences: Sequence[Array]) -> list[Array]:
-        """Return half as many rows of each sentence, rounded up: three convolutions, a shortcut, the larger of every two words."""
+        """Halve the rows of each sentence, rounded up: three convolutions, a shortcut, the maximum of every two words."""
         x, lengths = np.concatenate(sentences), np.array([len(own) for own in sentences])
         ends = lengths.cumsum() - 1
         begins, inner = ends - lengths + 1, x
@@ -172,7 +172,7 @@ class ClarelHead(HeadDefaults):
         return reader(labels)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
-        """Return minus the distance of every pair ``[n, k]``; sums are in double precision, so that little is lost where it is small."""
+        """Return minus the distance of every pair ``[n, k]``; sums are in double precision, so that small distances lose little."""
         return -distances(embeddings, label_embeddings)
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:

@@ -178,7 +178,7 @@ class Clarel(ImageMethod):
         )
 
     def stages(self, model: LabelModel, data: TrainData) -> Iterator[Stage]:
-        """Yield the stage of the image encoder, where it is trained on its own, and that of the common space."""
+        """Yield the stage of the image encoder, if it is trained separately, and that of the common space."""
         assert isinstance(model, ClarelModel)
         texts = model.reader.read(data)
         if not model.encoder.untrained:

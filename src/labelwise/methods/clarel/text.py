@@ -21,7 +21,7 @@ MOST_BLOCKS = 100
 class SentenceEncoder(nn.Module):
     """Turns the word vectors of sentences ``[t, a]`` into embeddings ``[m, e]``.
 
-    Residual convolution blocks that halve a sentence each, an LSTM in both directions, the mean over what is left of the
+    Residual convolution blocks that halve a sentence each, an LSTM in both directions, the mean over the rest of the
     sentence, dropout, and a linear layer. What a sentence gets does not depend on the others in eval mode; in training
     they share the statistics of batch norm, in which every word counts the same. ``filters`` are the widths of the blocks, ``hidden``
     that of the LSTM in each direction.
@@ -94,7 +94,7 @@ class Borders(NamedTuple):
 
     begins: Tensor  # whether a sentence begins at a row [t, 1] (bool)
     ends: Tensor  # whether one ends there [t, 1] (bool)
-    places: Tensor  # where each row goes [t] when every sentence is to begin at an even place
+    places: Tensor  # the new position of each row [t], so that every sentence begins at an even one
     pairs: int  # how many pairs of places there are then
 
     @classmethod
@@ -133,6 +133,6 @@ def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
 def _placed(x: Tensor, places: Tensor, rows: int) -> Tensor:
     """Return ``[rows, c]`` with row i of x at ``places[i]`` and minus infinity elsewhere.
 
-    The gradient is a plain lookup, which is many times as fast as that of a lookup.
+    The gradient is a plain lookup, which is much faster than that of indexing.
     """
     return x.new_full((rows, x.shape[1]), -torch.inf).index_copy(0, places, x)

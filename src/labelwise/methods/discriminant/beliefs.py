@@ -22,7 +22,7 @@ from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, l
 
 # Penalties on the regression from vectors of labels, relative to the mean square of the vectors.
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
-PRIOR_LABELS = 300.0  # how many labels the belief counts for that means vary alike in all directions
+PRIOR_LABELS = 300.0  # weight, in labels, of the belief that means vary equally in all directions
 LEAST_WEIGHT = 1e-6  # of a mean: as good as no image
 # A label with fewer images than this, and less than half the average, is treated like a taught label.
 FEW_IMAGES = 10

@@ -27,7 +27,7 @@ CHANCE = 0.01
 LOOKALIKES = 0.005  # share of images that may be nearer than q to an image of another label, and FEWEST of few
 FEWEST = 2
 MOST_COMPARED = 4_096  # rows of a label of which all pairs are compared
-MOST_ROWS = 1_000  # images that are compared with those of other labels, and say in how many directions all vary
+MOST_ROWS = 1_000  # images compared with other labels, and used to estimate the number of directions
 
 
 def copy_groups(embeddings: Floats, targets: Ints) -> Ints:

@@ -34,8 +34,8 @@ from labelwise.support.rows import draw_rows
 
 MOST_CENTRES = 1_500  # the time of their decomposition grows with their cube
 MOST_WEIGHTS = 2**22  # with more labels times centres there is no second opinion
-MOST_TRIED = 500  # images by which the width is chosen
-MOST_JOINED = 1_000  # images by which the share is chosen
+MOST_TRIED = 500  # images to choose the width
+MOST_JOINED = 1_000  # images to choose the share
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # relative to the mean of 1 - x'c
 RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SHARES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of f, in units of log-odds
@@ -46,7 +46,7 @@ LEAST_VALUE = 1e-7  # of the largest eigenvalue of likenesses: below it they are
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kernel:
-    """How alike images are to some training images, and what each of these says of labels."""
+    """Similarities of images to some training images, and the weights of each of these for labels."""
 
     centres: Floats = shaped("m", "d")
     weights: Floats = shaped("k", "m")  # a, times a share
@@ -140,7 +140,7 @@ def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weig
 def choose_share(
     fitted: KernelFit, scores: Floats, left_out: Floats, targets: Ints, weights: Floats, counts: Floats
 ) -> KernelFit | None:
-    """Return the fit with the share of f that makes images left out likeliest; None where that is hardly more than without it.
+    """Return the fit with the share of f that is most likely for left-out images; None if it hardly helps.
 
     Args:
         fitted: whose share is 1.

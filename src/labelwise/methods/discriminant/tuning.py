@@ -41,8 +41,8 @@ LEAST = 0.1  # share of the minutes in which another rate may start
 LOST = (
     0.8,
     1.0,
-)  # share of the likelihood above chance, and how much of it, whose loss shows at once that the encoder collapsed
-ENDLESS = 2**20  # steps between two looks where the clock says when these are
+)  # share and amount of the likelihood above chance whose loss shows that the encoder collapsed
+ENDLESS = 2**20  # steps between two looks at the clock
 
 
 class TuningLayer(nn.Module):
@@ -74,7 +74,7 @@ class Passes:
         return self.length if len(self.batches) else 0
 
     def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
-        """Yield what the batches of one epoch are made of, from step ``start`` on."""
+        """Yield the rows and draws of the batches of one epoch, from step ``start`` on."""
         first, skipped = divmod(start, len(self.batches))
         passes = (
             self.batches.epoch(mix(seed, number), 0 if number > first else skipped, shard) for number in count(first)
@@ -84,7 +84,7 @@ class Passes:
             yield draw
 
     def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
-        """Return the batch, made on the device without waiting for it."""
+        """Return the batch, made on the device without synchronising."""
         return self.batches.batch(rows, images, rng)
 
 

@@ -36,7 +36,7 @@ COSINE_SHARPNESS, LABELS_POWER = 12.0, 0.3
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Whitening:
-    """What brings rows to coordinates in which rows of one label vary alike in all directions, and how sure scores are there."""
+    """A map to coordinates in which rows of one label vary equally in all directions, and the scale of scores there."""
 
     root: Floats = shaped("d", "d")  # P^(1/2), symmetric
     centre: Floats = shaped("d")  # mean of the means of labels
@@ -115,12 +115,12 @@ def closed_form_rows(rows: Floats, targets: Ints, k: int, groups: Ints | None = 
 
 
 def label_centre(sample: Sample) -> Floats:
-    """Return the mean ``[d]`` of the means of labels, each counted as ``label_shares`` says."""
+    """Return the mean ``[d]`` of the means of labels, each weighted by ``label_shares``."""
     return np.asarray(label_shares(sample) @ sample.means)
 
 
 def label_shares(sample: Sample) -> Floats:
-    """Return how much each label counts in the mean of all ``[k]``, 1 in all: the less, the less its own mean is known."""
+    """Return the weight of each label in the mean of all ``[k]``, 1 in total: an uncertain mean weighs less."""
     present = sample.counts > 0
     middle = sample.means[present].mean(0)
     noise = float(square_norms(sample.residuals) @ sample.row_weights) / sample.degrees

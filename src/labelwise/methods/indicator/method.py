@@ -88,7 +88,7 @@ class IndicatorModel(StartedModel):
         self._start()
 
     def _start(self) -> None:
-        """Set the weights to begin with, so that labels differ from each other and not from a common bias.
+        """Initialise the weights so that labels differ from each other, without a common bias.
 
         The paper does not say how. With torch's defaults three small factors make up a label's embedding, labels start nearly
         alike, and training lingers there. Image embeddings that are not trained cannot adapt to a random start, so with them

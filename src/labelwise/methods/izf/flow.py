@@ -120,7 +120,7 @@ class Flow(nn.Module):
 
 
 class Permutation(nn.Module):
-    """Coordinates in another order, drawn once and kept with the weights."""
+    """A random permutation of coordinates, stored with the weights."""
 
     order: Tensor
     back: Tensor
@@ -192,7 +192,7 @@ class ActNorm(nn.Module):
 
 
 class Coupling(nn.Module):
-    """The second half scaled and shifted as the first says, then the first as the new second says."""
+    """Scale and shift the second half by functions of the first, then the first by functions of the new second."""
 
     def __init__(self, size: int, settings: FlowSettings) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class Coupling(nn.Module):
 
 
 class HalfNetwork(nn.Module):
-    """What one half says about the other: raw log-scales and shifts, from one hidden layer."""
+    """Raw log-scales and shifts of one half from the other, by one hidden layer."""
 
     def __init__(self, given: int, made: int, settings: FlowSettings) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     # labels; 0 is the scalar product
     width: float
     penalty: float  # of the ridge regression
-    own: float = 0.0  # the share of what a trained label's images say against its vector that it keeps
+    own: float = 0.0  # the share of the difference between a trained label's images and its vector to keep
     # label vectors are raised to it, with their sign; what is solved takes them unchanged, here and below
     vector_power: float = 1.0
     flat: float = 0.125  # how much less directions weigh that many label vectors share, see `flattening.flatten`
@@ -52,7 +52,7 @@ class Regression(NamedTuple):
 
     inverse: Tensor  # [k, k]: the likeness of a label to the trained ones times this is its share in each
     shares: Tensor  # of trained labels in each other [k, k]
-    missed: Tensor  # times what is known: what it is off by where a label is left out [k, k]
+    missed: Tensor  # times the known values: the error for each left-out label [k, k]
 
     @classmethod
     def of(cls, vectors: Tensor, width: float, penalty: float) -> "Regression":
@@ -177,7 +177,7 @@ def errors(doubt: Tensor, variance: Tensor) -> Tensor:
 
 
 def kernel(vectors: Tensor, anchors: Tensor, width: float | Tensor) -> Tensor:
-    """Return how alike vectors ``[m, a]`` and anchors ``[k, a]`` are ``[m, k]``; see ``Choice.width``."""
+    """Return the similarities ``[m, k]`` of vectors ``[m, a]`` and anchors ``[k, a]``; see ``Choice.width``."""
     products = vectors @ anchors.T
     if not width:
         return products

@@ -101,9 +101,9 @@ class GeneratedSoftmax(GeneratingModel):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratingMethod(ZeroShotMethod):
-    """Settings of methods that make features of labels from descriptions.
+    """Settings of methods that generate features of labels from descriptions.
 
-    ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of what makes features.
+    ``epochs``, ``batch``, ``optimizer``, ``schedule`` and ``clip`` are those of the generator.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(name="adam", lr=1e-4, weight_decay=1e-5))
@@ -140,7 +140,7 @@ class GeneratingMethod(ZeroShotMethod):
             return stage
 
         def validate() -> float:
-            model.trained_epochs.add_(1)  # before the weights of the epoch are kept
+            model.trained_epochs.add_(1)  # before the weights of the epoch are stored
             return merit()
 
         return replace(stage, validate=validate, patience=self.patience)

@@ -17,7 +17,7 @@ from labelwise.support.rows import Draws, mix
 
 Array = npt.NDArray[Any]
 STEPS = 40  # of the fit of a softmax layer
-MEMORY = 10  # steps that its idea of the curvature goes back
+MEMORY = 10  # steps remembered to estimate the curvature
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,7 +35,7 @@ class GeneratedHead(ZeroShotHead):
     real: Array = shaped("m", "z")  # some features of the images of trained labels
     real_targets: Array = shaped("m", dtype="i")  # their labels
     penalty_of_layer: float  # on the squared weights, in units of the mean squared length of embeddings
-    generated: int  # features made of each label without images
+    generated: int  # generated features of each label without images
 
     @property
     def exclusive(self) -> bool:

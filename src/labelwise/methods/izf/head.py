@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 CLAMP = 2.0  # no log-scale of a coupling is larger than this, or smaller than minus this
 ATAN = 0.636  # brings the arc tangent to (-1, 1)
 SLOPE = 0.01  # of a leaky activation below zero
-# The share of the squared error of a predicted mean that is taken off squared distances to it, chosen as ``gaussian.SPREAD_SHARE``.
+# The share of the squared error of a predicted mean to subtract from squared distances, chosen like ``gaussian.SPREAD_SHARE``.
 TAKEN_OFF = 0.2
 
 
@@ -274,7 +274,7 @@ def _as_embeddings(semantic: Array) -> Array:
 
 
 def kernel(vectors: Array, anchors: Array, width: float) -> Array:
-    """Return how alike vectors ``[m, a]`` and anchors ``[k, a]`` are ``[m, k]``; see ``gaussian.Choice.width``."""
+    """Return the similarities ``[m, k]`` of vectors ``[m, a]`` and anchors ``[k, a]``; see ``gaussian.Choice.width``."""
     products: Array = vectors @ anchors.T
     if not width:
         return products

@@ -40,7 +40,7 @@ class Vocabulary:
     names: tuple[str, ...]
     vectors: Array = shaped("v", "a")  # of "a photo of a NAME", unit length
     rows: Array = shaped("v", "d+1")  # weights, then bias; their mean over the names is 0
-    scale: Literal["plain", "unit", "root"]  # what is made of features first
+    scale: Literal["plain", "unit", "root"]  # the map applied to features first
     sentences: str = "minilm"  # what encodes a sentence
     network: TextNetwork | None = None  # of an image-text encoder, which encodes sentences in the space of images
     gain: float = 1.0  # the score of a sentence is gain x cosine + bias

@@ -18,7 +18,7 @@ class Structure(NamedTuple):
     """Similarities of clusters and of labels."""
 
     clusters: Array  # similarity of clusters [k, k], see `standardised`
-    labels: Array  # how alike labels are [k, k], likewise
+    labels: Array  # similarities of labels [k, k], likewise
     # fit of each cluster to each label [k, k], added to the score; zeros if unknown
     fits: Array
 
@@ -69,7 +69,7 @@ def improve(structure: Structure, matchings: Array, fixed: Array | None = None) 
 
 
 def random_matchings(count: int, k: int, draws: Draws, fixed: Array | None = None) -> Array:
-    """Return random matchings ``[count, k]``; ``fixed [k]`` has the label of clusters where it is known, else -1."""
+    """Return random matchings ``[count, k]``; ``fixed [k]`` has the known labels of clusters, else -1."""
     uniform = draws.uniform(count, k)
     if fixed is None or not (fixed >= 0).any():
         return uniform.argsort(1, kind="stable")

@@ -24,13 +24,13 @@ class NamedHead(LinearHead):
     names: Array = shaped("k", dtype="i")  # the label of each cluster
     votes: Array = shaped("k", "k")  # how probable each label is for each cluster
     centres: Array = shaped("k", "d")  # mean embedding of each cluster, in the clusters' own order
-    # label embeddings of every restart, the chosen one first, and the label of each cluster, before a person named any
+    # label embeddings of every restart, the chosen one first, and the label of each cluster before any answer
     opinions: Array = shaped("r", "k", "d+1")
     own_names: Array = shaped("r", "k", dtype="i")
     clusters: Array = shaped("r", "k", "k")  # this and the next two: see `naming.Evidence`
     overlaps: Array = shaped("r", "k", "k")
     sizes: Array = shaped("r", "k")
-    alike: Array = shaped("k", "k")  # how alike labels are
+    alike: Array = shaped("k", "k")  # similarities of labels
     looks: Array | None = shaped("r", "k", "k", optional=True)  # how well the looks of clusters fit what names say
     search: int = 500  # matchings that are tried to name clusters
     parts: int = 1  # most clusters with one name: a label embedding has a row for each, and the best row counts

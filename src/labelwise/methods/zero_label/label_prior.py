@@ -76,7 +76,7 @@ def chosen_source(labels: Labels, source: Source) -> Source:
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Array:
-    """Return how alike names are ``[k, k]`` by their word vectors, those that come along or others; see ``label_similarity``."""
+    """Return the similarities of names ``[k, k]`` by word vectors, included ones or others; see ``label_similarity``."""
     known = words or packaged_vectors()
     vectors = name_vectors(names, known)[0].astype(np.float64)
     if neighbours < 1:
@@ -89,7 +89,7 @@ def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVec
 
 
 def sentence_similarity(names: Sequence[str]) -> Array:
-    """Return how alike names are ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
+    """Return the similarities of names ``[k, k]``: the cosine of the vectors of "a photo of a NAME", around their mean."""
     return centred_cosines(photo_vectors(names))
 
 

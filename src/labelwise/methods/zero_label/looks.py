@@ -64,7 +64,7 @@ def _colours(lab: Array) -> Array:
 
 
 def _shapes(light: Array, contrast: Array) -> Array:
-    """Return what ``SHAPES`` names ``[n, 9]``, from lightness ``[n, SIDE, SIDE]`` and how unlike centre and rim are ``[n]``."""
+    """Return the values of ``SHAPES`` ``[n, 9]``, from lightness ``[n, SIDE, SIDE]`` and the difference of centre and rim ``[n]``."""
     level, upright = light[:, 2:, 1:-1] - light[:, :-2, 1:-1], light[:, 1:-1, 2:] - light[:, 1:-1, :-2]
     size, angle = np.sqrt(level**2 + upright**2), np.arctan2(level, upright)
     mean = size.mean((1, 2))

@@ -21,7 +21,7 @@ SURE = 0.9  # of the votes for a cluster, which the labels that it may be have t
 class Settled:
     """The certainty of cluster names."""
 
-    namings: float  # how many namings fit about as well as the best: as many equal ones would be as undecided
+    namings: float  # the effective number of namings that fit about as well as the best
     may_be: tuple[
         tuple[str, ...], ...
     ]  # the fewest labels of each cluster that have nearly all votes, the first the likeliest

@@ -57,7 +57,7 @@ class Naming(NamedTuple):
     members: Tensor  # the cluster of each image [r, n]
     opinions: Tensor  # label embeddings [r, k, d + 1]
     names: Tensor  # the label of each cluster [r, k]
-    votes: Array  # how probable each label is for each cluster of the chosen restart [k, k]
+    votes: Array  # probability of each label for each cluster of the chosen restart [k, k]
     losses: Tensor  # [r]
 
 
@@ -119,7 +119,7 @@ class NamedModel(HeadModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroLabel(Method):
-    """Names clusters of images by what label names say about each other; reads no label of any image."""
+    """Names clusters of images by the relations of label names; reads no label of any image."""
 
     name: ClassVar[str] = "zero_label"
     needs: ClassVar[tuple[str, ...]] = ()

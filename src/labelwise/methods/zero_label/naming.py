@@ -26,8 +26,8 @@ from labelwise.methods.zero_label.label_prior import centred_cosines, rank_label
 from labelwise.support.rows import Draws, segment_mean
 
 TEMPERATURE = 0.2  # a matching of k clusters weighs exp(score * k / this) in the average of matchings
-SIZE_WEIGHT = 3.0  # how much it counts that a cluster is as large as the label's share says
-LOOKS_WEIGHT = 8.0  # how much it counts that a cluster looks as a name says, next to how alike clusters are
+SIZE_WEIGHT = 3.0  # weight of the agreement of a cluster's size with the label's share
+LOOKS_WEIGHT = 8.0  # weight of looks, relative to the similarity of clusters
 CERTAIN = 1e3  # more than any vote
 EVIDENCE = ("clusters", "overlaps", "sizes", "alike", "looks")  # what a head holds of it
 
@@ -43,9 +43,7 @@ class Evidence:
     shares: Array | None = None  # how frequent each label is [k], or None
     # the label as far from the other end [k] where labels have an order that is the same from either end
     turned: Array | None = None
-    looks: Array | None = (
-        None  # how well the looks of each cluster fit what each name says [r, k, k], see `kinds.looks_fit`
-    )
+    looks: Array | None = None  # how well the looks of each cluster fit each name [r, k, k], see `kinds.looks_fit`
 
     @classmethod
     def of(cls, embeddings: Array, members: Array, labels: Array, shares: Array | None = None) -> "Evidence":
@@ -107,7 +105,7 @@ def find_matchings(
 def _fits(evidence: Evidence, place: int) -> Array | None:
     """Return how well each cluster of one clustering fits each label by itself ``[k, k]``: by its looks, and by its size.
 
-    None where neither says anything.
+    None if there is neither.
     """
     k, shares, fits = len(evidence.labels), evidence.shares, None
     if evidence.looks is not None:
@@ -120,9 +118,9 @@ def _fits(evidence: Evidence, place: int) -> Array | None:
 
 
 def turned_round(labels: Labels, alike: Array) -> Array | None:
-    """Return for each label the one as far from the other end of their order ``[k]``, given how alike they are ``[k, k]``.
+    """Return for each label its mirror image in the order ``[k]``, given the similarities ``[k, k]``.
 
-    None where labels have no order, or its ends differ.
+    None if labels have no order, or its ends differ.
     """
     if labels.order is None:
         return None

@@ -86,7 +86,7 @@ def _known(answers: Mapping[int, str], labels: Labels) -> dict[int, int]:
 
 
 def _one_spelling(answers: Mapping[int, str], labels: Labels) -> dict[int, str]:
-    """Return names as labels or earlier answers spell them, where they differ in case alone."""
+    """Return names in the spelling of labels or earlier answers, if they differ in case alone."""
     same: dict[int, str] = {}
     for cluster, name in answers.items():
         same[cluster] = labels.find(name) or find_name(name, sorted(set(same.values()))) or normal_name(name)
@@ -94,7 +94,7 @@ def _one_spelling(answers: Mapping[int, str], labels: Labels) -> dict[int, str]:
 
 
 def _bind(head: NamedHead, called: list[str], classifier: Classifier) -> Classifier:
-    """Return a classifier, not yet calibrated, whose labels are what clusters are called; those of one name are one label."""
+    """Return a classifier, not yet calibrated, whose labels are the names of clusters; equal names are one label."""
     head = replace(head, parts=max(Counter(called).values()))
     whole = bind(replace(head, parts=1), classifier.encoder, head.labels)
     if set(called) == set(head.labels.names):
@@ -115,7 +115,7 @@ def settled_names(classifier: Classifier) -> Settled:
 
 
 def named_head(classifier: Classifier) -> NamedHead:
-    """Return the head of a classifier that ``zero_label`` made, or raise an error for any other."""
+    """Return the head of a classifier of ``zero_label``, or raise an error for any other."""
     if not isinstance(classifier.head, NamedHead):
         raise UnsupportedError(
             f"{classifier.kind} names no clusters; only method zero_label does. Fit with that method."

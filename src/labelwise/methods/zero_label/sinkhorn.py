@@ -30,7 +30,7 @@ class SinkhornSettings:
 
     epsilon: float = 0.01  # weight of the entropy, in units of the cost
     iterations: int = 1000  # at most this many updates of rows and columns
-    # stop when no marginal is farther than this from where it should be; looked at every ten iterations
+    # stop when all marginals are within this of their targets; checked every ten iterations
     tolerance: float = 1e-6
     # `unrolled` is the derivative of the iterations that were run, `implicit` that of the exact solution (needs a
     # plan that has converged), both of everything returned. `envelope` is the cheapest: only the objective has a
@@ -64,7 +64,7 @@ def sinkhorn(
 ) -> Transport:
     """Return the plan ``[..., n, m]`` that moves ``rows`` to ``columns`` at the least cost, blurred by ``epsilon``.
 
-    It is computed in float64 where the cost is, else in float32. Float32 resolves epsilon down to about 1e-5 of the
+    It is computed in float64 if the cost is, else in float32. Float32 resolves epsilon down to about 1e-5 of the
     spread of the costs; below that the answer is still a plan, but ``converged`` may stay False. Gradients reach the cost.
 
     Args:
