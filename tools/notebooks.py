@@ -56,8 +56,8 @@ def cell(kind: str, number: int, source: str) -> dict[str, Any]:
 def to_notebook(page: str, name: str) -> dict[str, Any]:
     """Return a page as a notebook (nbformat 4.5)."""
     title, _, page = page.partition("\n")
-    start = START.format(name=name) + ("" if f"$ {SAMPLE}" in page else f"\n!{SAMPLE}")
-    cells = [cell("markdown", 0, title), cell("code", 1, start)]
+    setup = START.format(name=name) + ("" if f"$ {SAMPLE}" in page else f"\n!{SAMPLE}")
+    cells = [cell("markdown", 0, title), cell("code", 1, setup)]
     end = 0
     pieces = [(found.start(), found.end(), found[1], found[2]) for found in BLOCK.finditer(page)]
     for start, stop, kind, block in [*pieces, (len(page), len(page), "", "")]:

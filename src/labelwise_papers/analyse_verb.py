@@ -73,17 +73,17 @@ def analyse(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Look inside a classifier.
 
-    saliency: how much of an image speaks for its label (share of pixels with Grad-CAM above 0.5), by itself of training images.
+    saliency: the share of pixels that support the label (Grad-CAM above 0.5); by default of training images.
 
-    probe: a logistic regression on image codes, trained on train, next to the classifier itself, on test.
+    probe: test accuracy of a logistic regression on image embeddings, next to that of the classifier.
 
-    neighbours: for each label the labels that are most alike to the model.
+    neighbours: the most similar labels of each label, to the model.
 
-    answers: how often it says yes to the true label, to a wrong one, and to no label at all.
+    answers: how often it says yes to the true label, to a wrong one, and to none.
 
-    joint: where an image falls under every label, among training images under their own.
+    joint: embeddings of an image under each label, among training images under their own label.
 
-    calibration: whether probabilities of a yes are right, before and after calibration.
+    calibration: how well probabilities of a yes match, before and after calibration.
     """
     if out_picture is not None and what not in DRAWN:
         raise UsageError(f"There is no plot of {what}; leave --out out, or choose {listing(DRAWN)}.")

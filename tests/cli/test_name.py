@@ -152,7 +152,7 @@ def test_a_person_is_asked(run: Any, model: Path, tmp_path: Path, monkeypatch: p
     code, out, err = run("name", model, "--ask", 2, "--out", tmp_path / "a.lw", "--json")
     told = json.loads(out)
     assert code == 0
-    assert '"okapi" is none of the names that fit was given; it becomes a label' in " ".join(err.split())
+    assert '"okapi" is a new name; it becomes a label' in " ".join(err.split())
     assert told["answers"] == {str(first): "okapi", str(second): label}
     assert load(tmp_path / "a.lw").origin.summary["answers"] == told["answers"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))

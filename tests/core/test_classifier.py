@@ -67,7 +67,7 @@ def test_pictures_of_another_size_are_brought_to_the_model(classifier: Classifie
     [
         (torch.rand(2, 5, 6, 7), r"1, 3 or 4 channels, or \[n, height, width\]; given \[2, 5, 6, 7\]"),
         (torch.tensor([0.0, float("nan")])[:, None, None, None].expand(2, 3, 2, 2), "not a finite number"),
-        (torch.rand(2, 3, 2, 2) + 1, r"must lie in \[0, 1\]"),
+        (torch.rand(2, 3, 2, 2) + 1, r"must be in \[0, 1\]"),
         (torch.rand(0, 3, 2, 2), "No image was given"),
     ],
 )

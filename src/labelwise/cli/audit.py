@@ -114,7 +114,7 @@ def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspec
     from labelwise.images.split.divide import pool
 
     if not dataset.own_images:
-        raise UsageError("--apply needs data made of image files.")
+        raise UsageError("--apply needs image files.")
     whole, suggested = (
         pool(dataset),
         {one.row: one.suggested for one in found if one.reason == "label" and one.probability >= APPLIED},

@@ -10,7 +10,7 @@ from labelwise.cli.options import shared
 from labelwise.cli.output import note, show
 from labelwise.support.errors import UsageError
 
-EncoderOption = Annotated[str | None, Option("--encoder", help="The encoder; by default that of fit.")]
+EncoderOption = Annotated[str | None, Option("--encoder", help="The encoder; by default as fit chooses.")]
 
 
 def label(  # noqa: PLR0913 - the options of the verb
@@ -39,7 +39,7 @@ def label(  # noqa: PLR0913 - the options of the verb
     except ModuleNotFoundError as error:
         raise UsageError(f'The page needs {error.name}: pip install "labelwise[serve]".') from None
     if guesses and labels_from is None:
-        raise UsageError("--guesses says what --import takes. Give --import, too.")
+        raise UsageError("--guesses needs --import FILE.")
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")

@@ -176,7 +176,7 @@ def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
         return classifier
     labels = named_head(classifier).labels
     for label in dict.fromkeys(label for label in new.values() if labels.find(label) is None):
-        note(f'"{label}" is none of the names that fit was given; it becomes a label.{suggest(label, labels.names)}')
+        note(f'"{label}" is a new name; it becomes a label.{suggest(label, labels.names)}')
     before = {int(cluster): label for cluster, label in classifier.origin.summary.get("answers", {}).items()}
     return name_clusters(classifier, {**before, **new})
 
@@ -259,7 +259,7 @@ def _settled_lines(state: "Settled", clusters: "list[NamedCluster]") -> Iterator
     best = max(range(len(state.worth)), key=state.worth.__getitem__)
     if state.worth[best] > 0:
         yield styled(
-            f"Worth most to ask about: cluster {best} ({percent(state.worth[best])} more of the images, as far as these namings tell)."
+            f"Worth most to ask about: cluster {best} ({percent(state.worth[best])} more of the images, by these namings)."
         )
 
 

@@ -153,7 +153,7 @@ def _tuning_result(about: dict[str, Any]) -> str:
         f"{best['likelihood']:.3f} against {frozen['likelihood']:.3f}"
     )
     if about["rate"] is None:
-        return f"tuning did not pay, and the encoder stays as it came: {figures}"
+        return f"tuning did not pay, so the encoder does not change: {figures}"
     return f"encoder tuned (learning rate {about['rate']:g}, {best['steps']} steps): {figures}"
 
 

@@ -68,7 +68,7 @@ class _Tensor:
             raise ValueError("the shape of a tensor is damaged")
         last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         if prod(self.shape) and (self.storage.values is None or last >= self.storage.size):
-            raise ValueError("a tensor lies outside its storage")
+            raise ValueError("a tensor is outside of its storage")
         if prod(self.shape) > self.storage.size:
             raise ValueError("a tensor is larger than its storage")
         strides = [step * self.storage.kind.itemsize for step in self.strides]

@@ -98,10 +98,10 @@ def as_bytes(array: Array) -> Array:
             raise UsageError("The images hold a value that is not a finite number (NaN or infinity).")
         if low < 0 or high > 1:
             hint = "divide by 255?" if low >= 0 and high <= 255 else "give them as they were before normalisation."
-            raise UsageError(f"Images of floats must lie in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
+            raise UsageError(f"Float images must be in [0, 1]; given {low:.4g} to {high:.4g}: {hint}")
         return np.rint(array.astype(np.float32) * 255).astype(np.uint8)
     if low < 0 or high > 255:
-        raise UsageError(f"Pixels must lie in 0..255; given {low:.0f} to {high:.0f}. Scale them to bytes first.")
+        raise UsageError(f"Pixels must be in 0..255; given {low:.0f} to {high:.0f}. Scale them to bytes first.")
     return array.astype(np.uint8)
 
 

@@ -215,7 +215,7 @@ class Dataset:
                     f"There are {k} labels, but targets of split {name} say yes or no to {targets.shape[1]}."
                 )
             if not split.multilabel and len(split) and not -1 <= int(targets.min()) <= int(targets.max()) < k:
-                raise DataError(f"Targets of split {name} must lie in -1..{k - 1} (-1: no label).")
+                raise DataError(f"Targets of split {name} must be in -1..{k - 1} (-1: no label).")
 
     def __repr__(self) -> str:
         counts = listing(f"{len(split)} {name}" for name, split in self.splits.items())

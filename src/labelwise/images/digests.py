@@ -44,7 +44,7 @@ def crop_digest(whole: bytes, crop: Crop) -> bytes:
 
 
 def file_stamp(path: str | Path) -> bytes:
-    """Return the identity of an unchanged file: path, size and times. Empty if it changed just now or is no file."""
+    """Return the identity of an unchanged file: path, size and times. Empty if the file changed just now or is not regular."""
     try:
         about = os.stat(path)
     except OSError:

@@ -92,7 +92,7 @@ class Pairs(Parts):
         if division.get("made_of") != self.made_of or not whole:
             if self.cells.is_symlink():
                 raise UsageError(
-                    f'"{self.cells}" is a link, and what is in that folder would be removed. Choose another --out.'
+                    f'"{self.cells}" is a link, and the files of that folder would be removed. Choose another --out.'
                 )
             with writing(self.cells):
                 self.cells.mkdir(exist_ok=True)

@@ -84,7 +84,7 @@ def _sections(classifier: Classifier, repository: str, words: CardWords) -> Iter
     yield "Limits", _limits(classifier)
     yield "Labels", _labels(classifier)
     licence = f"The classifier: {_plain(words.licence)}." if words.licence else "Not stated."
-    yield "Licence", f"{licence} Its encoder is {_plain(classifier.encoder.name)}, under a licence of its own."
+    yield "Licence", f"{licence} Its encoder is {_plain(classifier.encoder.name)}, which has its own licence."
 
 
 def _data(classifier: Classifier, words: CardWords) -> str:

@@ -28,7 +28,7 @@ LIMIT = 10  # seconds until a server ends a statement, a lock wait, or an abando
 def sqlite_engine(file: Path, *, read_only: bool) -> Engine:
     """Return connections to a file, created with permissions for its owner only."""
     if file.is_symlink():
-        raise StoreError(f'"{file}" is a link, and a store is a file of its own. Give the folder that it leads to.')
+        raise StoreError(f'"{file}" is a link, and a store must be a file. Give the folder that it leads to.')
     if not read_only:
         create_private_folder(file.parent)
         with suppress(FileExistsError):  # SQLite's other files inherit the permissions

@@ -125,7 +125,7 @@ class RunFolder:
         try:
             identity, progress = about["identity"], Progress(**about["progress"])
         except (KeyError, TypeError):
-            raise StoreError(f"{path.name} is damaged: it does not say where the run stands.") from None
+            raise StoreError(f"{path.name} is damaged: it lacks the progress of the run.") from None
         for number in range(progress.stage):
             read_tensors(self._weights(f"stage-{number}"))
         return identity, progress

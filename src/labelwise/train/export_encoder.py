@@ -76,7 +76,7 @@ def check_packages() -> None:
             import_module(name)
         except ModuleNotFoundError:
             raise UsageError(
-                f'An ONNX file of what was trained needs {name}: pip install "labelwise[train]".'
+                f'An ONNX file of a trained encoder needs {name}: pip install "labelwise[train]".'
             ) from None
 
 

@@ -27,7 +27,7 @@ class Optimizer:
     lr: float = setting(0.1, "Largest learning rate; use a third if the loss jumps, three times if it hardly falls.")
     momentum: float = setting(0.9, "Momentum of sgd and muon; rarely worth a change.")
     nesterov: bool = setting(True, "Nesterov momentum for sgd and muon; rarely worth a change.")
-    weight_decay: float = setting(5e-4, "How fast weights shrink; more where training is much better than validation.")
+    weight_decay: float = setting(5e-4, "How fast weights shrink; raise it if training is much better than validation.")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the torch optimiser of these parameters, fused where they lie on a GPU."""
@@ -89,7 +89,7 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float, *, steps: int = 0) -> None:
         if not 0 <= decay < 1:
-            raise UsageError(f"The share of an average that stays lies from 0 to below 1; given {decay}.")
+            raise UsageError(f"The share of an average that stays must be from 0 to below 1; given {decay}.")
         self.module = deepcopy(model)
         self.decay, self.steps = decay, steps
         own, other = (

@@ -32,7 +32,7 @@ def attack(  # noqa: PLR0913 - the options of the verb
 ) -> None:
     """Measure accuracy under attack, and whether to trust it.
 
-    Each attack moves pixels by at most epsilon. The worst of them is the figure to quote, and only where all checks pass.
+    Each attack moves pixels by at most epsilon. Quote the worst figure, and only if all checks pass.
     """
     radius = parse_radius(epsilon)
     from labelwise_papers.attacks.attack import GRADIENTS, scores_of

@@ -226,7 +226,7 @@ def test_names_that_look_the_same_are_refused(tmp_path: Path) -> None:
     write(tmp_path, {unicodedata.normalize(form, "hibou été"): 2 for form in ("NFC", "NFD")})
     if len(list(tmp_path.iterdir())) == 1:
         pytest.skip("this file system holds them to be one name")
-    with pytest.raises(DataError, match=r"have the same name, .* but for spaces or Unicode spellings. Rename one"):
+    with pytest.raises(DataError, match=r"have the same name, .* except for spaces or Unicode spellings. Rename one"):
         folder(tmp_path)
 
 

@@ -74,8 +74,8 @@ def test_resplit_moves_whole_rows(where: list[str]) -> None:
     [
         ({"train": [0, 1], "test": [1, 2]}, "A row may be in one split only and once; given more than once: 1."),
         ({"train": [3, 3]}, "given more than once: 3."),
-        ({"train": [0, 6]}, r"Rows must lie in 0..5; given 0 to 6"),
-        ({"train": [-1]}, r"Rows must lie in 0..5; given -1 to -1"),
+        ({"train": [0, 6]}, r"Rows must be in 0..5; given 0 to 6"),
+        ({"train": [-1]}, r"Rows must be in 0..5; given -1 to -1"),
         ({"tran": [0]}, "Splits are called train, val and test; given: tran"),
         ({}, "Splits are called train, val and test; given: none"),
     ],

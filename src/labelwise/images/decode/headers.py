@@ -74,7 +74,7 @@ class Header:
         self.parts += 1
         if self.parts > PARTS + self.bytes // PART_BYTES:
             raise UnreadableError(
-                f"it is made of more than {self.parts - 1} parts, as no camera or program writes it. Save it again."
+                f"it has more than {self.parts - 1} parts, as no camera or program writes it. Save it again."
             )
         if kind:
             self.metadata = self.metadata or {}

@@ -158,7 +158,7 @@ def class_folders(top: Level) -> dict[str, Path]:
         before = folders.setdefault(normal_name(each.name), each)
         if before is not each:
             raise DataError(
-                f'Two folders in "{home}" have the same name, "{each.name}", but for spaces or Unicode spellings. Rename one.'
+                f'Two folders in "{home}" have the same name, "{each.name}", except for spaces or Unicode spellings. Rename one.'
             )
     if folders:
         return folders

@@ -119,7 +119,7 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
         TypeError,
         AttributeError,
     ) as error:  # of Python, in which headers are written
-        raise ValueError(f"its header is none: {error}") from None
+        raise ValueError(f"its header is damaged: {error}") from None
     if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
         raise ValueError(f"its shape is {list(shape)}")
     return shape, fortran, dtype

@@ -88,7 +88,7 @@ def table_rows(columns: Columns) -> Rows:
     labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
     if labels and not any(labels):
         raise DataError(
-            f'The table "{columns.file}", column "labels" is empty in every row. Name what is true of some.'
+            f'The table "{columns.file}", column "labels" is empty in every row. At least some images need labels.'
         )
     one = [names[0] for names in labels] if column == "label" else [None] * len(columns)
     return replace(

@@ -174,7 +174,7 @@ def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> Sam
 
 def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
     if member.size > HEADER:
-        raise DataError(f'"{member.name}" has {member.size} bytes; what is said of an image has {HEADER} at most.')
+        raise DataError(f'"{member.name}" has {member.size} bytes; the text of an image may have {HEADER} at most.')
     try:
         return os.pread(file.fileno(), member.size, member.offset_data).decode().strip().replace("\0", "")
     except UnicodeDecodeError:

@@ -213,7 +213,7 @@ def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
     parts = {name: np.asarray(part, np.int64) for name, part in rows.items()}
     every = np.concatenate([*parts.values(), np.empty(0, np.int64)])
     if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(whole):
-        raise UsageError(f"Rows must lie in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
+        raise UsageError(f"Rows must be in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
     rows_once, times = np.unique(every, return_counts=True)
     if len(rows_once) < len(every):
         raise UsageError(

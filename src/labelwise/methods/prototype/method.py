@@ -157,7 +157,7 @@ class Prototype(StartedMethod):
 
     head: Head = setting("sim", "What scores a label: mean is better for trained labels, sim for taught ones.")
     similarity: Literal["learned", "cosine", "both"] = setting(
-        "learned", "learned, cosine or both; both tells labels apart better that training never saw."
+        "learned", "learned, cosine or both; both is better for labels that training never saw."
     )
     symmetric: Literal["none", "max", "mean"] = setting(
         "none", "How S(a, b) and S(b, a) are combined; none: S(a, b), prototype first."

@@ -29,9 +29,9 @@ class Encoder:
         "convnet, resnet18, resnet50, efficientnet_lite0, timm:NAME or another known network; auto is efficientnet_lite0 where frozen, else a small one.",
     )
     width: int | None = setting(None, "Base width of the backbone; none: as published.")
-    code_size: int | None = setting(None, "Embedding size; none: that of the backbone.")
+    code_size: int | None = setting(None, "Embedding size; none: as the backbone has.")
     weights: str | None = setting(
-        None, "A .safetensors file of weights; none: the public ones where there are any, else random."
+        None, "A .safetensors file of weights; none: public weights if there are any, else random."
     )
     frozen: bool = setting(False, "Keep the weights; each training image is encoded once and only the head is trained.")
     size: int | None = setting(None, "Another name of view.size.")
