@@ -27,7 +27,9 @@ def evaluate(  # noqa: PLR0913 - the options of the verb
     data: Data,
     split: SplitName = None,
     unknown: Unknown = None,
-    curve: Annotated[Path | None, Option("--out", help="Plot accuracy of seen over unseen labels (.png, .svg).")] = None,
+    curve: Annotated[
+        Path | None, Option("--out", help="Plot accuracy of seen over unseen labels (.png, .svg).")
+    ] = None,
     folds: Annotated[int | None, Option(min=2, help=FOLDS_HELP)] = None,
     *,
     measured: Measured,
