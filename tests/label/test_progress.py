@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from labelwise.label.progress import answers_for_a_point, interval, lower_limit, sure_share
+from labelwise.label.actions import Action
+from labelwise.label.ledger import Ledger
+from labelwise.label.progress import answers_for_a_point, interval, lower_limit, sure_share, told
 
 
 @pytest.mark.parametrize("n", [1, 5, 21, 60])
@@ -54,3 +56,26 @@ def test_missing_checks_are_enough_if_all_are_right() -> None:
     assert missing is not None
     assert lower_limit(missing, missing) >= 0.95 > lower_limit(missing - 1, missing - 1)
     assert sure_share(np.ones(missing, np.float32), np.ones(missing, bool), every, 0.95)[0] <= 1
+
+
+@pytest.mark.parametrize(("labels", "plain"), [(2, 0.02), (40, -0.015)])
+def test_the_accuracy_told_allows_for_mistakes_of_the_person(labels: int, plain: float) -> None:
+    """Of 1,500 guesses 80 % are right, one answer of ten is a slip, and 300 answers in doubt are not asked about again yet."""
+    generator, names = np.random.default_rng(labels), [f"label {place}" for place in range(labels)]
+    ledger, truths = Ledger(1500, list(names)), np.where(generator.random(1500) < 0.8, 0, 1)
+    for row, truth in enumerate(truths.tolist()):
+        for time in range(3):
+            if time == 0 or (row in ledger.again and row >= 300):
+                slip = generator.random() < 0.1
+                said = (truth + int(generator.integers(1, labels))) % labels if slip else truth
+                action = Action(kind="name", rows=(row,), label=names[said], form="check", guess=names[0])
+                ledger.add(action)
+    hits, waiting = (
+        sum(label == 0 for label in ledger.checks.values()),
+        [len(said) for _, said in ledger.again.values()],
+    )
+    true = float((truths == 0).mean())
+    accuracy, low, high = told(hits, waiting, 1500 - len(waiting), len(ledger.slips), labels)
+    assert accuracy == pytest.approx(true, abs=0.012)
+    assert low < true < high
+    assert hits / 1500 - true == pytest.approx(plain, abs=0.012), "without the correction"

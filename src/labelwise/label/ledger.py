@@ -28,6 +28,7 @@ class Ledger:
     again: dict[int, tuple[int, list[int]]] = field(
         default_factory=dict
     )  # checks in doubt: when to ask again, answers so far
+    slips: set[int] = field(default_factory=set)  # checks whose first answer was not the last one
     skipped: set[int] = field(default_factory=set)
     excluded: dict[int, set[int]] = field(default_factory=dict)  # labels that an image does not show
     split: list[frozenset[int]] = field(default_factory=list)  # images that are no group
@@ -137,6 +138,8 @@ class Ledger:
         _, answers = self.again.pop(row, (0, list[int]()))
         if not agrees and label not in answers and len(answers) + 1 < TIMES:
             self.again[row] = (len(self.hits) + 1 + GAP, [*answers, label])
+        elif answers and answers[0] != label:
+            self.slips.add(row)
 
     def _merge(self, old: int, new: int) -> None:
         """Merge a label into another; later labels move up."""

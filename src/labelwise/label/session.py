@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labelwise.label.actions import Action
 from labelwise.label.engine import Engine
 from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_back
-from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, interval, sure_share
+from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, sure_share, told
 from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.support.errors import UsageError
@@ -175,9 +175,14 @@ class Session:
 
     def progress(self) -> Progress:
         """Return the progress of the session, and the accuracy of its guesses."""
-        right = self._right()
-        hits, n = int(right.sum()), len(right)
-        low, high = interval(hits, n)
+        right, waiting = self._right(), self.ledger.again
+        n, hits, slips = len(right), int(right.sum()), len(self.ledger.slips)
+        again = [
+            len(waiting[row][1])
+            for row, hit in zip(self.ledger.checks, right, strict=True)
+            if not hit and row in waiting
+        ]
+        shown = told(hits, again, n - len(again), slips, len(self.names)) if n else None
         targets, (limit, missing) = self.ledger.targets, self._sure(PRECISION)
         free = targets == NO_LABEL
         sure = int((self.chances[free].max(1) >= limit).sum()) if self.chances.shape[1] else 0
@@ -188,9 +193,10 @@ class Session:
             sure=sure,
             missing=missing,
             checks=n,
-            accuracy=hits / n if n else None,
-            low=low,
-            high=high,
+            slips=slips,
+            accuracy=shown[0] if shown else None,
+            low=shown[1] if shown else 0.0,
+            high=shown[2] if shown else 1.0,
             more=more,
             stop=n >= FEWEST and (more is None or more > max(100, answers)),
         )
