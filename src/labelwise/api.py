@@ -17,6 +17,8 @@ from labelwise.images.as_images import ImagesLike, as_images
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import label_name
 from labelwise.images.images import skipped_lines
+from labelwise.label.grouping import group_images
+from labelwise.label.space import directions_of
 from labelwise.support.errors import DataError, LabelwiseWarning, UsageError
 from labelwise.tasks import ask as ask_task
 from labelwise.tasks import calibrate as calibrate_task
@@ -30,7 +32,6 @@ from labelwise.tasks import teach as teach_task
 from labelwise.tasks import verify as verify_task
 from labelwise.tasks.gallery import Gallery, make_gallery
 from labelwise.tasks.gallery_store import StoredGallery
-from labelwise.tasks.grouping import group_features, typical_order
 from labelwise.tasks.similarity import By
 
 
@@ -82,8 +83,8 @@ def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> lis
         warnings.warn(f"Skipped {line}", LabelwiseWarning, stacklevel=2)
     if len(features.ids) < 2:
         raise DataError(f"At least two images that can be read are needed; given {len(features.ids)}.")
-    groups = group_features(features.values, count, seed)
-    return [[features.ids[row] for row in rows.tolist()] for rows in typical_order(features.values, groups)]
+    groups = group_images(directions_of(features.values), count, seed)
+    return [[features.ids[row] for row in rows.tolist()] for rows in groups]
 
 
 def ask(

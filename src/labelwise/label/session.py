@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from labelwise.label.actions import Action
 from labelwise.label.engine import Engine
+from labelwise.label.grouping import group_images
 from labelwise.label.ledger import NO_LABEL, UNKNOWN, Ledger, ledger_of, taken_back
 from labelwise.label.progress import FEWEST, Progress, answers_for_a_point, sure_share, told
 from labelwise.label.questions import Question, choose
 from labelwise.label.space import Floats, Space, make_space
 from labelwise.support.errors import UsageError
 from labelwise.support.rows import Draws
-from labelwise.tasks.grouping import group_features, typical_order
 
 CHECKS = 0.1  # of the questions: those of the random stream
 ONE_GROUP = 6  # images of none of the labels, below which they are one group
@@ -157,9 +157,8 @@ class Session:
         rows = np.flatnonzero(self.ledger.targets == UNKNOWN)
         if not len(rows):
             return []
-        points = self.space.points[rows]
-        groups = group_features(points, None if len(rows) >= ONE_GROUP else 1)
-        return [tuple(rows[inside].tolist()) for inside in typical_order(points, groups)]
+        groups = group_images(self.space.directions[rows], None if len(rows) >= ONE_GROUP else 1)
+        return [tuple(rows[inside].tolist()) for inside in groups]
 
     def threshold(self, precision: float = PRECISION) -> float:
         """Return the probability threshold above which guesses reach the precision, by checks; above 1 if there is none."""

@@ -22,7 +22,10 @@ Ints = npt.NDArray[np.int64]
 COMPONENTS = 384  # principal components at most
 SAMPLE = 8_000  # images that components and the covariance of neighbours are computed from
 NEAREST = 5  # neighbours whose differences are taken
-RIDGE = 0.3  # of the covariance of differences, relative to its mean variance
+RIDGE, FEW = (
+    0.3,
+    50.0,
+)  # of the covariance of differences, relative to its mean variance; of few images FEW / n, where that is more
 NEIGHBOURS = 50  # of each image that are remembered
 BLOCK = 2_048  # rows of one block of products
 
@@ -44,19 +47,18 @@ class Space:
 @on_one_thread
 def make_space(features: npt.NDArray[Any]) -> Space:
     """Build the space of images from features ``[n, d]``."""
-    if features.ndim != 2 or len(features) < 2:
-        raise DataError(f"Labelling needs features of at least two images [n, d]; given {list(features.shape)}.")
-    if not np.isfinite(features).all():
-        raise DataError("The features hold a value that is not a finite number (NaN or infinity).")
-    rows = root_features(features) if features.min() >= 0 else unit_rows(features)
-    rows = np.asarray(rows, np.float32)
-    points = _components(rows)
-    covariance = _neighbour_covariance(points)
-    directions = np.asarray(unit_rows(points @ whitening(covariance, RIDGE)), np.float32)
-    neighbours, products = nearest(directions, directions, min(NEIGHBOURS, len(rows) - 1), others=True)
+    points, covariance = _centred(features)
+    directions = _directions(points, covariance)
+    neighbours, products = nearest(directions, directions, min(NEIGHBOURS, len(points) - 1), others=True)
     squares = np.maximum(2 - 2 * products, 0)
     usual = max(float(np.median(squares[:, -1])), 1e-6)
     return Space(points, directions, covariance, neighbours, np.exp(-squares / usual).astype(np.float32))
+
+
+@on_one_thread
+def directions_of(features: npt.NDArray[Any]) -> Floats:
+    """Return the directions of images in their space ``[n, d]``, without neighbours."""
+    return _directions(*_centred(features))
 
 
 def whitening(covariance: npt.NDArray[Any], ridge: float) -> Floats:
@@ -87,6 +89,21 @@ def nearest(points: Floats, queries: Floats, count: int, *, others: bool = False
         rows[start : start + BLOCK] = np.take_along_axis(best, order, 1)
         values[start : start + BLOCK] = np.take_along_axis(near, order, 1)
     return rows, values
+
+
+def _centred(features: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return images as points ``[n, d]``, and half the covariance of differences of neighbours ``[d, d]``."""
+    if features.ndim != 2 or len(features) < 2:
+        raise DataError(f"Features of at least two images are needed [n, d]; given {list(features.shape)}.")
+    if not np.isfinite(features).all():
+        raise DataError("The features hold a value that is not a finite number (NaN or infinity).")
+    rows = root_features(features) if features.min() >= 0 else unit_rows(features)
+    points = _components(np.asarray(rows, np.float32))
+    return points, _neighbour_covariance(points)
+
+
+def _directions(points: Floats, covariance: Floats) -> Floats:
+    return np.asarray(unit_rows(points @ whitening(covariance, max(RIDGE, FEW / len(points)))), np.float32)
 
 
 def _components(rows: Floats) -> Floats:

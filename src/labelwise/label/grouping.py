@@ -1,22 +1,17 @@
-"""Group images that look alike: k-means on directions of features, with a chosen or given number of groups.
-
-Features become unit vectors of their leading principal components, seen from the mean of some first groups. The mean of all images would
-are in the middle of a group that has most of them, where directions are noise.
-"""
+"""Group images that look alike: k-means on the leading directions of their space, with a chosen or given number of groups."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.core.arrays import Array, root_features
-from labelwise.support.errors import DataError, UsageError
+from labelwise.core.arrays import Array
+from labelwise.support.errors import UsageError
 from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import Draws, draw_rows, unit_rows
 
-COMPONENTS = 32  # principal components that images are compared by
-SAMPLE, FEW = 4_000, 1_500  # images that components and first centres, and the number of groups, are found on
+COMPONENTS = 32  # leading directions that images are compared by
+SAMPLE, FEW = 4_000, 1_500  # images that first centres, and the number of groups, are found on
 MOST = 100  # groups, where no number is given
-FIRST = 16  # groups whose mean is the origin
 ROUNDS = 100  # of k-means at most
 TRIALS, STARTS = 3, 10  # starts of k-means for each number that is tried, and for the number that is chosen
 NEARLY = 0.95  # of the best silhouette: of equally good numbers the larger one, since joining groups is easier than dividing them
@@ -33,62 +28,35 @@ class Clustering:
 
 
 @on_one_thread
-def group_features(features: Array, count: int | None = None, seed: int = 0) -> Array:
-    """Return the group of each image ``[n]``, from 0 for the largest group on.
+def group_images(directions: Array, count: int | None = None, seed: int = 0) -> list[Array]:
+    """Return the rows of each group: the largest group first, and its most typical image first.
 
-    >>> group_features(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 2).tolist()
-    [0, 0, 1]
+    >>> [rows.tolist() for rows in group_images(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 2)]
+    [[0, 1], [2]]
 
     Args:
-        features: of images ``[n, d]``.
+        directions: of images in their space ``[n, d]``, see ``label.space``.
         count: the number of groups; None chooses it. The result has fewer only if fewer images differ.
         seed: the random seed.
     """
-    if features.ndim != 2 or not len(features):
-        raise DataError(f"Features of images are needed, one row each; given an array of shape {list(features.shape)}.")
-    if count is not None and not 1 <= count <= len(features):
+    if count is not None and not 1 <= count <= len(directions):
         raise UsageError(
-            f"The number of groups must be between 1 and {len(features)}, the number of images; given {count}."
+            f"The number of groups must be between 1 and {len(directions)}, the number of images; given {count}."
         )
-    if len(features) == 1:
-        return np.zeros(1, np.int64)
-    draws = Draws(seed)
-    points = directions(features, draws)
+    if len(directions) == 1:
+        return [np.zeros(1, np.int64)]
+    draws, points = Draws(seed), _leading(directions)
     sample = points[draw_rows(len(points), SAMPLE, seed)]
     count = count or choose_count(sample[draw_rows(len(sample), FEW, seed)], draws)
     best = _best(sample, count, STARTS, draws)
-    return _by_size(_settle(points, best.centres).groups)
+    return _by_size(points, _settle(points, best.centres).groups)
 
 
-def directions(features: Array, draws: Draws) -> Array:
-    """Return images as unit vectors ``[n, c]`` of their principal components; of features without a sign, their roots first."""
-    rows = root_features(features) if features.min() >= 0 else unit_rows(features)
-    rows = rows.astype(np.float64)
-    sample = rows[draw_rows(len(rows), SAMPLE)]
-    plain = unit_rows(sample @ _axes(sample))
-    groups = _best(plain, max(1, min(FIRST, len(sample) // 4)), TRIALS, draws).groups
-    origin = np.mean([sample[groups == group].mean(0) for group in np.unique(groups)], axis=0)
-    return unit_rows((rows - origin) @ _axes(sample - origin))
-
-
-def typical_order(features: Array, groups: Array) -> list[Array]:
-    """Return the rows of each group ``[n]``, those nearest to its mean first."""
-    rows = unit_rows(features)
-    return [
-        inside[np.argsort(-(rows[inside] @ rows[inside].mean(0)), kind="stable")]
-        for inside in (np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1))
-    ]
-
-
-def _axes(rows: Array) -> Array:
-    """Return the leading directions ``[d, c]`` in which rows ``[n, d]`` are long."""
-    from scipy.linalg import eigh  # which answers of a classifier do not wait for
-
-    n, d = rows.shape
-    if n <= d:
-        return np.asarray(np.linalg.svd(rows, full_matrices=False)[2][:COMPONENTS].T)
-    most = min(COMPONENTS, d)  # the leading eigenvectors alone are several times as fast
-    return np.asarray(eigh(rows.T @ rows, subset_by_index=[d - most, d - 1])[1])
+def _leading(directions: Array) -> Array:
+    """Return unit rows ``[n, c]`` along the directions in which most images lie."""
+    sample = directions[draw_rows(len(directions), SAMPLE)].astype(np.float64)
+    axes = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :COMPONENTS]
+    return unit_rows(directions @ axes)
 
 
 def choose_count(points: Array, draws: Draws) -> int:
@@ -191,9 +159,8 @@ def _squares(points: Array, others: Array) -> Array:
     return np.asarray(np.maximum(squares, 0))
 
 
-def _by_size(groups: Array) -> Array:
-    """Return groups numbered from the largest to the smallest, equal ones in the order of their first image; none is empty."""
-    names, first, inverse, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    place = np.empty(len(names), np.int64)
-    place[np.lexsort((first, -counts))] = np.arange(len(names))
-    return place[inverse]
+def _by_size(points: Array, groups: Array) -> list[Array]:
+    """Return the rows of each group, the largest group and the rows nearest to its mean first; none is empty."""
+    found = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    ordered = [inside[np.argsort(-(points[inside] @ points[inside].mean(0)), kind="stable")] for inside in found]
+    return sorted(ordered, key=lambda rows: (-len(rows), int(rows.min())))
