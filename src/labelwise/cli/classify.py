@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.boxes import LEVEL, SEEN, Boxing, joined_cells, joined_table
+from labelwise.cli.camera_traps import Form, check_form, write_form
 from labelwise.cli.inputs import PIECE, PRIOR_HELP, open_model, read_pieces, restricted
 from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
@@ -44,12 +45,17 @@ class Writing:
     only: Annotated[str | None, Option(help="Only images with these answers, separated by commas.")] = None
     min_probability: Annotated[float, Option(min=0, max=1, help="Less probable answers count as unsure.")] = 0.5
     out: Annotated[Path | None, Option("--out", help="A page (.html) of thumbnails, or a .parquet folder.")] = None
+    form: Annotated[Form | None, Option("--format", help="Tables of camera traps, written to --out.")] = None
 
-    def check(self) -> None:
+    def check(self, paths: Sequence[Path]) -> None:
         """Check options and output paths before any image is read."""
+        if self.form is not None:
+            check_form(self.form, self.out, paths)
+            if self.only is not None:
+                raise UsageError("--format writes all answers. Leave out --only.")
         if self.link and self.sort_into is None:
             raise UsageError("--link goes with --sort-into FOLDER.")
-        if self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
+        if self.form is None and self.out is not None and self.out.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"--out takes a page (.html) or a folder of answers (.parquet); given {self.out}.")
         if self.sort_into is not None:
             check_sorted(self.sort_into)
@@ -133,7 +139,7 @@ class Answers:
             writing.sort_into, folder_names((UNKNOWN, UNSURE, NONE, *labels, *SEEN)), link=writing.link
         )
         self._sheet = None
-        if writing.out is not None:
+        if writing.out is not None and writing.form is None:
             from labelwise.reporting.answer_sheet import Sheet
 
             self._sheet = Sheet()
@@ -218,7 +224,7 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
     from labelwise.images.formats.boxes import all_boxes
 
     refuse_workers()
-    writing.check()
+    writing.check(paths)
     classifier, prior = open_model(model), asking.prior
     if prior is not None:
         classifier = restricted(classifier, prior)
@@ -228,6 +234,8 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
     files = writing.unsorted(as_images(places) if places else boxes.images)
     several = classifier.calibration.multilabel
     skipped = answers.collect(classifier, files, boxes, asking)
+    if writing.form is not None and writing.out is not None:
+        write_form(writing.form, writing.out, paths, answers, boxes.records, model)
     written = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
     document |= {"joined": list(map(asdict, answers.joined))} if boxes.records else {}

@@ -158,6 +158,14 @@ def _label(name: str, source: Path) -> str:
     return normal_name(name)
 
 
+def path_below(file: str, home: Path) -> str:
+    """Return the path of an image from a folder that it must be in, with slashes."""
+    path = Path(os.path.relpath(os.path.abspath(file), os.path.abspath(home))).as_posix()
+    if path.startswith("../"):
+        raise DataError(f'"{file}" is outside the folder "{home}". Name the folder of all images: --data-root FOLDER.')
+    return path
+
+
 def relative(folder: Path, home: Path) -> str:
     """Return a folder below a home as a start for the names of images."""
     return os.path.relpath(folder, home) if folder != home else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from labelwise.images.corrections import IMAGE_COLUMNS
 from labelwise.images.formats.annotations import LEAST, Record, is_sure
+from labelwise.images.formats.camtrap import is_camtrap
 from labelwise.images.formats.find import is_annotations, read_annotations
 from labelwise.images.sources.csv_files import read_fields
 from labelwise.images.stored import FileImages
@@ -22,12 +23,14 @@ class Boxes:
 
     @property
     def to_classify(self) -> list[str]:
-        """The addresses of all boxes that are not of a person or a vehicle; of all images if nobody looked for boxes."""
+        """The addresses of boxes that are not of a person or a vehicle, and of images in which nobody looked for any."""
         boxed = any(record.box is not None or record.scanned for record in self.records.values())
         return [
             address
             for address, record in self.records.items()
-            if (record.box is not None and not record.detected) or not boxed
+            if (record.box is not None and not record.detected)
+            or not boxed
+            or (record.box is None and record.labels is None and not record.scanned)
         ]
 
     @property
@@ -56,7 +59,7 @@ def all_boxes(
     records: dict[str, Record] = {}
     places: list[str | Path] = []
     for path in paths:
-        if is_annotations(path):
+        if is_annotations(path) or is_camtrap(path):
             own = boxes(path, least=least, root=root)
             records |= own.records
             places += own.to_classify

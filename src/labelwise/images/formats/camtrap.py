@@ -15,6 +15,7 @@ Row = Mapping[str, str]
 OTHERS = ("human", "vehicle", "blank")  # types of observations that are labels themselves
 BOX = ("bboxx", "bboxy", "bboxwidth", "bboxheight")
 NEEDED = ("observations.csv", "media.csv")
+FOLDERS = ("", "media")  # below a package, where images may be
 
 
 def is_camtrap(folder: Path) -> bool:
@@ -23,12 +24,20 @@ def is_camtrap(folder: Path) -> bool:
 
 
 def read(folder: Path) -> Annotations:
-    """Return what the observations say of the images."""
+    """Return what the observations say of the images, and which have none."""
     media = {row["mediaid"]: row for _, row in read_fields(folder / "media.csv", "mediaid", "filepath")}
     seen = [row for _, row in read_fields(folder / "observations.csv", "observationtype", "scientificname")]
     places = _places(folder / "deployments.csv")
-    records = [_record(media[one], row, places) for row in seen for one in _media_of(row, media) if _label(row)]
-    return Annotations(source=folder / "observations.csv", home=folder, records=tuple(records), folders=("", "media"))
+    about = [(one, row) for row in seen for one in _media_of(row, media)]
+    groups = {one: row["eventid"] for one, row in about if row.get("eventid")}
+    records = [_record(media[one], row, places) for one, row in about if _label(row)]
+    labelled = {one for one, row in about if _label(row)}
+    records += [
+        Record(file=row["filepath"], group=groups.get(one, ""), domain=_place(row, places))
+        for one, row in media.items()
+        if one not in labelled
+    ]
+    return Annotations(source=folder / "observations.csv", home=folder, records=tuple(records), folders=FOLDERS)
 
 
 def _places(file: Path) -> dict[str, str]:
@@ -56,6 +65,10 @@ def _label(row: Row) -> str:
 
 def _record(image: Row, row: Row, places: Mapping[str, str]) -> Record:
     box = shares([float(row[key]) for key in BOX]) if row.get("mediaid") and all(row.get(key) for key in BOX) else None
-    deployment = image.get("deploymentid", "")
-    group, domain = row.get("eventid", ""), places.get(deployment, deployment)
+    group, domain = row.get("eventid", ""), _place(image, places)
     return Record(file=image["filepath"], labels=(_label(row),), box=box, group=group, domain=domain)
+
+
+def _place(image: Row, places: Mapping[str, str]) -> str:
+    deployment = image.get("deploymentid", "")
+    return places.get(deployment, deployment)
