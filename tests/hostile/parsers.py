@@ -38,6 +38,7 @@ from labelwise_papers.sound.wav_files import read_sounds, read_wav
 from tests import once
 from tests.changed import description
 from tests.hostile import corpus
+from tests.hostile.downloads import DOWNLOADS
 from tests.images.samples import decode
 from tests.images.tar_shards import write_tar
 
@@ -373,6 +374,7 @@ PARSERS: dict[str, Parser] = {
     "camtrap": Parser("", tables_of_traps, read_traps),
     "yolo": Parser("", yolo_files, read_yolo),
     "metadata.jsonl": Parser(".jsonl", lambda: [b'{"file_name": "a.png", "label": "owl"}\n'], read_lines),
+    **{name: Parser(suffix, seeds, read) for name, (suffix, seeds, read) in DOWNLOADS.items()},
     "body": Parser("", forms, read_body),
     "classifier.json": Parser("", lambda: [json.dumps(description(Path(model_folder()))).encode()], read_model),
 }  # fmt: skip

@@ -162,7 +162,7 @@ def _names(words: list[str]) -> dict[int, str]:
 
 def _rows(file: Path) -> list[tuple[str, ...]]:
     """Return cluster, label and position of each row of a table of answers."""
-    from labelwise.images.sources.csv_files import read_fields
+    from labelwise.images.sources.delimited import read_fields
 
     rows = read_fields(file, "cluster", "label", what="table of answers")
     return [(row["cluster"], row["label"], f'row {number} of "{file}"') for number, row in rows]

@@ -49,7 +49,7 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[
         return [(first, second)]
     if first is not None:
         raise UsageError("Give two images or --pairs, not both.")
-    from labelwise.images.sources.csv_files import records
+    from labelwise.images.sources.delimited import records
 
     rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, what="table of pairs")]
     for number, row in rows:

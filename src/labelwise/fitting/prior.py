@@ -21,7 +21,7 @@ import numpy as np
 from labelwise.core.arrays import Array, softmax
 from labelwise.core.platt import fit_temperature
 from labelwise.images.describe.labels import Labels
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.support.errors import DataError, listing, suggest
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)

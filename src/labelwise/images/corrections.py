@@ -10,7 +10,7 @@ import numpy as np
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import label_name
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.text import from_cell

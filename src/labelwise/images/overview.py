@@ -63,6 +63,7 @@ def inspect(dataset: Dataset) -> Inspection:
     some = [total for total in totals.values() if total]
     pieces = {"targets": len(trained) >= 2, "pictures": not dataset.features}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
+    pieces |= {"parents": True} if dataset.labels.parents else {}
     own = [part if dataset.grouping == "column" else replace(part, groups=()) for part in splits.values()]
     pieces |= {f"image_{piece}": any(any(getattr(part, piece)) for part in own) for piece in OF_IMAGES}
     pieces |= {

@@ -1,7 +1,9 @@
 """Open files that a user names, with memory limits; read and write safetensors with checksums."""
 
 import errno
+import gzip
 import hashlib
+import io
 import json
 import os
 import stat
@@ -127,6 +129,38 @@ def json_size(content: bytes) -> int:
     """Return about how many bytes of memory a JSON document takes, at most: an empty list of three bytes takes 72."""
     weights = {b"[": 72, b"{": 240, b",": 40, b'"': 30}
     return len(content) + sum(weight * content.count(sign) for sign, weight in weights.items())
+
+
+class _Unpacked(io.RawIOBase):
+    """What comes out of a gzip file, counted on the way because headers may lie."""
+
+    def __init__(self, file: str | Path) -> None:
+        self._file, self._packed = file, open_regular(file, None)
+        self._stream = gzip.GzipFile(fileobj=self._packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(len(buffer))
+        check_size(self._file, self._stream.tell())
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        return self._stream.seek(place, whence)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+
+def open_unpacked(file: str | Path) -> BufferedReader:
+    """Return what a gzip file holds as a stream, or raise the errors of ``open_regular``; one that is too large is an error while it is read."""
+    return BufferedReader(_Unpacked(file), CHUNK)
 
 
 def unpack(stream: Stream, file: str | Path) -> bytes:

@@ -143,6 +143,7 @@ PIECES: Final[dict[str, str]] = {  # what data hold
     "order": "an order of labels",
     "shares": "how frequent labels are (shares)",
     "similarity": "how alike labels are (similarity)",
+    "parents": "groups that hold labels (parents)",
     "image_texts": "sentences about images (texts)",
     "image_domains": "where images come from (domains)",
     "image_groups": "which images belong together (groups)",

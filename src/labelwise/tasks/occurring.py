@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from labelwise.core.classifier import Classifier
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import read_text
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.images.describe.labels import Array, Labels, normal_name, tree_of, unfit_name
-from labelwise.images.sources.csv_files import all_rows
+from labelwise.images.sources.delimited import all_rows
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import check_size, read_regular
 

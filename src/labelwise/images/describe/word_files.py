@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.labels import normal_name
-from labelwise.images.sources.csv_files import records
+from labelwise.images.sources.delimited import records
 from labelwise.images.sources.npz_files import read_npz
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import check_size, max_bytes, open_regular, read_text, regular_path

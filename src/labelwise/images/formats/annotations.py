@@ -10,6 +10,8 @@ from xml.parsers.expat import ExpatError
 
 from labelwise.images.decode.crops import LARGEST, Box, crop_address, file_of
 from labelwise.images.describe.labels import normal_name, unfit_name
+from labelwise.images.formats.taxonomy import lineages
+from labelwise.images.images import Skipped
 from labelwise.images.sources.paths import SPELLINGS, locate
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.support.errors import DataError, listing
@@ -34,6 +36,7 @@ class Record:
     confidence: float | None = None  # of a detector in its box
     scanned: bool = False  # whether a detector looked for boxes in the whole image
     detected: str = ""  # what a detector calls it where it is no animal: it is not classified
+    ranks: tuple[str, ...] = ()  # the groups that hold its label, as ``taxonomy.ranks_of`` returns them
 
     def __post_init__(self) -> None:
         """Raise one of ``FAULTS`` where a file says what is no text, or no box."""
@@ -111,6 +114,7 @@ def rows_of(parts: Sequence[Annotations], root: Path | None = None) -> Rows:
         merged = {address: record for address, record in merged.items() if record.labels}
     if not merged:
         raise DataError(f'"{parts[0].source}" has no image with a label.')
+    merged, open_ = _without_groups(merged)
     records = list(merged.values())
     names = [tuple(_label(name, parts[0].source) for name in record.labels or ()) for record in records]
     rows = named_rows([each[0] if each else None for each in names], [tuple(sorted(set(n))) for n in names] * several)
@@ -121,7 +125,26 @@ def rows_of(parts: Sequence[Annotations], root: Path | None = None) -> Rows:
         groups=_groups(merged),
         domains=_column(record.domain for record in records),
         texts=tuple(record.texts for record in records) if any(record.texts for record in records) else (),
+        parents=_parents(records),
+        skipped=tuple(open_),
     )
+
+
+def _without_groups(merged: dict[str, Record]) -> tuple[dict[str, Record], list[Skipped]]:
+    """Return the records without those whose label is a group that holds another label: which of these it is, is open."""
+    groups = {group for one in merged.values() for group in one.ranks if group not in (one.labels or ())}
+    vague = {address: one.labels[0] for address, one in merged.items() if one.labels and groups.issuperset(one.labels)}
+    rest = {address: one for address, one in merged.items() if address not in vague}
+    return rest, [
+        Skipped(file=address, reason=f'it is known as "{label}" only, which holds other labels.')
+        for address, label in vague.items()
+    ]
+
+
+def _parents(records: Iterable[Record]) -> Mapping[str, tuple[str, ...]]:
+    """Return the groups that hold each label, where records name any."""
+    ranked = {normal_name(record.labels[0]): record.ranks for record in records if record.labels and record.ranks}
+    return {label: path for label, path in lineages(ranked).items() if path}
 
 
 def is_sure(record: Record, least: float = LEAST) -> bool:

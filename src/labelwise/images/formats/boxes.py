@@ -9,7 +9,7 @@ from labelwise.images.corrections import IMAGE_COLUMNS
 from labelwise.images.formats.annotations import LEAST, Record, is_sure
 from labelwise.images.formats.camtrap import is_camtrap
 from labelwise.images.formats.find import is_annotations, read_annotations
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError
 from labelwise.support.text import from_cell

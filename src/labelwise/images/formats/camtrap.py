@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labelwise.images.decode.crops import shares
 from labelwise.images.formats.annotations import Annotations, Record
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 
 Row = Mapping[str, str]
 OTHERS = ("human", "vehicle", "blank")  # types of observations that are labels themselves

@@ -1,13 +1,16 @@
 """COCO: ``images``, ``annotations`` and ``categories`` in one JSON file. Boxes are crops; without boxes, images have labels.
 
-COCO Camera Traps adds ``seq_id`` and ``location`` to images: what belongs together, and where it was taken.
+COCO Camera Traps adds ``seq_id`` and ``location`` to images: what belongs together, and where it was taken. Categories of iNaturalist
+competitions have the groups that hold them (``genus``, ``family``, ...).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from labelwise.images.decode.crops import Box
 from labelwise.images.formats.annotations import FOLDERS, Annotations, Record, home_of, relative, split_of
+from labelwise.images.formats.taxonomy import ranks_of
 
 PATTERNS = (
     "annotations.json",
@@ -16,6 +19,9 @@ PATTERNS = (
     "annotations/instances*.json",
     "instances*.json",
     "annotations/*.json",
+    "result.json",  # of Label Studio
+    "train*.json",  # of iNaturalist competitions
+    "val*.json",
 )
 
 
@@ -27,6 +33,7 @@ def accepts(document: Any) -> bool:
 def read(document: Any, file: Path) -> Annotations:
     """Return what a COCO file says."""
     names: dict[Any, str] = {one["id"]: one["name"].strip() for one in document["categories"]}
+    ranks = {one["id"]: ranks_of(one) if "genus" in one else () for one in document["categories"]}
     images = {one["id"]: one for one in document["images"]}
     records, seen = [], set()
     for one in document["annotations"]:
@@ -34,7 +41,8 @@ def read(document: Any, file: Path) -> Annotations:
         seen.add(one["image_id"])
         if not one.get("iscrowd"):
             box = _box(one.get("bbox"), image)
-            records.append(_record(image, (names[one["category_id"]],), box, split_of(file)))
+            label = one["category_id"]
+            records.append(replace(_record(image, (names[label],), box, split_of(file)), ranks=ranks[label]))
     records += [_record(image, (), None, split_of(file)) for id, image in images.items() if id not in seen]
     home, tail = home_of(file), file.stem.partition("_")[2]
     own = relative(file.parent, home)

@@ -6,8 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelwise.images.formats import camtrap, coco, cvat, detectors, fiftyone, imagefolder, label_studio, voc, yolo
+from labelwise.images.formats import (
+    camtrap,
+    coco,
+    cvat,
+    detectors,
+    fiftyone,
+    gbif,
+    imagefolder,
+    inaturalist,
+    label_studio,
+    voc,
+    yolo,
+)
 from labelwise.images.formats.annotations import Annotations, files_named, shaped
+from labelwise.images.sources.delimited import first_columns
 from labelwise.support.errors import DataError
 from labelwise.support.files import check_size, json_size, read_regular
 
@@ -29,12 +42,16 @@ JSON = (
     Format("an export of FiftyOne", fiftyone.accepts, fiftyone.read, fiftyone.PATTERNS),
 )
 SUFFIXES = (".json", ".jsonl", ".xml", ".yaml", ".yml")
+TABLES = (".csv", ".tsv", ".txt")  # which are annotations if their columns are those of a download
+DOWNLOADS = ((inaturalist.accepts, inaturalist.read), (gbif.accepts, gbif.read_simple))  # in one table
 
 
 def is_annotations(path: str | Path) -> bool:
     """Return whether a path is a file that may annotate images, by its name."""
     place = Path(path)
-    return (place.suffix.lower() in SUFFIXES or place.name in imagefolder.NAMES) and place.is_file()
+    kind = place.suffix.lower()
+    known = kind in SUFFIXES or place.name in imagefolder.NAMES or (kind in TABLES and bool(_download_of(place)))
+    return known and place.is_file()
 
 
 def find_annotations(path: Path) -> list[Annotations]:
@@ -50,6 +67,10 @@ def _in_folder(folder: Path) -> list[Annotations]:
     if camtrap.is_camtrap(folder):
         with shaped(folder, "a Camtrap DP package"):
             return [camtrap.read(folder)]
+    if gbif.is_archive(folder):
+        return [_of_archive(folder)]
+    if tables := inaturalist.open_tables(folder):
+        return [inaturalist.read_open(tables)]
     for names in imagefolder.PLACES:
         tables = [folder / name for name in names if imagefolder.accepts(folder / name)]
         if tables:
@@ -65,7 +86,10 @@ def _in_folder(folder: Path) -> list[Annotations]:
     if files := voc.files_in(folder):
         return [voc.read(files)]
     tables = [file for pattern in yolo.PATTERNS for file in files_named(folder, pattern) if yolo.accepts(file)]
-    return [_of_yolo(tables[0])] if tables else []
+    if tables:
+        return [_of_yolo(tables[0])]
+    exports = [file for pattern in inaturalist.PATTERNS for file in files_named(folder, pattern)]
+    return [part for file in exports if (part := _download_of(file))]
 
 
 def _read_file(file: Path) -> Annotations | None:
@@ -73,8 +97,8 @@ def _read_file(file: Path) -> Annotations | None:
     if kind == ".json":
         part = _of_json(file, JSON)
         return part and _split_apart([part])[0]
-    if kind in (".csv", ".jsonl"):
-        return _of_table(file) if imagefolder.accepts(file) else None
+    if kind in (*TABLES, ".jsonl"):
+        return _of_table(file) if imagefolder.accepts(file) else _download_of(file)
     if kind == ".xml":
         return voc.read([file]) if voc.is_voc(file) else _of_cvat(file) if cvat.is_cvat(file) else None
     if kind in (".yaml", ".yml"):
@@ -85,6 +109,22 @@ def _read_file(file: Path) -> Annotations | None:
 def _of_table(file: Path) -> Annotations:
     with shaped(file, "the table of an image folder"):
         return imagefolder.read(file)
+
+
+def _download_of(file: Path) -> Annotations | None:
+    """Return the observations of a table that is a download, by its first row; that of an archive is the archive."""
+    if file.suffix.lower() not in TABLES or not file.is_file():
+        return None
+    if file.name in (gbif.OCCURRENCES, gbif.MEDIA) and gbif.is_archive(file.parent):
+        return _of_archive(file.parent)
+    columns = first_columns(file)
+    own = {"path", "label", "labels"} & columns  # a table of a person
+    return next((read(file) for accepts, read in DOWNLOADS if accepts(columns) and not own), None)
+
+
+def _of_archive(folder: Path) -> Annotations:
+    with shaped(folder, gbif.WORDS):
+        return gbif.read(folder)
 
 
 def _of_cvat(file: Path) -> Annotations:
@@ -134,6 +174,6 @@ def read_annotations(path: Path) -> Sequence[Annotations]:
     if not parts:
         raise DataError(
             f'"{path}" holds no annotations that can be read. Formats: COCO, MegaDetector, SpeciesNet, Pascal VOC, YOLO, '
-            "Label Studio, CVAT, FiftyOne, an image folder with metadata.csv."
+            "Label Studio, CVAT, FiftyOne, Camtrap DP, a download of GBIF or iNaturalist, an image folder with metadata.csv."
         )
     return parts

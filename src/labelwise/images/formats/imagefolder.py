@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labelwise.images.formats.annotations import Annotations, Record
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.images.sources.paths import SPELLINGS
 from labelwise.support.files import MAX_TEXT, check_size, json_size, open_regular, read_regular
 from labelwise.support.text import from_cell

@@ -79,7 +79,7 @@ def _names(file: Path) -> dict[int, str]:
     if file.suffix == ".txt":
         return dict(enumerate(line.strip() for line in text.splitlines() if line.strip()))
     lines = text.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("names:"))
+    start = [line.startswith("names:") for line in lines].index(True)
     inline = lines[start].partition(":")[2].partition(" #")[0].strip()
     if inline:
         return dict(enumerate(_inline(inline)))

@@ -53,7 +53,9 @@ def build(
     splits = {split: whole.select(part) for split, part in division.items()}
     title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
     own = bool(rows.splits or shares or parts)
-    labels = Labels(names=rows.names or (UNLABELLED,))
+    names = rows.names or (UNLABELLED,)
+    parents = tuple(rows.parents.get(name, ()) for name in names)
+    labels = Labels(names=names, parents=parents if any(parents) else None)
     if not rows.names and knowledge:  # which image has which of the labels described is open
         labels, knowledge = knowledge.labels, None
     data = Dataset(

@@ -1,20 +1,18 @@
 """CSV files read row by row, and columns by their names: names stay text, features go straight into one array."""
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import numpy.typing as npt
 
+from labelwise.images.sources.delimited import headed_rows
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.files import check_size, max_bytes, open_regular
+from labelwise.support.files import check_size, max_bytes
 
 Floats = npt.NDArray[np.float32]
 
@@ -131,9 +129,7 @@ def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
     return tuple(positions)
 
 
-_SEPARATORS = ",;\t"
 _POINTER = 8  # bytes that a cell takes at least: it may be empty
-_CELL = 100  # bytes that a cell takes by the name of its column, about
 
 
 def read_csv(file: Path, *, beside: bool = False) -> Columns:
@@ -158,81 +154,6 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
             numbers.append(number)
     matrix = np.frombuffer(values, np.float32).reshape(len(numbers), len(header.features))
     return Columns(file=str(file), numbers=numbers, cells=cells, features=matrix if header.features else None)
-
-
-def read_fields(
-    file: Path, *needed: str, what: str = "table", errors: str = "strict"
-) -> list[tuple[int, dict[str, str]]]:
-    """Return the number of each row and its fields by column, in small letters; each column that is ``needed`` is there once."""
-    (_, first), *rows = all_rows(file, what=what, errors=errors) or [(0, [])]
-    columns = [field.strip().casefold() for field in first]
-    for column in needed:
-        if columns.count(column) != 1:
-            raise DataError(
-                f'The {what} "{file}" needs one column "{column}"; its columns: {listing(columns) or "none"}.'
-                + suggest(column, columns)
-            )
-    return [(number, dict(zip(columns, fields, strict=True))) for number, fields in rows]
-
-
-def all_rows(file: Path, *, what: str = "table", errors: str = "strict") -> list[tuple[int, list[str]]]:
-    """Return what ``headed_rows`` yields; short rows of a wide table take as much memory as long ones."""
-    rows, cells, most = list[tuple[int, list[str]]](), 0, max_bytes() / _CELL
-    with closing(headed_rows(file, what=what, errors=errors)) as lines:
-        for number, fields in lines:
-            cells += len(fields)
-            if cells > most:
-                check_size(file, cells * _CELL)
-            rows.append((number, fields))
-    return rows
-
-
-def headed_rows(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
-    """Yield what ``records`` does, where the first row names the columns: all rows have as many fields as it."""
-    width = 0
-    for number, fields in records(file, what=what, errors=errors):
-        width = width or len(fields)
-        if any(field.strip() for field in fields[width:]):
-            raise DataError(
-                f'Row {number} of "{file}" has {len(fields)} fields, the header {width}. Put fields that hold a separator '
-                "into quotes."
-            )
-        yield number, fields[:width] + [""] * (width - len(fields))
-
-
-def records(file: Path, *, what: str = "table", errors: str = "strict") -> Generator[tuple[int, list[str]]]:
-    """Yield the fields of each row that has any content, with its number; the first is 1. Errors call the file ``what``."""
-    try:
-        check_size(file, file.stat().st_size)
-        with io.TextIOWrapper(open_regular(file, None), "utf-8-sig", errors, newline="") as stream:
-            separator = max(_SEPARATORS, key=stream.readline(1 << 20).count)
-            stream.seek(0)
-            reader = csv.reader(_lines(stream, file, what), delimiter=separator, strict=True)
-            for number, fields in enumerate(reader, 1):
-                if any(field.strip() for field in fields):
-                    yield number, fields
-    except OSError as error:
-        raise DataError(f'Cannot read the {what} "{file}": {error.strerror}. Check the path and its rights.') from None
-    except UnicodeDecodeError:
-        raise DataError(
-            f'The {what} "{file}" is not UTF-8 text (line {_first_wrong_line(file)}). Save it as "CSV UTF-8".'
-        ) from None
-    except csv.Error as error:
-        raise DataError(f'The {what} "{file}" is not well-formed: line {reader.line_num}: {error}.') from None
-
-
-def _lines(stream: TextIO, file: Path, what: str) -> Iterator[str]:
-    """Yield the lines of a file; none may hold a NUL character."""
-    for number, line in enumerate(stream, 1):
-        if "\0" in line:
-            raise DataError(f'The {what} "{file}" holds a NUL character (line {number}). Save it as "CSV UTF-8" again.')
-        yield line
-
-
-def _first_wrong_line(file: Path) -> int:
-    """Return the number of the first line that is not UTF-8."""
-    with io.TextIOWrapper(open_regular(file, None), "utf-8", "surrogateescape") as stream:
-        return next(number for number, line in enumerate(stream, 1) if re.search("[\udc80-\udcff]", line))
 
 
 def _features(fields: Sequence[str], header: Header, where: str) -> Floats:

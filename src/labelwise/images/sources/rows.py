@@ -4,9 +4,9 @@ import os
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -37,6 +37,9 @@ class Rows:
     weights: tuple[float, ...] = ()
     by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of image files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
+    parents: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # the groups that hold labels, the nearest first
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", np.asarray(self.targets))

@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 
 from labelwise.images.dataset import SPLITS, Dataset
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.images.split.divide import pool, resplit
 from labelwise.images.split.make import split_name
 from labelwise.support.errors import DataError, listing, suggest
