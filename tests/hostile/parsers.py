@@ -22,6 +22,7 @@ from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
 from labelwise.images.formats.annotations import rows_of
 from labelwise.images.formats.find import read_annotations
+from labelwise.images.formats.packed import packed_rows
 from labelwise.images.images import read_all
 from labelwise.images.sources.archives import zip_rows
 from labelwise.images.sources.build import readable
@@ -135,6 +136,11 @@ def tars() -> list[bytes]:
         plain,
         from_file(lambda file: write_tar(file, {f"{'long' * 60}/{name}": x for name, x in members.items()}), ".tar"),
     ]
+
+
+def annotated_tars() -> list[bytes]:
+    members = {"x/metadata.csv": b"file_name,label\na.png,owl\n", "x/a.png": pictures()[0]}
+    return [from_file(lambda file: write_tar(file, members), ".tar")]
 
 
 def picture_parquets() -> list[bytes]:
@@ -313,6 +319,24 @@ def zips() -> list[bytes]:
     return [saved(fill)]
 
 
+def packed() -> list[bytes]:
+    """Annotations in a zip file."""
+
+    def fill(stream: Any) -> None:
+        with ZipFile(stream, "w") as archive:
+            archive.writestr("x/metadata.csv", "file_name,label\na.png,owl\nb.png,wren\n")
+            for name in ("x/a.png", "x/b.png"):
+                archive.writestr(name, pictures()[0])
+
+    return [saved(fill)]
+
+
+def read_packed(file: Path) -> None:
+    rows = packed_rows(file, 4, None)
+    if rows is not None and rows.images is not None:
+        rows.images.read(range(len(rows)), (3, 4, 4))
+
+
 def read_zip(file: Path) -> None:
     """Index and pictures; damaged ones are no error."""
     images = zip_rows(file, 4).images
@@ -374,6 +398,9 @@ PARSERS: dict[str, Parser] = {
     "camtrap": Parser("", tables_of_traps, read_traps),
     "yolo": Parser("", yolo_files, read_yolo),
     "metadata.jsonl": Parser(".jsonl", lambda: [b'{"file_name": "a.png", "label": "owl"}\n'], read_lines),
+    "annotated zip": Parser(".zip", packed, read_packed),
+    "annotated tar": Parser(".tar", annotated_tars, read_packed),
+    "annotated tar.gz": Parser(".tgz", lambda: [gzip.compress(one) for one in annotated_tars()], read_packed),
     **{name: Parser(suffix, seeds, read) for name, (suffix, seeds, read) in DOWNLOADS.items()},
     "body": Parser("", forms, read_body),
     "classifier.json": Parser("", lambda: [json.dumps(description(Path(model_folder()))).encode()], read_model),

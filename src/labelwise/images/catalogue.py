@@ -9,6 +9,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.decode.decoding import Frame, is_url
 from labelwise.images.formats.annotations import rows_of
 from labelwise.images.formats.find import find_annotations
+from labelwise.images.formats.packed import is_archive, packed_rows
 from labelwise.images.images import at_side
 from labelwise.images.sets.degraded import degraded
 from labelwise.images.sets.digits import digits
@@ -65,7 +66,7 @@ def load(  # noqa: PLR0913 - what a source may be told
     Args:
         source: an embedded set (``finches``, ``finches/unseen``, ``finches/marks``, ``finches/quality``, ``digits``), a
             benchmark (``pets``, ``pacs/sketch``, and with ordered labels ``pets/quality``), a folder of
-            images, one whose layout a plug-in knows (WAV files, xlsa17), a ``.zip`` of one, annotations of other tools (a file, or a
+            images, one whose layout a plug-in knows (WAV files, xlsa17), a ``.zip`` or ``.tar.gz`` of images, annotations of other tools (a file, or a
             folder with one: COCO, YOLO, ...), a ``.csv`` or ``.parquet`` table, an ``.npz`` pack, ``.npy`` features, or shards: see ``data.shards``.
         size: the side in pixels that images are brought to; None is as ``folder`` says, or what a benchmark says.
         side: the same for packs and benchmarks alone, where ``size`` is None: a person's own files are read at the shape that
@@ -82,7 +83,8 @@ def load(  # noqa: PLR0913 - what a source may be told
         check_grouping(group)
     path = Path(source)
     with at_most(max_gb):
-        if names_shards(source):
+        rows = packed_rows(path, size, root) if is_archive(path) else None
+        if rows is None and names_shards(source):
             return shards(source, size=size, seed=seed, strict=strict, group=group)
         if is_url(str(source)):
             raise DataError(
@@ -93,7 +95,8 @@ def load(  # noqa: PLR0913 - what a source may be told
             return group_by(_by_name(str(source), size, side, seed=seed, root=root), group, seed)
         if path.is_dir() and (plugin := plugin_for(path)):
             return group_by(plugin.read(path, seed), group, seed)
-        if (rows := _listed(path, size, root)) is not None:
+        rows = _listed(path, size, root) if rows is None else rows
+        if rows is not None:
             homes = {label: f'label "{label}"' for label in rows.names}
             rows = replace(rows, by=group)
             return from_files(path, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
@@ -105,7 +108,7 @@ def load(  # noqa: PLR0913 - what a source may be told
 
 
 def _listed(path: Path, size: int | None, root: str | Path | None) -> Rows | None:
-    """Return the images that a zip file holds or that annotations list; None for anything else."""
+    """Return the images that a zip file of label folders holds or that annotations list; None for anything else."""
     if is_zip(path):
         return zip_rows(path, size)
     parts = find_annotations(path)

@@ -235,6 +235,12 @@ class FileImages(StoredImages):
         return digests
 
 
+def part_of(content: bytes | Unreadable, address: str) -> Content | Unreadable:
+    """Return the part of an image that its address names."""
+    crop = parse_crop(address)
+    return Crop(content, crop.box) if crop and isinstance(content, bytes) else content
+
+
 def decode(file: Content, frame: Frame) -> Array:
     """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError`` and nothing else.
 

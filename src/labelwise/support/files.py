@@ -16,7 +16,7 @@ from io import BufferedReader
 from itertools import chain
 from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from safetensors import SafetensorError, safe_open
 
@@ -134,9 +134,9 @@ def json_size(content: bytes) -> int:
 class _Unpacked(io.RawIOBase):
     """What comes out of a gzip file, counted on the way because headers may lie."""
 
-    def __init__(self, file: str | Path) -> None:
-        self._file, self._packed = file, open_regular(file, None)
-        self._stream = gzip.GzipFile(fileobj=self._packed)
+    def __init__(self, packed: BinaryIO, file: str | Path) -> None:
+        self._file, self._packed = file, packed
+        self._stream = gzip.GzipFile(fileobj=packed)
 
     def readable(self) -> bool:
         return True
@@ -145,7 +145,10 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        content = self._stream.read(len(buffer))
+        try:
+            content = self._stream.read(len(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f'"{self._file}" is damaged or not a gzip file ({error}). Download it again.') from None
         check_size(self._file, self._stream.tell())
         buffer[: len(content)] = content
         return len(content)
@@ -158,9 +161,9 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def open_unpacked(file: str | Path) -> BufferedReader:
-    """Return what a gzip file holds as a stream, or raise the errors of ``open_regular``; one that is too large is an error while it is read."""
-    return BufferedReader(_Unpacked(file), CHUNK)
+def unpacked(packed: BinaryIO, file: str | Path) -> BufferedReader:
+    """Return what a stream in the form of gzip holds as a stream; more than memory allows is an error while it is read."""
+    return BufferedReader(_Unpacked(packed, file), CHUNK)
 
 
 def unpack(stream: Stream, file: str | Path) -> bytes:

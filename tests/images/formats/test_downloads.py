@@ -244,7 +244,7 @@ def test_a_table_of_a_person_stays_a_table(tmp_path: Path) -> None:
         ("meta.xml", '<a b="rs.tdwg.org/dwc/"><core fieldsTerminatedBy="ab"><id index="0"/><location>x.csv</location></core></a>', "not well-formed"),
         ("occurrence.txt", "id\tspecies\n1\tx\n", '"gbifid"'),
         ("observations.csv", "id,image_url,scientific_name\n1,2,3,4\n", "has 4 fields"),
-        ("taxa.csv.gz", "no gzip", "damaged or cut off"),
+        ("taxa.csv.gz", "no gzip", "not a gzip file"),
     ],
 )  # fmt: skip
 def test_a_damaged_download_is_an_error_for_people(name: str, content: str, words: str, tmp_path: Path) -> None:

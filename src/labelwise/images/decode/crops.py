@@ -19,7 +19,7 @@ _ADDRESS = re.compile(rf"(.+)#xywh=(percent:|pixel:)?{_NUMBER},{_NUMBER},{_NUMBE
 class Crop(NamedTuple):
     """A part of an image file."""
 
-    file: str
+    file: str | bytes  # its path, or its content
     box: Box
 
 
@@ -35,7 +35,7 @@ def parse_crop(path: str) -> Crop | None:
 def file_of(path: str) -> str:
     """Return the image file of an address, which may be a crop."""
     crop = parse_crop(path)
-    return crop.file if crop else path
+    return str(crop.file) if crop else path
 
 
 def crop_address(path: str, box: Box | None) -> str:

@@ -1,6 +1,7 @@
 """Find the format of a file or a folder, and read it."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def is_annotations(path: str | Path) -> bool:
     place = Path(path)
     kind = place.suffix.lower()
     known = kind in SUFFIXES or place.name in imagefolder.NAMES or (kind in TABLES and bool(_download_of(place)))
-    return known and place.is_file()
+    return known and os.path.isfile(place)
 
 
 def find_annotations(path: Path) -> list[Annotations]:
@@ -113,7 +114,7 @@ def _of_table(file: Path) -> Annotations:
 
 def _download_of(file: Path) -> Annotations | None:
     """Return the observations of a table that is a download, by its first row; that of an archive is the archive."""
-    if file.suffix.lower() not in TABLES or not file.is_file():
+    if file.suffix.lower() not in TABLES or not os.path.isfile(file):
         return None
     if file.name in (gbif.OCCURRENCES, gbif.MEDIA) and gbif.is_archive(file.parent):
         return _of_archive(file.parent)

@@ -14,17 +14,18 @@ from typing import Any
 from weakref import finalize
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from labelwise.images.decode.crops import file_of
 from labelwise.images.describe.labels import RESERVED, normal_name, unfit_name
 from labelwise.images.images import Skipped, Unreadable
 from labelwise.images.sources.paths import SPELLINGS, is_hidden, is_image
 from labelwise.images.sources.rows import Rows, named_rows
-from labelwise.images.stored import Content, StoredImages
+from labelwise.images.stored import Content, StoredImages, part_of
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
 
 _INSIDE = re.compile(r"(.+?\.zip)/(.+)", re.DOTALL | re.IGNORECASE)
 _DAMAGED = (BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, zlib.error)
-_ENTRY = 1_000  # bytes of memory that an entry takes at most, about
+ENTRY = 1_000  # bytes of memory that an entry takes at most, about
 
 
 class ZipImages(StoredImages):
@@ -54,7 +55,7 @@ class _Archive:
         process = os.getpid()
         if process not in self._opened:
             with ExitStack() as stack:
-                self._opened[process] = stack.enter_context(_open(self.file))
+                self._opened[process] = stack.enter_context(open_zip(self.file))
                 finalize(self, stack.pop_all().close)
         return self._opened[process]
 
@@ -69,11 +70,13 @@ class _Members(Sequence[Content | Unreadable]):
         return len(self._names)
 
     def __getitem__(self, place: Any) -> Any:
-        return _content(self._archive.opened(), self._names[place])
+        name = self._names[place]
+        return part_of(read_member(self._archive.opened(), file_of(name)), name)
 
 
 @contextmanager
-def _open(file: str) -> Iterator[ZipFile]:
+def open_zip(file: str) -> Iterator[ZipFile]:
+    """Open a zip file; what is wrong with it is an error for people."""
     try:
         with open_regular(file, None) as stream, ZipFile(stream) as archive:
             yield archive
@@ -82,7 +85,8 @@ def _open(file: str) -> Iterator[ZipFile]:
         raise DataError(f'"{file}" is not a zip file, or it is damaged ({words}). Write it again.') from None
 
 
-def _content(archive: ZipFile, name: str) -> bytes | Unreadable:
+def read_member(archive: ZipFile, name: str) -> bytes | Unreadable:
+    """Return what a member holds, or why it cannot be read."""
     try:
         about = archive.getinfo(name)
         with archive.open(about) as stream:
@@ -130,20 +134,26 @@ def zip_rows(file: Path, size: int | None) -> Rows:
 
 def _members(file: str, skipped: list[Skipped]) -> list[str]:
     """Return the names of the images of a zip file, sorted; those that cannot be read are added to ``skipped``."""
-    with _open(file) as archive:
-        check_size(file, _ENTRY * len(archive.infolist()))
-        images = [one for one in archive.infolist() if not one.is_dir() and _is_shown(one.filename)]
+    with open_zip(file) as archive:
+        check_size(file, ENTRY * len(archive.infolist()))
+        images = [one for one in archive.infolist() if is_image(one.filename) and is_shown(one.filename)]
     faults = {one.filename: fault for one in images if (fault := _fault(one))}
     skipped += [Skipped(file=f"{file}/{name}", reason=fault) for name, fault in faults.items()]
     return sorted({one.filename for one in images} - set(faults))
 
 
-def _is_shown(name: str) -> bool:
-    return is_image(name) and not any(is_hidden(part) for part in name.split("/") if part not in (".", ".."))
+def is_shown(name: str) -> bool:
+    """Return whether a member is one that people see."""
+    return not any(is_hidden(part) for part in name.split("/") if part not in (".", ".."))
+
+
+def leads_out(name: str) -> bool:
+    """Return whether the name of a member leads out of its archive."""
+    return ".." in name.split("/") or name.startswith("/")
 
 
 def _fault(one: ZipInfo) -> str:
-    if ".." in one.filename.split("/") or one.filename.startswith("/"):
+    if leads_out(one.filename):
         return "its name leads out of the archive. Write the archive again."
     if one.flag_bits & 1:
         return "it is encrypted. Write the archive without a password."

@@ -1,17 +1,15 @@
 """Text in rows and fields, read row by row: CSV files, and tables separated by tabs, also packed (``.gz``)."""
 
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, TextIO, TypeVar
 
 from labelwise.support.errors import DataError, listing, suggest
-from labelwise.support.files import check_size, max_bytes, open_regular, open_unpacked
+from labelwise.support.files import check_size, max_bytes, open_regular, unpacked
 
 _SEPARATORS = ",;\t"
 _CELL = 100  # bytes that a cell takes by the name of its column, about
@@ -110,8 +108,6 @@ def records(
             for number, fields in enumerate(reader, 1):
                 if any(field.strip() for field in fields):
                     yield number, fields
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise DataError(f'The {what} "{file}" is damaged or cut off. Download it again.') from None
     except OSError as error:
         raise DataError(f'Cannot read the {what} "{file}": {error.strerror}. Check the path and its rights.') from None
     except UnicodeDecodeError:
@@ -138,4 +134,5 @@ def _first_wrong_line(file: Path) -> int:
 
 
 def _open(file: Path) -> BinaryIO:
-    return open_unpacked(file) if file.suffix.lower() == ".gz" else open_regular(file, None)
+    stream = open_regular(file, None)
+    return unpacked(stream, file) if file.suffix.lower() == ".gz" else stream

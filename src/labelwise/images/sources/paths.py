@@ -18,16 +18,17 @@ from urllib.parse import unquote
 from labelwise.images.decode.crops import file_of
 from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
 from labelwise.support.errors import DataError, LabelwiseWarning, UnsupportedError, listing
-from labelwise.support.files import NotAFileError, open_regular
+from labelwise.support.files import NotAFileError, open_regular, unpacked
 
 _READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
 # suffixes of images, those of formats that cannot be read included: these are reported
 IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
 SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # of splits
-TAR, PARQUET = (".tar",), (".parquet", ".pq")
-PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+GZIPPED = (".tar.gz", ".tgz")  # unpacked to a private copy each time they are opened
+TAR, PARQUET = (".tar", *GZIPPED), (".parquet", ".pq")
+PACKED = (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
-_INSIDE = re.compile(r"(.+?\.(?:tar|parquet|pq))/(.+)", re.DOTALL | re.IGNORECASE)
+_INSIDE = re.compile(r"(.+?\.(?:tar|tar\.gz|tgz|parquet|pq))/(.+)", re.DOTALL | re.IGNORECASE)
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAGIC = re.compile(r"[*?\[]")
 MOST = 1_000_000  # shards that a pattern may name
@@ -155,7 +156,7 @@ def list_shards(word: str) -> list[str]:
     """
     if is_shard(word, PACKED):
         raise DataError(
-            f'"{word}" is a compressed tar file, which cannot be read row by row. Unpack it: gunzip, or tar.'
+            f'"{word}" is compressed in a way that is not read. Unpack it with tar, or write it as .tar, .tar.gz or .zip.'
         )
     words = list(_expand(word))
     if is_remote(word):
@@ -207,11 +208,11 @@ def _remote(word: str) -> list[str]:
 
 
 def open_shard(word: str) -> BinaryIO:
-    """Return a shard as a file of this machine: a local one itself, any other as a private copy.
+    """Return a shard as a file of this machine: a local one itself; a private copy of one far away, or of what is in a compressed one.
 
     The copy has no name, so nothing is left of it however this process ends.
     """
-    if not is_remote(word):
+    if not is_copied(word):
         try:
             return open_regular(word, most=None)
         except NotAFileError as error:
@@ -221,8 +222,8 @@ def open_shard(word: str) -> BinaryIO:
     with plain_errors(word):
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
-            with open_stream(word) as stream:
-                shutil.copyfileobj(stream, copy, 2**22)
+            with _open_far(word) if is_remote(word) else open_regular(word, most=None) as stream:
+                shutil.copyfileobj(unpacked(stream, word) if is_shard(word, GZIPPED) else stream, copy, 2**22)
             copy.seek(0)
         except BaseException:
             copy.close()
@@ -230,9 +231,18 @@ def open_shard(word: str) -> BinaryIO:
         return copy
 
 
+def is_copied(word: str) -> bool:
+    """Return whether a shard is read from a private copy."""
+    return is_remote(word) or is_shard(word, GZIPPED)
+
+
 def open_stream(word: str) -> Any:
-    """Return a shard as a stream that can be gone through, near or far."""
-    return import_module("fsspec").open(word, "rb").open() if is_remote(word) else open_shard(word)
+    """Return a file as a stream that can be gone through, near or far."""
+    return _open_far(word) if is_remote(word) else open_shard(word)
+
+
+def _open_far(word: str) -> Any:
+    return import_module("fsspec").open(word, "rb").open()
 
 
 def url_to_fs(word: str) -> tuple[Any, str]:

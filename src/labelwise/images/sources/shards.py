@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.decode.crops import file_of
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Skipped, Unreadable
 from labelwise.images.sources.archives import label_places
@@ -32,7 +33,7 @@ from labelwise.images.sources.rows import Block, Blocks
 from labelwise.images.sources.tables import table_rows
 from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
 from labelwise.images.split.divide import Grouping
-from labelwise.images.stored import Content, StoredImages
+from labelwise.images.stored import Content, StoredImages, part_of
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
@@ -72,14 +73,22 @@ class ShardImages(StoredImages):
 
     def contents(self, rows: Sequence[int]) -> list[Content | Unreadable]:
         """Return the file of each, or that there is none."""
-        return [content or Unreadable(EMPTY) for content in self._contents.read(rows)]
+        contents = (content or Unreadable(EMPTY) for content in self._contents.read(rows))
+        return [part_of(content, self._every[row]) for content, row in zip(contents, rows, strict=True)]
 
 
 def shard_images(source: str | Path) -> ShardImages:
     """Return the images of shards, or the one that is named so: ``birds.tar/owl/1.jpg``."""
     shard, name = in_shard(address(source))
-    images = ShardImages(_read_index(shard))
+    index, part = _read_index(shard), name.removeprefix(file_of(name))
+    images = ShardImages(replace(index, names=[f"{each}{part}" for each in index.names]))
     return images.select([not name or each == f"{shard}/{name}" for each in images.ids])
+
+
+def tar_images(shard: TarShard, shape: tuple[int, ...] | None) -> ShardImages:
+    """Return the images of a tar file, each by the name of its sample, which may be a crop."""
+    names = [f"{shard.address}/{sample.name}" for sample in shard.samples]
+    return ShardImages(_Index(names, blocks=[shard.block()]), shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,4 +197,5 @@ def _split_name(shard: str) -> str | None:
 
 def _title(word: str) -> str:
     name = PurePosixPath(word.rstrip("/")).name
-    return re.split(r"[-_.]?[*{\[]", name)[0].removesuffix(".tar").removesuffix(".parquet") or "shards"
+    plain = re.split(r"[-_.]?[*{\[]", name)[0]
+    return next((plain[: -len(end)] for end in (*TAR, ".parquet") if plain.endswith(end)), plain) or "shards"

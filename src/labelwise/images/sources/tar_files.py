@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from labelwise.images.images import Skipped
-from labelwise.images.sources.paths import is_hidden, is_image, is_remote, open_shard
+from labelwise.images.sources.paths import is_copied, is_hidden, is_image, open_shard
 from labelwise.images.sources.rows import Block, Content, Numbers
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES
@@ -63,10 +63,10 @@ class _Fetch:
 
     def __call__(self) -> Content:
         file = open_shard(self.address)
-        if _stamp(file, self.address) != self.stamp:
+        if stamp_of(file, self.address) != self.stamp:
             file.close()
             raise DataError(f'"{self.address}" was changed while it was being used. Run the command again.')
-        copied = self.stamp[0] if is_remote(self.address) else 0
+        copied = self.stamp[0] if is_copied(self.address) else 0
         return Content(file=file, starts=self.starts, sizes=self.sizes, copied=copied)
 
 
@@ -92,23 +92,23 @@ def read_tar(address: str) -> TarShard:
     """Return the samples of a tar file, which is gone through once, member by member; images are not read."""
     skipped: list[Skipped] = []
     with open_shard(address) as file:
-        stamp = _stamp(file, address)
-        samples = list(_samples(file, address, stamp[0], skipped))
+        stamp = stamp_of(file, address)
+        samples = list(_samples(file, address, skipped))
     return TarShard(address=address, samples=tuple(samples), skipped=tuple(skipped), stamp=stamp)
 
 
-def _stamp(file: BinaryIO, address: str) -> tuple[int, ...]:
+def stamp_of(file: BinaryIO, address: str) -> tuple[int, ...]:
     """Return what identifies a version of a shard; for a copy only the size."""
     about = os.fstat(file.fileno())
-    return (about.st_size,) if is_remote(address) else (about.st_size, about.st_mtime_ns)
+    return (about.st_size,) if is_copied(address) else (about.st_size, about.st_mtime_ns)
 
 
-def _samples(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) -> Iterator[Sample]:
+def _samples(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[Sample]:
     members: list[tarfile.TarInfo] = []
     seen: set[str] = set()
-    for member in chain(_members(file, address, size, skipped), [None]):
-        if members and (member is None or _key(member.name) != _key(members[0].name)):
-            key = _key(members[0].name)
+    for member in chain(tar_members(file, address, skipped), [None]):
+        if members and (member is None or sample_key(member.name) != sample_key(members[0].name)):
+            key = sample_key(members[0].name)
             try:
                 if key in seen:
                     raise DataError("its name is in the shard twice. Rename it.")
@@ -121,8 +121,9 @@ def _samples(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
             members.append(member)
 
 
-def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) -> Iterator[tarfile.TarInfo]:
+def tar_members(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[tarfile.TarInfo]:
     """Yield the regular members that people see; a file that is no tar file is an error, one that ends too early is reported."""
+    size = os.fstat(file.fileno()).st_size
     try:
         with tarfile.open(fileobj=_Headers(file), mode="r:", errorlevel=0) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
@@ -144,7 +145,7 @@ def _members(file: BinaryIO, address: str, size: int, skipped: list[Skipped]) ->
         raise DataError(f'"{address}" is not a tar file, or it is damaged ({error}). Write it again.') from None
 
 
-def _key(name: str) -> str:
+def sample_key(name: str) -> str:
     """Return the name of a sample: that of a member up to the first dot after its folders."""
     folder, slash, file = name.rpartition("/")
     return folder + slash + file.partition(".")[0]
