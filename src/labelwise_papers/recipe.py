@@ -1,6 +1,7 @@
 """Recipes: strict TOML files that define the tables and figures of a paper, without code.
 
-A recipe names data sets, rows (a method with settings), what is measured of each, and the paper's figures. A cell is one row on
+A recipe names data sets, rows (a method with settings), what is measured of each, and the paper's figures. Data sets and figures
+that several recipes of a paper have are in one file, ``recipes/<paper>.toml``, and taken by name (``shared``). A cell is one row on
 one data set with one seed. An unknown key, row, figure or setting is an error that names the nearest valid one.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from labelwise.methods.registry import method_class
 from labelwise.support.errors import LabelwiseError, UsageError, listing, suggest
 from labelwise.support.files import read_text
-from labelwise.support.settings import from_plain
+from labelwise.support.settings import convert, from_plain
 from labelwise.train.method import Method
 
 Protocol = Literal["same", "paper", "strict"]
@@ -66,6 +67,14 @@ class Row:
     data: tuple[str, ...] = ()  # only these data sets; empty is all
     expect: dict[str, dict[str, float | str]] = field(default_factory=dict)  # the paper's figures by data set
     x: float | None = None  # where the row stands on the axis of a plot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What a recipe takes, before its own, from the file of its paper."""
+
+    data: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +172,7 @@ def _known(where: str, what: str, names: Iterable[str], known: Iterable[str]) ->
 def read_recipe(path: Path) -> Recipe:
     """Return the recipe in a file, or raise an error that says what is wrong where."""
     try:
-        return from_plain(Recipe, tomllib.loads(read_text(path)))
+        return from_plain(Recipe, _with_shared(tomllib.loads(read_text(path))))
     except OSError as error:
         raise UsageError(f'Cannot read the recipe "{path}": {error.strerror}.') from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -172,11 +181,31 @@ def read_recipe(path: Path) -> Recipe:
         raise UsageError(f'Recipe "{path}": {error}') from None
 
 
+def _with_shared(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of a recipe after those that it takes by name from what recipes of its paper share."""
+    if "shared" not in values:
+        return values
+    rest = dict(values)
+    names = convert(rest.pop("shared"), Shared, "shared")
+    known = {path.stem: path for path in _recipes().glob("*.toml")}
+    _known("recipe", "paper that shares tables", [str(values.get("paper"))], known)
+    common = tomllib.loads(read_text(known[values["paper"]]))
+    for part, wanted in (("data", names.data), ("figures", names.figures)):
+        own, theirs = values.get(part, {}), common.get(part, {})
+        _known("recipe's shared", f"part of {part}", wanted, theirs)
+        if isinstance(own, dict):
+            rest[part] = {name: theirs[name] for name in wanted} | own
+    return rest
+
+
+def _recipes() -> Path:
+    return Path(str(files("labelwise_papers"))) / "recipes"
+
+
 @cache
 def recipe_files() -> dict[str, Path]:
     """Return the files of the recipes that come with the package, by name."""
-    root = Path(str(files("labelwise_papers"))) / "recipes"
-    return {f"{path.parent.name}/{path.stem}": path for path in sorted(root.glob("*/*.toml"))}
+    return {f"{path.parent.name}/{path.stem}": path for path in sorted(_recipes().glob("*/*.toml"))}
 
 
 @cache

@@ -130,6 +130,9 @@ def test_a_stand_in_has_the_figures_of_what_it_stands_for(tmp_path: Path) -> Non
         ('stands_for = "digits"', 'stands_for = "digts"', 'names no data set of the recipe: "digts"'),
         ('name = "N=1"', 'name = "B-T"', 'Two rows are called "B-T"'),
         ("[settings]", "[settings", "is no TOML"),
+        ("seeds = 2", 'seeds = 2\nshared = { figures = ["H"] }', "names no paper that shares tables"),
+        ("seeds = 2", "seeds = 2\nshared = { rows = [] }", 'No setting "shared.rows"'),
+        ("seeds = 2", "seeds = 2\nshared = 3", '"shared"'),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(old: str, new: str, words: str, tmp_path: Path) -> None:
@@ -178,6 +181,31 @@ def test_unknown_recipes_are_refused_with_the_nearest_name(tmp_path: Path) -> No
         "izf/gzsl",
         "izf/toy",
     ]
+
+
+def test_tables_that_recipes_of_a_paper_share_come_before_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    text = """paper = "clarel"
+table = "own"
+title = "A table"
+seeds = 1
+measures = ["zero_shot"]
+shared = { data = ["cub_strict", "cub"], figures = ["harmonic"] }
+cost = { minutes = 1, memory_mib = 1, machine = "any" }
+[figures.area]
+digits = 3
+[[rows]]
+name = "eszsl"
+method = "eszsl"
+"""
+    file.write_text(text)
+    own, (first,) = read_recipe(file), find_recipes("clarel/table1")
+    assert list(own.data) == ["cub_strict", "cub"]
+    assert vars(own.data["cub_strict"]) == vars(first.data["cub_strict"])
+    assert own.figures == {"harmonic": first.figures["harmonic"], "area": own.figures["area"]}
+    file.write_text(text.replace("cub_strict", "cub_strikt"))
+    with pytest.raises(UsageError, match=r'"cub_strikt". Did you mean "cub_strict"'):
+        read_recipe(file)
 
 
 def test_recipes_hold_no_code() -> None:

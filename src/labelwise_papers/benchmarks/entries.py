@@ -43,7 +43,6 @@ class Entry:
     folder: str  # its folder in the root; sets made from the same files share one
     protocols: tuple[str, ...] = ("standard",)  # other ways to divide or label it; the first is the default
     notes: str = ""  # the kind of images, and what differs between the papers and the files
-    papers: tuple[str, ...] = ()  # the methods whose papers use it
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:

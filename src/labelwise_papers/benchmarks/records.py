@@ -19,7 +19,6 @@ from labelwise.support.errors import DataError
 from labelwise.support.files import read_text
 
 Ints = npt.NDArray[np.int64]
-Encoded = list[Path] | list[bytes]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
