@@ -46,7 +46,10 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def evaluate_with_labels(data: Dataset, method: Method, run: Run) -> dict[str, Any]:
-    """Return the same figures of a method of naming that may read labels, for what names would need; no classifier is made."""
+    """Return the same figures of a method of naming that may read labels, for what names would need; no classifier is made.
+
+    ``work`` is what its transport took, where the method counts it.
+    """
     train_split, test = data.split("train"), data.split("test")
     part = TrainData(train=TensorSplit.of(train_split), val=TensorSplit.of(train_split.select([])), labels=data.labels)
     model, _ = train(method, part, run)
@@ -57,7 +60,8 @@ def evaluate_with_labels(data: Dataset, method: Method, run: Run) -> dict[str, A
     table = confusion_matrix(answers[0], targets, len(data.labels)).T
     restarts = [_share(own, targets) for own in answers]
     best = float(table[np.arange(len(table)), best_matching(table)].sum() / len(test))
-    return {"accuracy": restarts[0], "mean": fmean(restarts), "deviation": pstdev(restarts), "clusters": best}
+    figures = {"accuracy": restarts[0], "mean": fmean(restarts), "deviation": pstdev(restarts), "clusters": best}
+    return {**figures, "restarts": restarts, "work": model.report.get("work", {})}
 
 
 def true_agreement(evaluation: Evaluation) -> dict[str, float]:

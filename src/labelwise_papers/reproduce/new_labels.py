@@ -97,8 +97,8 @@ def named(subject: Subject) -> Figures:
     """
     result, report = evaluate_named(subject.evaluation), subject.classifier.origin.summary["naming"]
     return {
-        **{name: 100 * result[name] for name in ("accuracy", "mean", "deviation", "clusters")},
-        "restarts": [100 * share for share in result["restarts"]],
+        **_rates(result),
+        **report.get("work", {}),
         **{name: 100 * result[name] for name in ("near", "far", "near and far")},
         "cohesion": 100 * sum(report["cohesion"]) / len(report["cohesion"]),
     }
@@ -108,8 +108,13 @@ def named_with_labels(subject: Subject) -> Figures:
     """Return how right names are where labels may be read for the start: what a naming would need, and no result."""
     if subject.method is None:
         raise UsageError("Naming is measured with a method; the row has none.")
-    figures = evaluate_with_labels(subject.dataset, subject.method, subject.run)
-    return {name: 100 * share for name, share in figures.items()}
+    result = evaluate_with_labels(subject.dataset, subject.method, subject.run)
+    return {**_rates(result), **result["work"]}
+
+
+def _rates(result: Figures) -> Figures:
+    rates = {name: 100 * result[name] for name in ("accuracy", "mean", "deviation", "clusters")}
+    return {**rates, "restarts": [100 * share for share in result["restarts"]]}
 
 
 def objective(
