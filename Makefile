@@ -82,6 +82,8 @@ release: plain
 	$(BIN)/python -m pip --python .venv-plain/locked install --quiet --no-compile --no-deps dist/*.whl
 	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library \
 		--output-file "$$(ls dist/*.whl | sed 's/-py3.*/.cdx.json/')" .venv-plain/locked
+	$(BIN)/python -c 'import json, pathlib, sys, labelwise; file = pathlib.Path(sys.argv[1]); parts = json.loads(file.read_text()); \
+		parts["metadata"]["component"]["version"] = labelwise.__version__; file.write_text(json.dumps(parts, indent=2) + "\n")' dist/*.cdx.json
 
 # A service under load and faults, with a model of what it must know: 30 minutes, or HOURS=2.
 soak: .venv/ready
