@@ -89,7 +89,7 @@ def slow_rates(positive: list[float], negative: list[float], threshold: float) -
 
 @given(tied, tied)
 def test_equal_error_rate(positive: list[float], negative: list[float]) -> None:
-    eer, threshold = metrics.equal_error_rate(positive, negative)
+    eer, threshold = metrics.equal_error(metrics.det_curve(positive, negative))
     curve = [slow_rates(positive, negative, t) for t in (*sorted({*positive, *negative}), math.inf)]
     line = np.concatenate([np.linspace(a, b, 201) for a, b in pairwise(curve)])  # walk through all thresholds
     nearest = line[np.abs(line[:, 0] - line[:, 1]).argmin()]
@@ -102,8 +102,8 @@ def test_equal_error_rate(positive: list[float], negative: list[float]) -> None:
 def test_equal_error_rate_lies_on_the_roc_curve(positive: list[float], negative: list[float]) -> None:
     truth = [1] * len(positive) + [0] * len(negative)
     fpr, tpr, _ = reference.roc_curve(truth, positive + negative, drop_intermediate=False)
-    eer = metrics.equal_error_rate(positive, negative).rate
-    swapped = metrics.equal_error_rate([-q for q in negative], [-p for p in positive]).rate
+    eer = metrics.equal_error(metrics.det_curve(positive, negative)).rate
+    swapped = metrics.equal_error(metrics.det_curve([-q for q in negative], [-p for p in positive])).rate
     assert swapped == pytest.approx(eer)
     point = np.array([eer, 1 - eer])
     corners = np.stack([fpr, tpr], 1)
@@ -114,8 +114,8 @@ def test_equal_error_rate_lies_on_the_roc_curve(positive: list[float], negative:
 
 
 def test_equal_error_of_separate_scores_is_zero_and_its_threshold_in_between() -> None:
-    assert metrics.equal_error_rate([0.8, 0.9], [0.1, 0.2]) == metrics.EqualError(rate=0.0, threshold=0.5)
-    assert metrics.equal_error_rate([1, 1], [1, 1]).rate == 0.5
+    assert metrics.equal_error(metrics.det_curve([0.8, 0.9], [0.1, 0.2])) == metrics.EqualError(rate=0.0, threshold=0.5)
+    assert metrics.equal_error(metrics.det_curve([1, 1], [1, 1])).rate == 0.5
 
 
 answers = st.lists(st.tuples(st.integers(0, 60).map(lambda i: i / 60), st.booleans()), min_size=1, max_size=60)
@@ -163,7 +163,7 @@ def test_tensors_arrays_and_lists_give_the_same() -> None:
         (lambda: metrics.auroc([], [1.0]), "at least one"),
         (lambda: metrics.auroc([1.0], [0.0, math.nan]), "no NaN"),
         (lambda: metrics.fpr_at_tpr([], [1.0]), "at least one"),
-        (lambda: metrics.equal_error_rate([1.0], [math.inf]), "infinite"),
+        (lambda: metrics.equal_error(metrics.det_curve([1.0], [math.inf])), "infinite"),
         (lambda: metrics.expected_calibration_error([0.5, 0.5], [1]), "2 answers and 1 targets"),
     ],
 )

@@ -6,7 +6,7 @@ import torch
 
 from labelwise.api import fit_verification
 from labelwise.core.head import Compares
-from labelwise.core.metrics import equal_error_rate
+from labelwise.core.metrics import det_curve, equal_error
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.images.dataset import Split
@@ -43,7 +43,7 @@ def test_figures_are_those_of_all_pairs() -> None:
             every[i][j]
         )
     assert (found.images, found.same, found.different) == (37, len(same), len(different))
-    assert found.eer == pytest.approx(equal_error_rate(same, different).rate, abs=1e-3)
+    assert found.eer == pytest.approx(equal_error(det_curve(same, different)).rate, abs=1e-3)
     assert found.misses == pytest.approx(sum(s < rule.threshold for s in same) / len(same), abs=2e-3)
     assert found.false_accepts == pytest.approx(sum(s >= rule.threshold for s in different) / len(different), abs=2e-3)
     wins = sum((s > d) + (s == d) / 2 for s in same for d in different)

@@ -8,7 +8,7 @@ from scipy.special import expit
 import labelwise as lw
 from labelwise.api import fit_verification, verify
 from labelwise.core.head import Compares
-from labelwise.core.metrics import equal_error_rate
+from labelwise.core.metrics import det_curve, equal_error
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By
 from labelwise.tasks.verify import pair_scores, scored_pairs
@@ -68,7 +68,7 @@ def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
         rule = fit_verification(classifier, VAL, by=by).verifier
         assert rule is not None
         assert (rule.by, rule.rule) == (by, "eer")
-        assert (rule.eer, rule.threshold) == equal_error_rate(same, different)
+        assert (rule.eer, rule.threshold) == equal_error(det_curve(same, different))
         strict = fit_verification(classifier, VAL, 0.01, by=by).verifier
         assert strict is not None
         assert (different >= strict.threshold).mean() <= 0.01

@@ -145,11 +145,6 @@ class EqualError(NamedTuple):
     threshold: float  # the one where both shares are nearest; a score at least as large is accepted
 
 
-def equal_error_rate(positive: ArrayLike, negative: ArrayLike) -> EqualError:
-    """Return the equal error rate of scores of positives ``[p]`` and negatives ``[q]``, and its threshold."""
-    return equal_error(det_curve(_row(positive), _row(negative)))
-
-
 def equal_error(curve: DetCurve) -> EqualError:
     """Return the equal error rate of a detection error trade-off, and its threshold."""
     gap = curve.misses - curve.false_accepts  # from -1 to 1, never decreasing

@@ -62,7 +62,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
     ]
 
 
-def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: int = 0) -> list[ClusterImages]:
+def cluster_images(classifier: Classifier, images: Any, count: int = 8) -> list[ClusterImages]:
     """Return the images to show of each cluster, at most ``count`` of either kind, in the order of the clusters.
 
     An image belongs to one cluster. Images nearest to a centre show the cluster at its best; those drawn at random show what the
@@ -73,7 +73,7 @@ def cluster_images(classifier: Classifier, images: Any, count: int = 8, seed: in
     embeddings, centres = np.asarray(scores.embeddings), head.centres
     answers = head.cluster_scores(embeddings).argmax(1)
     far = np.linalg.norm(embeddings[:, None] - centres, axis=2)
-    draws, clusters = Draws(seed), []
+    draws, clusters = Draws(0), []
     for cluster in range(len(centres)):
         rows = np.flatnonzero(answers == cluster)
         near = rows[np.argsort(far[rows, cluster], kind="stable")]

@@ -96,7 +96,7 @@ class Lists:
         return rows
 
 
-def make_index(embeddings: NDArray[np.float32], seed: int = 0) -> Index:
+def make_index(embeddings: NDArray[np.float32]) -> Index:
     """Return an index of embeddings ``[m, d]``."""
     faiss = need_faiss()
     if not len(embeddings) or not np.isfinite(embeddings).all():
@@ -104,8 +104,8 @@ def make_index(embeddings: NDArray[np.float32], seed: int = 0) -> Index:
             f"An index needs embeddings that are finite numbers; given {len(embeddings)} embeddings, or some that are not."
         )
     count = region_count(len(embeddings))
-    drawn = Draws(seed).permutation(len(embeddings))[: DRAWN * count]
-    settings = {"niter": ROUNDS, "spherical": True, "seed": seed, "min_points_per_centroid": 1}
+    drawn = Draws(0).permutation(len(embeddings))[: DRAWN * count]
+    settings = {"niter": ROUNDS, "spherical": True, "seed": 0, "min_points_per_centroid": 1}
     means = faiss.Kmeans(embeddings.shape[1], count, max_points_per_centroid=DRAWN, **settings)
     means.train(unit_rows(embeddings[drawn]))
     centres = means.centroids.copy()

@@ -63,7 +63,7 @@ def test_neighbour_means_are_those_of_a_loop() -> None:
 
 def test_discriminant_is_that_of_scikit_learn() -> None:
     embeddings, truth = groups(3, 40, seed=5)
-    found = discriminant(embeddings, truth, 3, shrinkage=0.2)
+    found = discriminant(embeddings, truth, 3)
     known = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2, priors=[1 / 3] * 3)
     known.fit(embeddings.double().numpy(), truth.numpy())
     scores = linear_scores(embeddings, found)

@@ -13,6 +13,7 @@ from labelwise.train.tensors import Clusters, kmeans, nearest_centres, segment_m
 
 CHUNK = 2**24  # numbers of a block of distances
 BALANCING_STEPS = 30
+SHRINKAGE = 0.2
 
 
 class PCA(Centring):
@@ -66,17 +67,17 @@ def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
     return normalize(torch.cat([embeddings[(part @ embeddings.T).topk(few).indices].mean(1) for part in parts]), dim=1)
 
 
-def discriminant(embeddings: Tensor, members: Tensor, k: int, *, shrinkage: float = 0.2) -> Tensor:
+def discriminant(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
     """Return weights and bias ``[k, d + 1]`` of linear scores that tell clusters apart (Fisher's linear discriminant).
 
-    ``shrinkage`` is the share of the covariance inside clusters that is replaced by its mean in all directions.
+    A share ``SHRINKAGE`` of the covariance inside clusters is replaced by its mean in all directions.
     """
     x = embeddings.double()
     means = segment_mean(x, members, k)
     inside = x - means[members]
     covariance = inside.T @ inside / len(x)
     level = (covariance.trace() / len(covariance)).clamp_min(1e-12)
-    covariance = (1 - shrinkage) * covariance + shrinkage * level * torch.eye(len(covariance)).to(covariance)
+    covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * level * torch.eye(len(covariance)).to(covariance)
     weights = torch.linalg.solve(covariance, means.T).T
     bias = -0.5 * (weights * means).sum(1, keepdim=True)
     return torch.cat([weights, bias], 1).to(embeddings)

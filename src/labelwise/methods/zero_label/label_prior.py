@@ -14,7 +14,7 @@ from labelwise.images.describe import minilm
 from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences
-from labelwise.images.describe.words import WordVectors, name_vectors, packaged_vectors, split_text
+from labelwise.images.describe.words import name_vectors, packaged_vectors, split_text
 from labelwise.methods.zero_label.assignment import standardised
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.rows import unit_rows
@@ -75,9 +75,9 @@ def chosen_source(labels: Labels, source: Source) -> Source:
     return next((piece for piece in known if getattr(labels, piece) is not None), texts)
 
 
-def word_similarity(names: Sequence[str], *, neighbours: int = 0, words: WordVectors | None = None) -> Array:
-    """Return the similarities of names ``[k, k]`` by word vectors, included ones or others; see ``label_similarity``."""
-    known = words or packaged_vectors()
+def word_similarity(names: Sequence[str], *, neighbours: int = 0) -> Array:
+    """Return the similarities of names ``[k, k]`` by the included word vectors; see ``label_similarity``."""
+    known = packaged_vectors()
     vectors = name_vectors(names, known)[0].astype(np.float64)
     if neighbours < 1:
         return _cosine(vectors)
