@@ -17,6 +17,7 @@ from labelwise.train.pretraining import read_encoder
 from tests.cli.folders import write_folders
 from tests.conftest import blobs
 from tests.pixels_of import px
+from tests.stopping import stopped_at
 
 FEW = ["--size", 8, "--device", "cpu", "--set", "epochs=2", "--set", "encoder.width=8"]
 FEW += ["--set", "hidden=16", "--set", "queue=40"]
@@ -86,20 +87,11 @@ def test_a_classifier_is_fitted_on_it(run: Any, sorted_pictures: Path, tmp_path:
     assert file.name in "".join(err.split())
 
 
-def test_a_stopped_run_continues(
-    run: Any, plain_pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_continues(run: Any, plain_pictures: Path, tmp_path: Path) -> None:
     whole, file = tmp_path / "whole.safetensors", tmp_path / "part.safetensors"
     words = ["pretrain", plain_pictures, *FEW, "--set", "batch=6", "--kind", "moco"]
     run(*words, "--out", whole)
-    calls: list[int] = []
-
-    def stop(flag: bool, device: torch.device) -> bool:
-        calls.append(1)
-        return len(calls) == 3
-
-    with monkeypatch.context() as patch:
-        patch.setattr("labelwise.train.loop.any_process", stop)
+    with stopped_at(3):
         code, _, err = run(*words, "--out", file)
     assert code == 130
     assert "part.safetensors.run" in "".join(err.split())

@@ -34,6 +34,7 @@ from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.networks import ConvNet
 from tests.changed import model_of
 from tests.pixels_of import px
+from tests.stopping import stopped_at
 
 CPU = Run(device="cpu")
 
@@ -165,22 +166,12 @@ def test_a_saved_classifier_opens_without_the_file_of_weights(
     assert images.grad.abs().sum() > 0
 
 
-def test_an_interrupted_run_continues_to_the_same_weights(
-    weights: str, tmp_path: Path, blob_data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_continues_to_the_same_weights(weights: str, tmp_path: Path, blob_data: Dataset) -> None:
     data = training_data(blob_data)
     method = Indicator(encoder=frozen(weights), epochs=4, curriculum=(1,))
     whole, _ = train(method, data, CPU)
-    calls: list[int] = []
-
-    def stop(flag: bool, device: torch.device) -> bool:
-        calls.append(1)
-        return len(calls) == 45
-
-    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
-    with pytest.raises(Interrupted):
+    with stopped_at(45), pytest.raises(Interrupted):
         train(method, data, Run(device="cpu", folder=tmp_path / "run"))
-    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(method, data, Run(device="cpu", folder=tmp_path / "run", resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name

@@ -24,6 +24,7 @@ from labelwise.train.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.train.tensors import BatchRng
 from tests.epochs import batches_of
 from tests.pixels_of import px
+from tests.stopping import stopped_at
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parent.parent.parent
@@ -70,21 +71,13 @@ def test_no_label_is_read(kind: str, blob_data: Dataset) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [1, 4, 6])  # 80 images make 4 steps an epoch, 8 in all
 def test_an_interrupted_run_continues_to_the_same_weights(
-    kind: str, step: int, tmp_path: Path, blob_data: Dataset, monkeypatch: pytest.MonkeyPatch
+    kind: str, step: int, tmp_path: Path, blob_data: Dataset
 ) -> None:
     data = data_of(blob_data)
     whole, _ = train(small(kind), data, CPU)
-    calls: list[int] = []
-
-    def stop(flag: bool, device: torch.device) -> bool:
-        calls.append(1)
-        return len(calls) == step
-
     run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
-    with pytest.raises(Interrupted, match=kind):
+    with stopped_at(step), pytest.raises(Interrupted, match=kind):
         train(small(kind), data, run)
-    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(small(kind), data, replace(run, resume=True))
     assert same(whole, resumed)
 

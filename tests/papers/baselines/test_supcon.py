@@ -25,7 +25,7 @@ from labelwise.train.batches import Batch
 from labelwise.train.contrastive import TwoViews, contrastive_augment
 from labelwise.train.loop import train
 from labelwise.train.method import Run
-from labelwise.train.model import as_float
+from labelwise.train.model import LabelModel, as_float
 from labelwise.train.networks.backbones import build_backbone
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.tensors import BatchRng
@@ -33,6 +33,7 @@ from labelwise_papers.baselines.supcon import Supcon, SupconModel, standard, sup
 from tests.close import assert_close
 from tests.epochs import batches_of
 from tests.pixels_of import px
+from tests.stopping import stopped_at
 
 CPU = Run(device="cpu", seed=3)
 ROOT = Path(__file__).parents[3]
@@ -137,24 +138,20 @@ def test_embeddings_that_do_not_vary_are_left_alone() -> None:
     assert scale.isfinite().all()
 
 
+@pytest.fixture(scope="module")
+def whole(blob_data: Dataset) -> LabelModel:
+    """The model of a run that nothing interrupts."""
+    return train(SMALL, training_data(blob_data), CPU)[0]
+
+
 # 80 images make 4 steps an epoch of the contrast and 10 of the layer: 12 steps, then 30.
 @pytest.mark.parametrize("step", [1, 6, 12, 13, 30, 42])
 def test_an_interrupted_run_continues_to_the_same_weights(
-    step: int, tmp_path: Path, blob_data: Dataset, monkeypatch: pytest.MonkeyPatch
+    step: int, tmp_path: Path, blob_data: Dataset, whole: LabelModel
 ) -> None:
-    data = training_data(blob_data)
-    whole, _ = train(SMALL, data, CPU)
-    calls: list[int] = []
-
-    def stop(flag: bool, device: torch.device) -> bool:
-        calls.append(1)
-        return len(calls) == step
-
-    run = replace(CPU, folder=tmp_path / "run")
-    monkeypatch.setattr("labelwise.train.loop.any_process", stop)
-    with pytest.raises(Interrupted, match="contrast" if step <= 12 else "head"):
+    data, run = training_data(blob_data), replace(CPU, folder=tmp_path / "run")
+    with stopped_at(step), pytest.raises(Interrupted, match="contrast" if step <= 12 else "head"):
         train(SMALL, data, run)
-    monkeypatch.setattr("labelwise.train.loop.any_process", lambda flag, device: flag)
     resumed, _ = train(SMALL, data, replace(run, resume=True))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
@@ -162,10 +159,9 @@ def test_an_interrupted_run_continues_to_the_same_weights(
 
 @pytest.mark.parametrize("place", ["standard", "SupconModel.fit_statistics"])
 def test_a_run_that_broke_outside_a_stage_continues(
-    place: str, tmp_path: Path, blob_data: Dataset, monkeypatch: pytest.MonkeyPatch
+    place: str, tmp_path: Path, blob_data: Dataset, whole: LabelModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, run = training_data(blob_data), replace(CPU, folder=tmp_path / "run")
-    whole, _ = train(SMALL, data, CPU)
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
