@@ -3,6 +3,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 # One thread per worker: tests run in parallel, and two OpenMP pools on the same cores slow each other down.
@@ -13,6 +14,7 @@ os.environ["LABELWISE_ENCODERS"] = os.devnull  # tests of encoders name one, too
 
 import pytest
 import torch
+import typer.main
 from hypothesis import settings
 from safetensors.torch import save_file
 
@@ -20,6 +22,7 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import METHODS, Discriminant, Encoder, ImageMethod, Izf, Method, Prototype, ZeroLabel
 from labelwise.methods.shared.linear import HeadModel
+from labelwise.reporting import case
 from labelwise.train import export_encoder
 from labelwise.train.augment import Augment
 from labelwise.train.method import Run
@@ -36,6 +39,8 @@ settings.register_profile(
 settings.load_profile("here")
 # Here and not in a fixture: those of modules and of the session save classifiers, too, and are made before any of a test.
 export_encoder.export_torch_encoder = quick_onnx.written
+typer.main.get_command = cache(typer.main.get_command)  # the shell has the same verbs in every test
+case.SECONDS = 0.01  # of timing for a report; the product takes 40 times that
 CHANNELS = ([0], [1], [2], [0, 1], [1, 2], [0, 2])
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "purple")
 
@@ -61,9 +66,10 @@ def blobs(labels: int = 4, per_label: int = 60, side: int = 8, seed: int = 0) ->
     vectors = torch.zeros(labels, 3)
     for label in range(labels):
         vectors[label, CHANNELS[label]] = 1.0
-    for row, target in enumerate(targets.tolist()):
-        top, left = divmod(row % 9, 3)
-        images[row, CHANNELS[target], top * 2 : top * 2 + 3, left * 2 : left * 2 + 3] += 150
+    place, pixel = torch.arange(len(targets))[:, None] % 9, torch.arange(side)
+    down, across = (2 * corner for corner in (place // 3, place % 3))
+    tall, wide = ((pixel >= start) & (pixel < start + 3) for start in (down, across))
+    images[vectors[targets].bool()[:, :, None, None] & tall[:, None, :, None] & wide[:, None, None, :]] += 150
     names = tuple(f"blob {i}" for i in range(labels))
     texts = tuple((f"a {COLOURS[i]} square", f"this one is {COLOURS[i]}") for i in range(labels))
     third = len(targets) // 3

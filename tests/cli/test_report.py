@@ -15,11 +15,6 @@ from tests.contract.subjects import trained
 from tests.reporting.pages import Page, check_alone
 
 
-@pytest.fixture(autouse=True)
-def _short_timings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelwise.reporting.case.SECONDS", 0.01)
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of pictures, two classifiers, and a flat folder of strange pictures."""
@@ -50,17 +45,9 @@ def test_report_writes_a_page(run: Any, root: Path) -> None:
 
 def test_the_command_that_fitted_is_shown_as_it_was_typed(run: Any, root: Path) -> None:
     words = (
-        "fit",
-        root / "pictures",
-        "--out",
-        root / "f.lw",
-        "--method",
-        "softmax",
-        "--set",
-        "epochs=1",
-        "--device",
-        "cpu",
-    )
+        "fit", root / "pictures", "--out", root / "f.lw", "--method", "softmax", "--set", "epochs=1",
+        "--set", "encoder.backbone=convnet", "--device", "cpu",
+    )  # fmt: skip
     code, out, err = run(*words, "--json")
     assert code == 0, err
     assert "command" not in json.loads(out)
@@ -118,7 +105,7 @@ def test_report_on_data_that_do_not_fit(run: Any, root: Path) -> None:
 
 
 def test_a_leak_is_told(run: Any, root: Path) -> None:
-    lw.save(lw.fit(lw.data.load(root / "pictures", size=8), quick("softmax"), lw.Run(device="cpu")), root / "l.lw")
+    lw.save(lw.fit(lw.data.load(root / "pictures", size=8), quick("softmax", 1), lw.Run(device="cpu")), root / "l.lw")
     code, _, err = run("report", root / "l.lw", root / "pictures", "--out", root / "l.html", "--split", "train")
     assert code == 0
     assert "used to train or calibrate" in err

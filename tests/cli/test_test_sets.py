@@ -32,7 +32,6 @@ SIZES = (8, 24, 12)  # the first is the smallest: what is read for it says too l
 
 @pytest.fixture(autouse=True)
 def _short_timings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("labelwise.reporting.case.SECONDS", 0.01)
     monkeypatch.setattr("labelwise_papers.attacks.attack.GRADIENTS", (Fgsm(), Pgd(steps=2)))
     monkeypatch.chdir(tmp_path)  # where the page goes
 

@@ -5,6 +5,7 @@ What type checkers alone import makes no cycle.
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.contract.trees import ROOT, files, tree_of
@@ -22,24 +23,32 @@ def modules() -> dict[str, Path]:
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files()}
 
 
+@cache
+def imported(path: Path) -> list[tuple[str, list[str], bool]]:
+    """Return the modules that one names in imports, what it takes of each, and whether only type checkers follow that import."""
+    taken: list[tuple[str, list[str], bool]] = []
+
+    def walk(node: ast.AST, typed: bool) -> None:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            taken.append((node.module, [alias.name for alias in node.names], typed))
+        elif isinstance(node, ast.Import):
+            taken.extend((alias.name, [], typed) for alias in node.names)
+        typed = typed or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):  # no import is inside one
+                walk(child, typed)
+
+    walk(tree_of(path), False)
+    return taken
+
+
 def imports(path: Path, known: Mapping[str, Path], *, types: bool = True) -> set[str]:
     """Return the modules that one imports; those for type checkers alone only if asked for."""
-    tree = tree_of(path)
-    typed = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for part in ast.walk(node)
-    }
     names: set[str] = set()
-    for node in ast.walk(tree):
-        if not types and id(node) in typed:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            full = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= (full & set(known)) | ({node.module} if full - set(known) else set())
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+    for module, parts, typed in imported(path):
+        if types or not typed:
+            full = {f"{module}.{part}" for part in parts}
+            names |= full if full and full <= set(known) else {*full, module}
     return names & set(known)
 
 

@@ -19,6 +19,7 @@ READERS = frozenset(
         "mmap.mmap", "io.open", "io.FileIO", "io.open_code",
     )
 )  # fmt: skip
+LAST = METHODS | {name.rpartition(".")[2] for name in READERS}
 GIVEN = ("regular_path(", "open_regular(", "io.BytesIO(", "BytesIO(")
 STREAMS = frozenset(("stream", "raw"))  # what the opener returns is called so
 ARCHIVES = frozenset(("archive", "packed"))  # members of an archive that was opened are no files
@@ -45,7 +46,7 @@ OWN = {
 def other_ways(tree: ast.AST) -> Iterator[str]:
     """Yield the calls that open a file to read it in another way."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or _writes(node):
+        if not isinstance(node, ast.Call) or _last(node.func) not in LAST or _writes(node):
             continue
         name, text = ast.unparse(node.func), ast.unparse(node)
         if "__file__" in text:  # beside a module
@@ -59,6 +60,11 @@ def other_ways(tree: ast.AST) -> Iterator[str]:
             writes = home == "os" and ("O_CREAT" in text or "O_DIRECTORY" in text)
             if home not in ARCHIVES and not writes:
                 yield text
+
+
+def _last(function: ast.expr) -> str:
+    """Return the last name of what is called."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _writes(call: ast.Call) -> bool:

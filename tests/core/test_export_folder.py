@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.core.scores import Scores
 from labelwise.support.errors import UnsupportedError, UsageError
 
 pytest.importorskip("onnxruntime")
@@ -71,6 +72,11 @@ def fitted(request: pytest.FixtureRequest, photos: tuple[list[str], list[str]]) 
 
 
 @pytest.fixture(scope="module")
+def scores(fitted: lw.Classifier, odd_files: list[str]) -> Scores:
+    return fitted.scores(odd_files)
+
+
+@pytest.fixture(scope="module")
 def folder(fitted: lw.Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = fitted.export(tmp_path_factory.mktemp("exported") / "my birds")
     assert {file.name for file in made.file.iterdir()} == {
@@ -80,7 +86,7 @@ def folder(fitted: lw.Classifier, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_the_python_program_answers_without_labelwise(
-    fitted: lw.Classifier, folder: Path, odd_files: list[str], tmp_path: Path
+    scores: Scores, folder: Path, odd_files: list[str], tmp_path: Path
 ) -> None:
     hidden = "import sys, runpy; sys.modules.update(dict.fromkeys(('labelwise', 'torch', 'onnx'))); sys.argv.pop(0); "
     program = hidden + "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -94,13 +100,13 @@ def test_the_python_program_answers_without_labelwise(
     assert "missing.jpg' is skipped" in done.stderr
     assert "Traceback" not in done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    scores = fitted.scores(odd_files)
+    names = scores.classifier.labels.names
     assert [one["file"] for one in answers] == odd_files
     for row, one in enumerate(answers):
-        given = [one["probabilities"][name] for name in fitted.labels.names]
+        given = [one["probabilities"][name] for name in names]
         np.testing.assert_allclose(given, scores.probabilities[row], atol=1e-5, err_msg=one["file"])
         assert one["unknown"] == scores.unknown[row]
-        assert one["labels"] == ([] if scores.unknown[row] else [fitted.labels.names[scores.best[row]]])
+        assert one["labels"] == ([] if scores.unknown[row] else [names[scores.best[row]]])
 
 
 @pytest.fixture(scope="module")
@@ -134,19 +140,19 @@ ANSWERS = """async (files) => {
 }"""
 
 
-def test_the_browser_answers_the_same(fitted: lw.Classifier, address: str, odd_files: list[str], browser: Any) -> None:
+def test_the_browser_answers_the_same(scores: Scores, address: str, odd_files: list[str], browser: Any) -> None:
     page = browser.new_page()
     page.goto(f"{address}/README.txt")
     answers = page.evaluate(ANSWERS, [Path(file).name for file in odd_files])
-    scores = fitted.scores(odd_files)
+    names = scores.classifier.labels.names
     for row, (file, one) in enumerate(zip(odd_files, answers, strict=True)):
         given = dict(one["probabilities"])
-        away = max(abs(given[name] - p) for name, p in zip(fitted.labels.names, scores.probabilities[row], strict=True))
+        away = max(abs(given[name] - p) for name, p in zip(names, scores.probabilities[row], strict=True))
         kind = "jpeg" if file.endswith(("large.jpg", "grey.jpg", "print.jpg")) else "exact"
         assert away <= (BY_BROWSER if kind == "jpeg" else 1e-4), file
         if kind == "exact":
             assert one["unknown"] == scores.unknown[row], file
-            assert one["labels"] == ([] if scores.unknown[row] else [fitted.labels.names[scores.best[row]]])
+            assert one["labels"] == ([] if scores.unknown[row] else [names[scores.best[row]]])
     page.close()
 
 

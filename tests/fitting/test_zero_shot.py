@@ -30,6 +30,7 @@ from tests.close import assert_close
 from tests.conftest import blobs
 from tests.core.test_balance import applied, harmonic, slow_accuracies, slow_curve
 from tests.described import UNSEEN, by_vector
+from tests.once import once
 from tests.pixels_of import px
 
 POISON = -777.0
@@ -233,15 +234,21 @@ def trial_of(data: Dataset, method: ImageMethod) -> TrainData:
     return found
 
 
+@once
+def noisy(method: str) -> tuple[Classifier, Classifier]:
+    """The classifiers of the trial and of both runs, of data that no method tells apart without a fault."""
+    data = by_vector(noise=1.5)
+    return tried(METHODS[method], trial_of(data, METHODS[method])), fit_zero_shot(data, METHODS[method], RUN)
+
+
 @pytest.mark.parametrize("method", ["eszsl", "clarel"])
 def test_the_gap_is_the_best_on_held_out_labels(method: str) -> None:
-    data = by_vector(noise=1.5)
-    trial = trial_of(data, METHODS[method])
-    bound = tried(METHODS[method], trial)
+    trial = trial_of(by_vector(noise=1.5), METHODS[method])
+    bound, found = noisy(method)
     seen, how, targets = ~bound.calibration.unseen, bound.head.penalty, torch.as_tensor(trial.val.targets)
     scores = exact(bound, trial.val.images).raw
     best = max(harmonic(u, s) for _, u, s in slow_curve(torch.from_numpy(scores), targets, torch.from_numpy(seen), how))
-    about = fit_zero_shot(data, METHODS[method], RUN).origin.summary["balance"]
+    about = found.origin.summary["balance"]
     unseen, known = slow_accuracies(
         applied(torch.from_numpy(scores), torch.from_numpy(seen), about["gap"], how), targets, torch.from_numpy(seen)
     )
@@ -258,7 +265,7 @@ def test_scores_of_both_runs_lie_on_one_scale(method: str) -> None:
     """On its own training images each run gives right labels the same score on average, and scores spread alike."""
     data = by_vector(noise=1.5)
     trial, final = trial_of(data, METHODS[method]), plan_runs(data, METHODS[method], RUN.seed).final
-    found, bound = fit_zero_shot(data, METHODS[method], RUN), tried(METHODS[method], trial)
+    bound, found = noisy(method)
     embeddings = bound.encode(trial.train.images)
     penalised = changed(bound, seen_penalty=found.origin.summary["balance"]["gap"])
     held = replace(penalised, familiarity=penalised.familiarity.remember(embeddings))

@@ -91,7 +91,8 @@ def start(model: Path, port: int = 0, **settings: Any) -> Site:
         await server.serve(sockets=[listener])
         for connection in list(server.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0.05)  # transports close in the next turns of the loop
+        while server.server_state.connections:  # transports close in the next turns of the loop
+            await asyncio.sleep(0)
 
     thread = threading.Thread(target=lambda: asyncio.run(answer()), daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.methods.words.samples import colours, pictures, read_colours
 from tests.pixels_of import px
 from tests.tasks.test_retrieve import TEST, gallery
 
-pytest.importorskip("lancedb", reason="needs the extra gallery")
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="needs the extra gallery")
 
 
 def stored(path: Path, method: str = "softmax", by: By = "similarity") -> StoredGallery:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from labelwise.train.networks.networks import ConvNet
 from labelwise.train.networks.torch_encoder import TorchEncoder
 from tests.encoders.samples import pixels
 
-pytest.importorskip("onnxscript")
+pytestmark = pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is not installed")
 
 
 def network(name: str, shape: tuple[int, ...], view: View, code_size: int | None = None) -> ImageEncoder:

@@ -63,6 +63,14 @@ def data() -> Dataset:
     return Dataset(name="stripes", labels=labels, splits={"train": pictures(24, 0), "test": pictures(16, 1)})
 
 
+@pytest.fixture(scope="module")
+def tuned_model(weights: str, data: Dataset) -> DiscriminantModel:
+    """The model whose encoder was tuned on the training images; tests read it."""
+    model, _ = train(method(weights), training_data(data, 0), CPU)
+    assert isinstance(model, DiscriminantModel)
+    return model
+
+
 def method(weights: str, **settings: object) -> Discriminant:
     encoder = Encoder(backbone="convnet", width=8, weights=weights, frozen=True)
     tune = Tune(**{"rates": (3e-3,), "steps": 150, "batch": 32, "flip": False, **settings})  # type: ignore[arg-type]
@@ -104,38 +112,32 @@ def test_where_it_does_not_pay_the_classifier_is_that_without_tuning(weights: st
     assert "did not pay" in next(tuning_lines(spoilt))
 
 
-def test_validation_images_choose(weights: str, data: Dataset) -> None:
+def test_validation_images_choose(weights: str, data: Dataset, tuned_model: DiscriminantModel) -> None:
     """Validation images make the tuned encoder the best, and wrong labels of them do not; test images change nothing."""
     part = training_data(data, 0)
-    model, _ = train(method(weights), part, CPU)
-    assert isinstance(model, DiscriminantModel)
-    frozen, tuned = model.trials
-    assert (frozen.rate, tuned.rate) == (None, 3e-3)
-    assert tuned.likelihood > frozen.likelihood
-    head = model.export_head()
-    scores = torch.from_numpy(head.score(head.embed(model.head_features(px(part.val)).numpy()), head.rows))
-    assert -float(torch.nn.functional.cross_entropy(scores, part.val.targets)) == pytest.approx(
-        tuned.likelihood, rel=1e-4
-    )
+    frozen, best = tuned_model.trials
+    assert (frozen.rate, best.rate) == (None, 3e-3)
+    assert best.likelihood > frozen.likelihood
+    head = tuned_model.export_head()
+    scores = torch.from_numpy(head.score(head.embed(tuned_model.head_features(px(part.val)).numpy()), head.rows))
+    loss = float(torch.nn.functional.cross_entropy(scores, part.val.targets))
+    assert -loss == pytest.approx(best.likelihood, rel=1e-4)
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
     other, _ = train(method(weights), wrong, CPU)
     assert isinstance(other, DiscriminantModel)
-    assert other.trials[1].likelihood < tuned.likelihood - 0.1
+    assert other.trials[1].likelihood < best.likelihood - 0.1
     none = replace(data, splits={"train": data.split("train")})
     with_test, without = (fit(each, method(weights, steps=3), CPU) for each in (data, none))
     assert with_test.origin.summary["tuning"] == without.origin.summary["tuning"]
 
 
-def test_batch_norms_stay_and_weights_move(weights: str, data: Dataset) -> None:
-    part = training_data(data, 0)
-    start = method(weights).build(part.spec).encoder.backbone.state_dict()
-    model, _ = train(method(weights), part, CPU)
-    assert isinstance(model, DiscriminantModel)
-    state = model.encoder.backbone.state_dict()
+def test_batch_norms_stay_and_weights_move(weights: str, data: Dataset, tuned_model: DiscriminantModel) -> None:
+    start = method(weights).build(training_data(data, 0).spec).encoder.backbone.state_dict()
+    state = tuned_model.encoder.backbone.state_dict()
     moved = {name for name, value in state.items() if not torch.equal(value, start[name])}
     assert moved
     assert not any("running" in name for name in moved)
-    assert not any(p.requires_grad for p in model.encoder.backbone.parameters())
+    assert not any(p.requires_grad for p in tuned_model.encoder.backbone.parameters())
 
 
 def test_a_run_goes_on_where_it_stopped(
