@@ -18,7 +18,7 @@ from typing import Any
 from labelwise.images.decode.crops import Box, file_of, parse_crop
 from labelwise.images.formats import camtrap
 from labelwise.images.formats.annotations import Annotations, Record, path_below
-from labelwise.images.sources.csv_files import read_fields
+from labelwise.images.sources.delimited import read_fields
 from labelwise.images.split.divide import moments
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_regular
