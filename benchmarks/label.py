@@ -11,14 +11,15 @@ accuracy on held-out images of the classifier that ``fit`` makes of answers and 
 the answers alone. So "logistic" compares questions only; "rest" and "fitted" compare them with our guesses.
 
 ``sessions``: one question of ten drawn at random; how many images have a label, how many of these are right, and what the session says. ``promise``: how often guesses that count
-as labels are right as often as promised. ``refit``: milliseconds of processor time from an answer to the next question.
+as labels are right as often as promised. ``curve``: images that have a label for each action, and how many labels are right, for each least
+probability of a guess. ``refit``: milliseconds of processor time from an answer to the next question.
 """
 
 import argparse
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ BUDGETS = {"flo": (102, 204, 510), "cub": (200, 400, 1000), "pets": (37, 74, 185
 FEW = (12, 30, 60, 120)
 ONE_BY_ONE, SHEETS = "ours", "ours, sheets"
 DRAWN, DRAWS = (24, 45, 60, 120, 240), 500  # random images that say which guesses count, and how often these are drawn
+LIMITS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # least probabilities of guesses that count as labels
 REPEATS = 20  # answers that a refit is timed on
 Figures = dict[str, Any]
 
@@ -217,6 +219,23 @@ def promise(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespa
         }  # fmt: skip
 
 
+def curve(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespace) -> Iterator[Figures]:
+    """Yield images that have a label for each action, and how many of these labels are right, for each least probability of a guess."""
+    session, person, truth = Session(pile.space, seed=seed), Person(pile.truth, seed=seed), np.array(pile.truth)
+    for taken, _seconds, actions in reached(session, person, budgets, sheets=True):
+        for limit in LIMITS:
+            labels = np.array([one.label for one in session.labels(min_probability=limit)])
+            some = labels != ""
+            right = float((labels[some] == truth[some]).mean())
+            yield {
+                "how": "curve",
+                "answers": actions,
+                "limit": limit,
+                "each": float(some.sum() / taken),
+                "right": right,
+            }
+
+
 def refit(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespace) -> Iterator[Figures]:
     """Yield the processor time from an answer to the next question, for each number of answers."""
     session = Session(pile.space, checks=0, seed=seed)
@@ -235,10 +254,15 @@ def refit(pile: Pile, seed: int, budgets: tuple[int, ...], _: argparse.Namespace
         }  # fmt: skip
 
 
+VERBS: dict[str, Callable[..., Iterator[Figures]]] = {
+    "table": table, "sessions": sessions, "promise": promise, "curve": curve, "refit": refit,
+}  # fmt: skip
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "sessions", "promise", "refit"))
+    parser.add_argument("what", choices=tuple(VERBS))
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--budgets", type=lambda word: tuple(map(int, word.split(","))))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -252,8 +276,9 @@ def main() -> None:
         stem = Path(name).stem
         budgets = options.budgets or BUDGETS.get(stem.partition("-")[0], FEW)
         for seed in (seed for seed in options.seeds if [options.what, stem, seed, options.how] not in done):
-            measure = {"table": table, "sessions": sessions, "promise": promise, "refit": refit}[options.what]
-            for figures in measure(Pile.of(name, seed, hold_out=options.what == "table"), seed, budgets, options):
+            for figures in VERBS[options.what](
+                Pile.of(name, seed, hold_out=options.what == "table"), seed, budgets, options
+            ):
                 show({"what": options.what, "set": stem, "seed": seed, **figures}, options.keep)
             if options.keep:
                 show({"done": [options.what, stem, seed, options.how]}, options.keep)

@@ -32,9 +32,11 @@ def read(file: Path) -> Cells:
 
 
 def table(name: str, file: Path) -> list[str]:
-    """Return the lines under the mark ``label NAME``: one of the figures, or ``ahead``."""
+    """Return the lines under the mark ``label NAME``: one of the figures, ``ahead``, ``sessions`` or ``curve``."""
     if name == "sessions":
         return sessions(file.with_name("label_sessions.jsonl"))
+    if name == "curve":
+        return curve(file.with_name("label_curve.jsonl"))
     cells = read(file)
     if name == "ahead":
         return ahead(cells)
@@ -84,6 +86,21 @@ def sessions(file: Path) -> list[str]:
         lines.append(
             f"| {data} | {mistakes:.0%} | {actions} | {len(runs)} | {right:.1f} | {every:.1f} | {each:.0f} | {gap} | {inside:.0f} % |"
         )
+    return lines
+
+
+def curve(file: Path) -> list[str]:
+    """Return, for each least probability of a guess, the images that have a label for each action, and how many of these are right."""
+    cells: dict[tuple[str, int], dict[float, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for line in map(json.loads, file.read_text().splitlines()):
+        cells[line["set"], line["answers"]][line["limit"]].append((line["each"], 100 * line["right"]))
+    limits = sorted({limit for runs in cells.values() for limit in runs})
+    heads = " | ".join(f"from {limit:g}" for limit in limits)
+    lines = [f"| set | actions | sessions | {heads} |", "|---" * (len(limits) + 3) + "|"]
+    for (data, actions), runs in sorted(cells.items()):
+        means = [[fmean(part) for part in zip(*runs[limit], strict=True)] for limit in limits]
+        shown = " | ".join(f"{each:.0f}: {right:.1f}" for each, right in means)
+        lines.append(f"| {data} | {actions} | {len(runs[limits[0]])} | {shown} |")
     return lines
 
 

@@ -30,6 +30,9 @@ def test_labels_go_in_and_out(run: Any, photos: Path, tmp_path: Path) -> None:
     code, out, _ = run("label", "--out", tmp_path / "p", "--export", "folders")
     assert code == 0
     assert sorted(one.name for one in (tmp_path / "p" / "export" / "folders").iterdir()) == sorted(COLOURS)
+    code, out, _ = run("label", "--out", tmp_path / "p", "--export", "csv", "--min-probability", "0", "--json")
+    assert code == 0
+    assert json.loads(out)["images"] == 15, "every guess"
 
 
 def test_refusals_say_what_to_do(run: Any, photos: Path, tmp_path: Path) -> None:
@@ -43,3 +46,6 @@ def test_refusals_say_what_to_do(run: Any, photos: Path, tmp_path: Path) -> None
     code, _, err = run("label", photos, "--out", tmp_path / "p", "--export", "csv")
     assert code == 2
     assert "No image has a label" in err
+    code, _, err = run("label", photos, "--out", tmp_path / "p", "--min-probability", "0.5")
+    assert code == 2
+    assert "Give --export, too" in " ".join(err.split())

@@ -334,3 +334,15 @@ def test_an_undo_that_cannot_be_changes_nothing() -> None:
     assert session.actions == before
     session.add(Action(kind="add", label="three"))
     assert session.undo() is not None
+
+
+def test_a_lower_probability_labels_more_images() -> None:
+    features, truth = blobs((60, 50, 40), noise=1.3, seed=5)
+    session = Session(features, checks=0)
+    for _ in simulate(session, Person(truth), sheets=False, actions=12):
+        pass
+    counts = [sum(bool(one.label) for one in session.labels(min_probability=least)) for least in (0, 0.5, 0.9, 1)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == len(session) > counts[-1]
+    with pytest.raises(UsageError, match="between 0 and 1; given 2"):
+        session.labels(min_probability=2)

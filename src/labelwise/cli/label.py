@@ -24,6 +24,9 @@ def label(  # noqa: PLR0913 - the options of the verb
     labels_from: Annotated[Path | None, Option("--import", help="Answers to start with: what --export wrote.")] = None,
     guesses: Annotated[bool, Option("--guesses", help="Let --import take guesses for answers, too.")] = False,
     form: Annotated[str | None, Option("--export", help="Write the labels in this format, and exit.")] = None,
+    min_probability: Annotated[
+        float | None, Option(min=0, max=1, help="Least probability of an exported guess.")
+    ] = None,
 ) -> None:
     """Label photos on a page, with few answers.
 
@@ -40,6 +43,8 @@ def label(  # noqa: PLR0913 - the options of the verb
         raise UsageError(f'The page needs {error.name}: pip install "labelwise[serve]".') from None
     if guesses and labels_from is None:
         raise UsageError("--guesses needs --import FILE.")
+    if min_probability is not None and form is None:
+        raise UsageError("--min-probability says which guesses --export writes. Give --export, too.")
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")
@@ -48,7 +53,7 @@ def label(  # noqa: PLR0913 - the options of the verb
         if labels_from is not None:
             note(f"{add_labels(opened, read_labels(labels_from, guesses=guesses))} labels imported")
         if form is not None:
-            labels = opened.session.labels()
+            labels = opened.session.labels(min_probability=min_probability)
             written = export(opened.files, labels, project / "export", form)
             count = sum(bool(one.label) for one in labels)
             show({"written": str(written), "images": count}, f"{written}: {count} images")

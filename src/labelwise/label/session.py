@@ -133,10 +133,18 @@ class Session:
         ledger = self._read(actions)
         self.actions, self.ledger, self._chances = list(actions), ledger, None
 
-    def labels(self, precision: float = PRECISION) -> list[Labelled]:
-        """Return the label of each image: an answer, or a guess if guesses above its probability are accurate enough."""
+    def labels(self, precision: float = PRECISION, *, min_probability: float | None = None) -> list[Labelled]:
+        """Return the label of each image: an answer, or a guess that is probable enough.
+
+        Args:
+            precision: share of guesses to be right. Random images show which guesses reach it; until then, no guess counts.
+            min_probability: of a guess, in place of a share that is shown to be right.
+        """
+        if min_probability is not None and not 0 <= min_probability <= 1:
+            raise UsageError(f"The least probability must be between 0 and 1; given {min_probability}.")
         chances, targets = self.chances, self.ledger.targets
-        limit, best = self.threshold(precision), chances.argmax(1) if chances.shape[1] else None
+        limit = self.threshold(precision) if min_probability is None else min_probability
+        best = chances.argmax(1) if chances.shape[1] else None
         listed = []
         for row, target in enumerate(targets.tolist()):
             if target >= 0:

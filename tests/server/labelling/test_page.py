@@ -170,6 +170,7 @@ WRONG: list[tuple[str, Any, int]] = [
     ("/actions", [1], 400),
     ("/export", {"format": "xml"}, 400),
     ("/export", {"format": "csv", "precision": 2}, 400),
+    ("/export", {"format": "csv", "min_probability": -1}, 400),
     ("/undo", {"person": 3}, 400),
     ("/nowhere", {}, 404),
 ]

@@ -141,11 +141,13 @@ class Routes:
     def export(self, document: dict[str, Any]) -> dict[str, Any]:
         """Write the labels into the project folder."""
         form = _text(document, "format")
-        precision = document.get("precision", 0.95)
-        if isinstance(precision, bool) or not isinstance(precision, int | float) or not 0 < precision <= 1:
+        precision, least = document.get("precision", 0.95), document.get("min_probability")
+        if not _share(precision) or precision == 0:
             raise HTTPError(400, "precision must be above 0 and at most 1.")
+        if least is not None and not _share(least):
+            raise HTTPError(400, "min_probability must be between 0 and 1.")
         with self.project.reading():
-            labels = self.project.session.labels(float(precision))
+            labels = self.project.session.labels(float(precision), min_probability=least)
         written = export(self.project.files, labels, self.folder / "export", form)
         return {"written": str(written), "images": sum(bool(one.label) for one in labels)}
 
@@ -177,6 +179,11 @@ def _document(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise HTTPError(400, "The body must be a JSON object.")
     return document
+
+
+def _share(value: Any) -> bool:
+    """Return whether this is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _text(document: dict[str, Any], name: str) -> str:
