@@ -9,7 +9,6 @@ from labelwise import __version__
 from labelwise.cli.options import shared
 from labelwise.cli.output import note
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE
-from labelwise.images.decode.crops import file_of
 from labelwise.support.errors import UsageError
 from labelwise.support.writable import check_writable
 
@@ -48,6 +47,7 @@ def write_form(
     form: Form, out: Path, paths: Sequence[Path], answers: "Answers", records: Mapping[str, "Record"], model: Path
 ) -> None:
     """Write answers in a form that ``check_form`` accepted."""
+    from labelwise.images.decode.crops import file_of
     from labelwise.images.formats.camtrap import is_camtrap
     from labelwise.images.formats.camtrap_out import Package, write_package
     from labelwise.images.formats.timelapse import write_timelapse
@@ -88,6 +88,7 @@ def _images(
 def _observations(
     answers: Sequence["Answer"], joined: Sequence["Joined"], records: Mapping[str, "Record"]
 ) -> Iterator["Observation"]:
+    from labelwise.images.decode.crops import file_of
     from labelwise.images.formats.camtrap_out import Observation
     from labelwise.tasks.joined import EMPTY
 
