@@ -173,7 +173,7 @@ def fit(
             ``(paths, ["owl", "wren", ...])``, ``(arrays, y)``, ``(paths, [["owl", "wren"], [], ...])`` where several may be true.
         method: the name of a method, a method with its settings, or "auto" to choose one from the data.
         run: device and checkpoint folder; by default nothing is written to disk.
-        names: label names for unlabelled images, read as words that the encoder knows; see docs/words.md.
+        names: label names for unlabelled images, which the encoder reads as words.
         seed: the random seed.
         hold_out: the share of images to keep for a test, which ``evaluate`` then uses; None trains a closed form on all.
         settings: settings of the method, nested ones as mappings: ``epochs=5, encoder={"frozen": True}``; ``labelwise settings
