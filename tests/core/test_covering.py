@@ -122,3 +122,11 @@ def test_what_cannot_be_promised_is_refused() -> None:
         replace(calibration, multilabel=True).covering(np.zeros((1, 2)), 0.9)
     with pytest.raises(UsageError, match="between 0 and 1"):
         classifier().scores(draw(2, 2)[0]).covering(90)
+
+
+def test_no_margins_promise_nothing_after_teaching() -> None:
+    """A saved classifier whose margins are an empty row was an error of an index."""
+    taught = classifier(60).teach("new", draw(5, 3)[0])
+    none = np.zeros(0, np.float32)
+    forged = replace(taught, calibration=replace(taught.calibration, margins=none, mistakes=none))
+    assert forged.promising is forged.calibration

@@ -86,6 +86,12 @@ def test_boxes_of_numbers_that_no_image_has_are_refused(box: list[float], tmp_pa
         read_annotations(tmp_path / "a.json")
 
 
+def test_a_yaml_file_of_other_names_is_no_data_of_yolo(tmp_path: Path) -> None:
+    folder = label_folders(tmp_path / "data")
+    (folder / "notes.yaml").write_text("surnames: x\n  names: y\n")
+    assert len(lw.data.load(folder).labels) == 2
+
+
 @pytest.mark.parametrize(
     "names", ["\n  - a" + " " * 200_000 + "b", " [" + "-" * 200_000 + "1]", " ['" + "a' '" * 50_000]
 )

@@ -46,7 +46,9 @@ def promising(classifier: "Classifier") -> Calibration:
     """Return the calibration of a classifier whose promises count labels that were taught after it was calibrated."""
     calibration, familiarity = classifier.calibration, classifier.familiarity
     memory, targets, later, margins = familiarity.memory, familiarity.targets, calibration.later, calibration.margins
-    if memory is None or targets is None or margins is None or later is None or not later.any() or later.all():
+    if memory is None or targets is None or margins is None or not len(margins) or later is None or later.all():
+        return calibration
+    if not later.any():
         return calibration
     log_odds = calibration.log_odds(classifier.score(memory))
     rows = np.flatnonzero((targets >= 0) & ~later[targets])

@@ -18,6 +18,7 @@ from labelwise.methods.discriminant import kernel as module
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.methods.discriminant.kernel import Kernel, fit_kernel
+from labelwise.support.errors import StoreError
 from labelwise.support.rows import unit_rows
 from labelwise.tasks.teach import teach
 
@@ -176,3 +177,12 @@ def test_what_is_left_out_once_is_kept_and_equals_a_new_computation() -> None:
             for name, value in vars(fresh).items():
                 np.testing.assert_array_equal(getattr(kept, name), value, err_msg=name)
         assert (fitted.leave_one_out("copies") is fitted.leave_one_out()) == (not names)
+
+
+@pytest.mark.parametrize("change", [{"width": 0.0}, {"images": 0.0}, {"share": -1.0}, {"ridge": float("inf")}, {}])
+def test_a_kernel_that_nobody_fitted_is_refused(change: dict[str, float]) -> None:
+    """A width of 0 made every probability NaN, no images divided by zero, and 24,000 centres took an hour to teach."""
+    centres = np.zeros((2 if change else 24_000, 1), np.float32)
+    numbers = {"width": 1.0, "ridge": 0.1, "images": 2.0, **change}
+    with pytest.raises(StoreError, match="The kernel is damaged"):
+        Kernel(centres=centres, weights=np.zeros((2, len(centres)), np.float32), **numbers)

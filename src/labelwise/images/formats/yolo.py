@@ -15,14 +15,15 @@ from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_TEXT, read_regular, read_text
 
 PATTERNS = ("data.yaml", "dataset.yaml", "data.yml", "*.yaml", "*.yml", "classes.txt", "labels/classes.txt")
+_NAMES = re.compile(rb"^(?:\xef\xbb\xbf)?names:", re.MULTILINE)
 _ENTRY = re.compile(r"\s+(?:(\d+)\s*:|-)(.*)")
 _ITEM = re.compile(r"""\s*('[^']*'|"[^"]*"|[^,]+)""")
 
 
 def accepts(file: Path) -> bool:
     """Return whether a file names the labels of a YOLO data set."""
-    named = file.name == "classes.txt" or b"names:" in read_regular(file, MAX_TEXT)
-    return named and any(_home(file).glob("**/labels"))
+    named = file.name == "classes.txt" or _NAMES.search(read_regular(file, MAX_TEXT))
+    return bool(named) and any(_home(file).glob("**/labels"))
 
 
 def read(file: Path) -> Annotations:

@@ -55,6 +55,13 @@ class Kernel:
     images: float  # n, or their weights in all
     share: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that were not fitted: they divide by zero, or a new label takes hours."""
+        numbers, m = (self.width, self.images, self.share), len(self.centres)
+        fits = 0 < m <= MOST_CENTRES and 0 <= self.ridge < 1e12 and all(1e-12 < number < 1e12 for number in numbers)
+        if not fits:
+            raise StoreError(f"The kernel is damaged: {m} centres, ridge {self.ridge}, numbers {numbers}. Fit again.")
+
     def __call__(self, embeddings: Floats) -> Floats:
         """Return likenesses ``[n, m]`` of embeddings ``[n, d]`` of unit length, 1 for a centre itself; in double precision.
 
