@@ -34,8 +34,9 @@ def label(  # noqa: PLR0913 - the options of the verb
     stop at any time and continue with the same command. Photos are never changed.
     """
     try:
+        from labelwise.images.formats.answers import read_answers
         from labelwise.server.labelling.app import build
-        from labelwise.server.labelling.export import export, read_labels
+        from labelwise.server.labelling.export import export
         from labelwise.server.labelling.project import add_labels, open_project
         from labelwise.server.running import listening, serve_app, start_log
         from labelwise.server.settings import Service
@@ -51,7 +52,7 @@ def label(  # noqa: PLR0913 - the options of the verb
     known = read_names(names, 1) if names else ()
     with open_project(project, photos, known, encoder=encoder, seed=shared().seed, tell=note) as opened:
         if labels_from is not None:
-            note(f"{add_labels(opened, read_labels(labels_from, guesses=guesses))} labels imported")
+            note(f"{add_labels(opened, read_answers(labels_from, guesses=guesses))} labels imported")
         if form is not None:
             labels = opened.session.labels(min_probability=min_probability)
             written = export(opened.files, labels, project / "export", form)

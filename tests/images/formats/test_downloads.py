@@ -10,6 +10,7 @@ import pytest
 import labelwise as lw
 from labelwise.images.dataset import Dataset
 from labelwise.images.formats.annotations import rows_of
+from labelwise.images.formats.answers import read_answers
 from labelwise.images.formats.find import find_annotations
 from labelwise.images.formats.taxonomy import binomial, lineages
 from labelwise.images.images import Skipped
@@ -188,6 +189,13 @@ def test_photos_have_their_species_and_labels_their_groups(tmp_path: Path, write
     assert answers(data) == set(LABEL.items())
     assert dict(zip(data.labels.names, data.labels.parents or (), strict=True)) == PARENTS
     assert sum(map(len, data.splits.values())) == len(IDS) * (2 if write is inaturalist_file else 1)
+
+
+def test_the_label_page_imports_species(tmp_path: Path) -> None:
+    for write in (gbif, inaturalist_file):
+        place = write(tmp_path / write.__name__)
+        species = {one: label for file, label in read_answers(place).items() for one in IDS if one in file}
+        assert species == LABEL
 
 
 def test_photos_of_one_observation_are_a_group_and_what_is_known_as_a_group_only_is_left_out(tmp_path: Path) -> None:

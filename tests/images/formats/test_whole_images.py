@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import labelwise as lw
-from labelwise.server.labelling.export import read_labels
+from labelwise.images.formats.answers import read_answers
 from tests.images.formats.written import (
     HEIGHT,
     LABELS,
@@ -186,6 +186,6 @@ def test_the_label_page_imports_labels_of_other_tools(tmp_path: Path, write: Cal
     place = write(tmp_path / "some data")
     files = {"cvat": "annotations.xml", "fiftyone": "labels.json", "fiftyone_samples": "samples.json"}
     source = place / files.get(write.__name__, "metadata.jsonl")
-    labels = {Path(file).name: label for file, label in read_labels(source).items()}
+    labels = {Path(file).name: label for file, label in read_answers(source).items()}
     assert sorted(labels.items()) == whole()
-    assert all(Path(file).is_file() for file in read_labels(source))
+    assert all(Path(file).is_file() for file in read_answers(source))

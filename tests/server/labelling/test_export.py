@@ -2,14 +2,16 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from labelwise.images.catalogue import load
+from labelwise.images.formats.answers import read_answers
 from labelwise.images.split.divide import pool
 from labelwise.label.session import Labelled
-from labelwise.server.labelling.export import FORMS, export, read_labels
+from labelwise.server.labelling.export import FORMS, export
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.files import VARIABLE
 from tests.server.labelling.photos import draw_photos, truth
@@ -34,7 +36,7 @@ def test_what_is_written_can_be_read(form: str, files: list[str], tmp_path: Path
     written = export(files, labels, tmp_path, form)
     assert written == export(files, labels, tmp_path, form)
     assert [one.name for one in tmp_path.iterdir()] == [form]
-    read = read_labels(written)
+    read = read_answers(written)
     wanted = sorted(one.label for one in labels if one.label)
     assert sorted(read.values()) == wanted
     if form in ("folders", "csv", "parquet", "yolo", "imagefolder", "coco", "labelstudio"):
@@ -47,18 +49,20 @@ def test_guesses_are_no_answers_unless_asked_for(form: str, files: list[str], tm
         Labelled(label="red", probability=0.9, source="guess" if row % 2 else "person") for row in range(len(files))
     ]
     written = export(files, labels, tmp_path, form)
-    assert len(read_labels(written)) == len(files[::2])
-    assert len(read_labels(written, guesses=True)) == len(files)
+    assert len(read_answers(written)) == len(files[::2])
+    assert len(read_answers(written, guesses=True)) == len(files)
     if form not in ("copies",):
-        assert set(read_labels(written)) == set(files[::2])
+        assert set(read_answers(written)) == set(files[::2])
 
 
-@pytest.mark.parametrize("form", ["folders", "copies", "csv"])
+@pytest.mark.parametrize("form", FORMS)
 def test_what_is_written_can_be_fitted(form: str, files: list[str], tmp_path: Path) -> None:
-    written = export(files, labelled(files), tmp_path, form)
-    data = load(written / "images.csv", root=Path(files[0]).parent) if form == "csv" else load(written)
+    labels = [replace(one, label=one.label and f"=1 {one.label}") for one in labelled(files)]
+    written = export(files, labels, tmp_path, form)
+    place = written / f"images.{form}" if form in ("csv", "parquet") else written
+    data = load(place, root=Path(files[0]).parent if form in ("csv", "parquet", "labelstudio") else None)
     assert len(pool(data)) == 8
-    assert len(data.labels.names) == 3
+    assert data.labels.names == tuple(sorted({one.label for one in labels if one.label}))
 
 
 def test_copies_are_files_of_their_own(files: list[str], tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_labels_and_files_that_look_alike_or_like_formulas_stay_apart(
     rows = [str(odd), *files[:4]]
     labels = [Labelled(label=name, probability=1.0, source="person") for name in names]
     written = export(rows, labels, tmp_path / "out", form)
-    read = read_labels(written)
+    read = read_answers(written)
     assert len(read) == len(set(read.values())) == 5
     if form not in ("folders", "copies", "yolo"):
         assert sorted(read.values()) == sorted(names)
@@ -104,7 +108,7 @@ def test_a_file_whose_name_is_no_text(form: str, files: list[str], tmp_path: Pat
     odd = os.fsencode(tmp_path) + b"/\xff.png"
     Path(os.fsdecode(odd)).write_bytes(Path(files[0]).read_bytes())
     labels = [Labelled(label="bird", probability=1.0, source="person")] * 2
-    assert len(read_labels(export([os.fsdecode(odd), files[1]], labels, tmp_path / "out", form))) == 2
+    assert len(read_answers(export([os.fsdecode(odd), files[1]], labels, tmp_path / "out", form))) == 2
 
 
 @pytest.mark.parametrize(
@@ -123,14 +127,14 @@ def test_a_file_whose_name_is_no_text(form: str, files: list[str], tmp_path: Pat
 def test_what_is_no_export_is_refused_in_words(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match="holds no labels that can be read"):
-        read_labels(tmp_path / name)
+        read_answers(tmp_path / name)
 
 
 def test_a_pipe_is_no_export(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.csv")
     for name in ("x.csv", "missing.csv"):
         with pytest.raises(UsageError, match="holds no labels"):
-            read_labels(tmp_path / name)
+            read_answers(tmp_path / name)
 
 
 def test_errors_leave_what_was_there(files: list[str], tmp_path: Path) -> None:
@@ -158,4 +162,4 @@ def test_a_small_table_of_very_many_rows_is_refused(tmp_path: Path, monkeypatch:
     for file in tmp_path.iterdir():
         assert file.stat().st_size < 100_000
         with pytest.raises(UsageError, match="of memory"):
-            read_labels(file)
+            read_answers(file)

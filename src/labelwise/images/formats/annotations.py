@@ -18,6 +18,7 @@ from labelwise.support.errors import DataError, listing
 
 FOLDERS = ("", "images", "data")  # where images may start from, below the folder of a file
 HOMES = ("annotations", "labels")  # folders whose images are next to them
+GUESS = "guess"  # the "source" of a label that nobody answered
 LEAST = 0.2  # the confidence from which boxes of detectors count, as the makers of MegaDetector 5 advise
 FAULTS = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, ExpatError)
 
@@ -28,6 +29,7 @@ class Record:
 
     file: str  # as the format spells it
     labels: tuple[str, ...] | None = None  # None: nobody has labelled it
+    guess: tuple[str, ...] = ()  # what a program calls it, where no person has said; it may be in ``labels``, too
     box: Box | None = None
     split: str = ""
     group: str = ""  # the event or sequence of the image
@@ -40,7 +42,7 @@ class Record:
 
     def __post_init__(self) -> None:
         """Raise one of ``FAULTS`` where a file says what is no text, or no box."""
-        words = (self.file, self.split, self.group, self.domain, *self.texts, *(self.labels or ()))
+        words = (self.file, self.split, self.group, self.domain, *self.texts, *(self.labels or ()), *self.guess)
         "".join(words).encode(errors="surrogateescape")
         if self.box is not None and not all(abs(number) < LARGEST for number in self.box[:4]):
             raise ValueError(f"a box has the numbers {listing(map(str, self.box[:4]))}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.images.decode.crops import Box
-from labelwise.images.formats.annotations import FOLDERS, Annotations, Record, home_of, relative, split_of
+from labelwise.images.formats.annotations import FOLDERS, GUESS, Annotations, Record, home_of, relative, split_of
 from labelwise.images.formats.taxonomy import ranks_of
 
 PATTERNS = (
@@ -42,7 +42,9 @@ def read(document: Any, file: Path) -> Annotations:
         if not one.get("iscrowd"):
             box = _box(one.get("bbox"), image)
             label = one["category_id"]
-            records.append(replace(_record(image, (names[label],), box, split_of(file)), ranks=ranks[label]))
+            record = _record(image, (names[label],), box, split_of(file))
+            guess = (names[label],) if one.get("source") == GUESS else ()
+            records.append(replace(record, ranks=ranks[label], guess=guess))
     records += [_record(image, (), None, split_of(file)) for id, image in images.items() if id not in seen]
     home, tail = home_of(file), file.stem.partition("_")[2]
     own = relative(file.parent, home)

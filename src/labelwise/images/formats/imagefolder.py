@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from labelwise.images.formats.annotations import Annotations, Record
+from labelwise.images.formats.annotations import GUESS, Annotations, Record
 from labelwise.images.sources.delimited import read_fields
 from labelwise.images.sources.paths import SPELLINGS
 from labelwise.support.files import MAX_TEXT, check_size, json_size, open_regular, read_regular
@@ -33,7 +33,11 @@ def accepts(file: Path) -> bool:
 
 def read(file: Path) -> Annotations:
     """Return what the table says."""
-    rows = _lines(file) if file.suffix == ".jsonl" else (row for _, row in read_fields(file, "file_name"))
+    rows = (
+        _lines(file)
+        if file.suffix == ".jsonl"
+        else (row for _, row in read_fields(file, "file_name", errors="surrogateescape"))
+    )
     split = SPELLINGS.get(file.parent.name.casefold(), "")
     records = tuple(record for row in rows for record in _records(row, split))
     return Annotations(source=file, home=file.parent, records=records, folders=("",))
@@ -56,7 +60,8 @@ def _records(row: Mapping[str, Any], split: str) -> Iterator[Record]:
             left, top, width, height = map(float, box)
             yield Record(**about, box=(left, top, width, height, False), labels=(str(label),))
         return
-    yield Record(**about, labels=_labels(row, parts))
+    labels = _labels(row, parts)
+    yield Record(**about, labels=labels, guess=(labels or ()) if row.get("source") == GUESS else ())
 
 
 def _labels(row: Mapping[str, Any], parts: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -34,15 +34,22 @@ def _records(task: Mapping[str, Any]) -> Iterator[Record]:
         answers = [one for one in task.get("annotations") or () if not one.get("was_cancelled")]
         results = answers[0]["result"] if answers else []
     for result in results:
-        value = result["value"]
         if result["type"] == "choices":
-            choices = value["choices"]
-            choices = choices["choices"] if isinstance(choices, dict) else choices
-            yield Record(file=image, labels=(choices,) if isinstance(choices, str) else tuple(map(str, choices)))
+            yield Record(file=image, labels=_choices(result))
         elif result["type"] == "rectanglelabels":
+            value = result["value"]
             yield Record(file=image, labels=tuple(map(str, value["rectanglelabels"][:1])), box=_box(value))
     if not results:
-        yield Record(file=image)
+        guesses = [one for each in (task.get("predictions") or ())[:1] for one in each["result"]]
+        yield Record(
+            file=image, guess=tuple(word for one in guesses if one["type"] == "choices" for word in _choices(one))
+        )
+
+
+def _choices(result: Mapping[str, Any]) -> tuple[str, ...]:
+    choices = result["value"]["choices"]
+    choices = choices["choices"] if isinstance(choices, dict) else choices
+    return (choices,) if isinstance(choices, str) else tuple(map(str, choices))
 
 
 def _box(value: Mapping[str, Any]) -> Box:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from labelwise.images.sources.delimited import headed_rows
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.files import check_size, max_bytes
+from labelwise.support.text import from_cell
 
 Floats = npt.NDArray[np.float32]
 
-_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight")
+_ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight", "source")
 _PATHS = ("file", "filename", "filepath", "image", "photo", "picture")  # what else people call the column "path"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
@@ -81,7 +82,7 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
             f'The table "{file}" has no column "path". Its columns: {listing(names)}. Rename the column of image files '
             'to "path" and that of labels to "label". A table of features has columns f0, f1, and so on.'
         )
-    meant = {"", *known, *(names[i] for i in features)}
+    meant = {"", *known, *(names[i] for i in features)} - {"source"}
     other = [name for name in names if name not in meant and not _is_feature(name)]
     if not {"label", "labels"} & set(names) and other:
         raise DataError(
@@ -132,9 +133,9 @@ def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
 _POINTER = 8  # bytes that a cell takes at least: it may be empty
 
 
-def read_csv(file: Path, *, beside: bool = False) -> Columns:
+def read_csv(file: Path, *, beside: bool = False, errors: str = "strict") -> Columns:
     """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them."""
-    with closing(headed_rows(file)) as rows:
+    with closing(headed_rows(file, errors=errors)) as rows:
         _, first = next(rows, (0, None))
         if first is None:
             raise DataError(f'The table "{file}" is empty. Its first row must name the columns: path, label.')
@@ -148,7 +149,7 @@ def read_csv(file: Path, *, beside: bool = False) -> Columns:
             if size > most:
                 check_size(file, size)
             for name, position in header.cells.items():
-                cells[name].append(fields[position].strip())
+                cells[name].append(from_cell(fields[position].strip()))
             if header.features:
                 values += _features(fields, header, f'Row {number} of "{file}"').tobytes()
             numbers.append(number)

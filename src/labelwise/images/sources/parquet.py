@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,12 +14,11 @@ import numpy as np
 from labelwise.images.sources.csv_files import Columns, Floats, Header, read_header
 from labelwise.images.sources.paths import PARQUET, is_shard, open_stream
 from labelwise.images.sources.rows import Block, Content
-from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError, listing
+from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
 _POINTER = 8  # bytes that a cell takes at least
-_ROW = 100  # bytes that a row of a few texts takes, about
 
 
 def read_parquet(file: Path) -> Columns:
@@ -39,25 +38,6 @@ def read_parquet(file: Path) -> Columns:
         raise DataError(
             f'The table "{file}" is not a Parquet file, or it is damaged ({first}). Write it again.'
         ) from None
-
-
-def read_texts(file: Path, needed: Sequence[str], others: Sequence[str] = ()) -> list[tuple[str, ...]]:
-    """Return columns as text, row by row; one of the others that is missing is blank."""
-    pyarrow, parquet = libraries(file)
-    try:
-        with open_regular(file, None) as stream:
-            there = parquet.read_schema(stream).names
-            if missing := [name for name in needed if name not in there]:
-                raise DataError(f'The table "{file}" has no column "{missing[0]}". Its columns: {listing(there)}.')
-            names = [name for name in (*needed, *others) if name in there]
-            with parquet.ParquetFile(stream, read_dictionary=names) as table:
-                rows = table.metadata.num_rows
-                check_size(file, _ROW * rows)
-                columns = {name: _values(table, name, file) for name in names}
-        every = [columns.get(name) or [""] * rows for name in (*needed, *others)]
-        return [tuple("" if cell is None else str(cell) for cell in row) for row in zip(*every, strict=True)]
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise DataError(f'"{file}" is not a Parquet file, or it is damaged ({error!s:.200}). Write it again.') from None
 
 
 def libraries(file: str | Path) -> tuple[Any, Any]:

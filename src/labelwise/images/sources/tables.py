@@ -74,9 +74,9 @@ def table(  # noqa: PLR0913 - what a source may be told
     return from_files(file, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
 
 
-def read_table(file: Path) -> Columns:
-    """Return the cells of a table, which has rows."""
-    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file)
+def read_table(file: Path, *, errors: str = "strict") -> Columns:
+    """Return the cells of a table, which has rows; ``errors`` says what becomes of bytes that are no UTF-8."""
+    columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file, errors=errors)
     if not len(columns):
         raise DataError(f'"{file}" has no rows below its header. Add one for each image.')
     return columns

@@ -1,29 +1,28 @@
-"""Export and import labels: folders, tables, COCO, YOLO, Label Studio. Photos are linked or copied, never moved."""
+"""Export labels: folders, tables, COCO, YOLO, Label Studio. Photos are linked or copied, never moved."""
 
 import csv
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from labelwise.images.decode.crops import file_of
-from labelwise.images.formats.find import find_annotations, read_json
-from labelwise.images.sources.parquet import read_texts
+from labelwise.images.formats.annotations import GUESS
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
 from labelwise.support.errors import DataError, UsageError, listing
-from labelwise.support.file_names import RECORD, folder_names, numbered, read_record
-from labelwise.support.files import MAX_BYTES, read_regular, regular_path
-from labelwise.support.text import from_cell, json_text, to_cell
+from labelwise.support.file_names import RECORD, folder_names, numbered
+from labelwise.support.files import MAX_BYTES, regular_path
+from labelwise.support.text import json_text, to_cell
 from labelwise.support.writable import writing_folder
 
 Row = tuple[Path, Labelled]
 LISTS = ("csv", "parquet")  # forms that name images and hold none
-TASKS, GUESS = "labelstudio.json", "guess"
+TASKS = "labelstudio.json"
 
 
 def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form: str) -> Path:
@@ -136,93 +135,6 @@ FORMS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
     "yolo": _yolo,
     "labelstudio": _label_studio,
 }
-
-
-def read_labels(source: Path, *, guesses: bool = False) -> dict[str, str]:
-    """Return the label of each path in an export: folders, a table, metadata.csv, COCO, or Label Studio.
-
-    Args:
-        source: the file or the folder.
-        guesses: whether guesses count, too; by default only what a person answered does. Rows of another origin are answers.
-    """
-    try:
-        rows = list(_of_folder(source) if source.is_dir() else _of_file(source))
-        if not all(isinstance(label, str) for _, label, _ in rows):
-            raise TypeError("a label is no text")
-    except (
-        DataError,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        csv.Error,
-    ) as error:
-        if labels := _annotated(source):
-            return labels
-        raise UsageError(f'"{source}" holds no labels that can be read ({error}). Give what --export wrote.') from None
-    return {path: label for path, label, origin in rows if guesses or origin != GUESS}
-
-
-Read = Iterator[tuple[str, str, str]]  # path, label, source
-
-
-def _annotated(source: Path) -> dict[str, str]:
-    """Return the labels of whole images in annotations of another tool; none if there are none that can be read."""
-    try:
-        pairs = [pair for part in find_annotations(source) for pair in part.located(outside=True)]
-    except DataError:
-        return {}
-    return {os.path.realpath(file): one.labels[0] for file, one in pairs if one.labels and one.box is None}
-
-
-def _of_folder(source: Path) -> Read:
-    for name in ("metadata.csv", "images.csv", "images.parquet", "annotations.json", TASKS):
-        if (source / name).is_file():
-            yield from _of_file(source / name)
-            return
-    root = source / "train" if any((source / "train").glob("*/*")) else source
-    listed = read_record(root).get("guesses")
-    guesses = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set[str]()
-    for file in sorted(root.glob("*/*")):
-        if file.is_file():
-            origin = GUESS if f"{file.parent.name}/{file.name}" in guesses else ""
-            yield os.path.realpath(file), file.parent.name, origin
-
-
-def _of_file(source: Path) -> Read:
-    kind = source.suffix.lower()
-    if kind == ".csv":
-        text = read_regular(source).decode("utf-8", "surrogateescape")
-        for row in csv.DictReader(io.StringIO(text, newline="")):
-            path = _resolved(source, from_cell(row.get("path") or row["file_name"]))
-            yield path, from_cell(row["label"] or ""), row.get("source") or ""
-    elif kind == ".parquet":
-        for path, label, origin in read_texts(source, ("path", "label"), ("source",)):
-            yield _resolved(source, path), label, origin
-    else:
-        document = read_json(source)
-        yield from _of_tasks(source, document) if isinstance(document, list) else _of_coco(source, document)
-
-
-def _of_tasks(source: Path, tasks: Sequence[Mapping[str, Any]]) -> Read:
-    for task in tasks:
-        for notes, origin in ((task.get("annotations"), ""), (task.get("predictions"), GUESS)):
-            if notes:
-                yield _resolved(source, task["data"]["image"]), notes[0]["result"][0]["value"]["choices"][0], origin
-                break
-
-
-def _of_coco(source: Path, document: Mapping[str, Any]) -> Read:
-    names = {one["id"]: one["name"] for one in document["categories"]}
-    files = {one["id"]: one["file_name"] for one in document["images"]}
-    for one in document["annotations"]:
-        yield _resolved(source, files[one["image_id"]]), names[one["category_id"]], one.get("source", "")
-
-
-def _resolved(source: Path, name: str) -> str:
-    return os.path.realpath(source.parent / name)
 
 
 def _labels(rows: Sequence[Row]) -> dict[str, int]:
