@@ -4,10 +4,12 @@ import functools
 import http.server
 import json
 import os
+import runpy
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.calls import as_dataset
+from labelwise.core.calibration import Calibration
+from labelwise.core.coarser import Tree
 from labelwise.core.scores import Scores
+from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
 
 pytest.importorskip("onnxruntime")
@@ -107,6 +113,48 @@ def test_the_python_program_answers_without_labelwise(
         np.testing.assert_allclose(given, scores.probabilities[row], atol=1e-5, err_msg=one["file"])
         assert one["unknown"] == scores.unknown[row]
         assert one["labels"] == ([] if scores.unknown[row] else [names[scores.best[row]]])
+
+
+def test_the_python_program_keeps_a_promise_with_parents(
+    photos: tuple[list[str], list[str]], odd_files: list[str], tmp_path: Path
+) -> None:
+    data = as_dataset(photos)
+    parents = tuple(("plant",) if name == "green" else ("other", "thing") for name in data.labels.names)
+    tree = lw.fit(replace(data, labels=replace(data.labels, parents=parents)), "discriminant")
+    made = tree.export(tmp_path / "a tree")
+    words = [sys.executable, str(made.file / "classify.py"), "--max-error", "0.3", *odd_files]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    for line, one in zip(done.stdout.splitlines(), tree.classify(odd_files, max_error=0.3), strict=True):
+        answer = json.loads(line)
+        assert answer["answer"] == one.label
+        assert answer["parents"] == list(one.parents or ())
+        if one.label not in ("unknown", "unsure"):
+            assert answer["probability"] == pytest.approx(one.probability, abs=1e-5)
+    words[3] = "1.5"
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "between 0 and 1" in refused.stderr
+
+
+def test_steps_of_the_python_program_are_those_of_the_tree() -> None:
+    program = runpy.run_path(str(Path(lw.__file__).parent / "core" / "standalone" / "classify.py"))
+    parents = tuple((f"genus {i // 2}", f"family {i // 6}") for i in range(16))
+    labels = Labels(
+        names=(*(f"species {i}" for i in range(16)), "genus 0", "alone"), parents=(*parents, ("family 0",), ())
+    )
+    paths = [[*reversed(above), name] for above, name in zip(labels.parents or (), labels.names, strict=True)]
+    tree = Tree.of(labels)
+    probabilities = np.random.default_rng(0).dirichlet(np.full(18, 0.3), 200)
+    others = np.random.default_rng(1).dirichlet(np.full(18, 0.3), 200)
+    mistakes = np.sort(tree.mistakes(others, np.arange(200) % 18)).tolist()
+    calibration = replace(Calibration.none(18, exclusive=False, penalty="offset"), mistakes=np.array(mistakes))
+    for max_error in (0.001, 0.1, 0.5):
+        least = program["limit"](mistakes, max_error)
+        assert least == calibration.limit(max_error)
+        own = [program["coarser"](row, paths, least) for row in probabilities]
+        for (path, value), (names, expected) in zip(own, tree.answers(probabilities, least), strict=True):
+            assert tuple(path) == names
+            assert value == pytest.approx(expected)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -41,10 +42,21 @@ def export_folder(classifier: Classifier, folder: str | Path, *, overwrite: bool
         about = {key: json.loads(value) for key, value in metadata(classifier).items()}
         about["reported"] = "answers" if classifier.calibration.multilabel else "probabilities"
         about["tall_first"] = _tall_first()
+        about |= _promises(classifier)
         write_atomically(part / LABELS, json.dumps(about, indent=1, ensure_ascii=False).encode() + b"\n")
         for name in PROGRAMS:
             write_atomically(part / name, files("labelwise.core").joinpath("standalone", name).read_bytes())
     return Exported(target, made.labels, made.difference, made.megabytes)
+
+
+def _promises(classifier: Classifier) -> dict[str, Any]:
+    """Return the names that lead to each label, and the mistakes by which ``max_error`` finds its limit, where it can be promised."""
+    labels, mistakes = classifier.labels, classifier.promising.mistakes
+    parents = labels.parents or ((),) * len(labels)
+    return {
+        "paths": [[*reversed(above), name] for above, name in zip(parents, labels.names, strict=True)],
+        "mistakes": None if mistakes is None or classifier.thresholds else mistakes.tolist(),
+    }
 
 
 def _tall_first() -> bool:

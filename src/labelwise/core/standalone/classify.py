@@ -1,9 +1,15 @@
-"""python classify.py owl.jpg ...: what each image shows, as JSON lines. Needs onnxruntime, pillow and numpy, not labelwise."""
+"""python classify.py owl.jpg ...: what each image shows, as JSON lines. Needs onnxruntime, pillow and numpy, not labelwise.
 
+With --max-error 0.05, each answer is a label, a parent of labels, or "unsure", so that at most this share of images gets a wrong one.
+"""
+
+import argparse
 import json
+import math
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: builds of ONNX Runtime report to Microsoft otherwise
 import numpy as np
@@ -41,12 +47,50 @@ def read(file: str, shape: list[int], fit: str) -> np.ndarray:
     return pixels.transpose(2, 0, 1) if channels == 3 else pixels[None]
 
 
-def main(files: list[str]) -> int:
+def limit(mistakes: list[float], max_error: float) -> float:
+    """Return the probability above which answers are wrong for at most this share of images."""
+    place = math.ceil((len(mistakes) + 1) * (1 - max_error) - 1e-5) - 1
+    return mistakes[place] if place < len(mistakes) else math.inf
+
+
+def coarser(chances: np.ndarray, paths: list[list[str]], least: float) -> tuple[list[str], float]:
+    """Return the names from the broadest parent to the last step that is more probable than ``least``, and its probability."""
+    inside, value = sorted(range(len(paths)), key=paths.__getitem__), 1.0
+    answer: tuple[list[str], float] = ([], value)
+    for step in range(1, max(map(len, paths)) + 1):
+        groups: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+        for row in inside:
+            groups.setdefault((tuple(paths[row][:step]), len(paths[row]) < step), []).append(row)
+        (path, _), inside = max(groups.items(), key=lambda group: chances[group[1]].sum())
+        value = min(value, float(chances[inside].sum()))
+        if value <= least:
+            break
+        answer = (list(path), value)
+    return answer
+
+
+def promised(chances: np.ndarray, unknown: bool, about: dict[str, Any], least: float) -> dict[str, Any]:
+    """Return the answer to an image that keeps a promise."""
+    path, value = coarser(chances, about["paths"], least)
+    if unknown:
+        return {"answer": "unknown", "parents": []}
+    return {"answer": path[-1] if path else "unsure", "parents": path[-2::-1], "probability": value}
+
+
+def main(words: list[str]) -> int:
     """Print the answer for each file; return 1 if one cannot be read."""
-    unread = 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--max-error", type=float)
+    asked, unread = parser.parse_args(words), 0
     about = json.loads((HERE / "labels.json").read_text("utf-8"))
+    least = None
+    if asked.max_error is not None:
+        if about["mistakes"] is None or not 0 < asked.max_error < 1:
+            parser.error("--max-error must be between 0 and 1, and this classifier must be able to promise it")
+        least = limit(about["mistakes"], asked.max_error)
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
-    for file in files:
+    for file in asked.files:
         try:
             image = read(file, about["shape"], about["fit"])[None]
         except Exception as error:  # Pillow raises many kinds
@@ -56,7 +100,10 @@ def main(files: list[str]) -> int:
         answers, labels, unknown = session.run([about["reported"], "labels", "unknown"], {"images": image})
         names = [name for name, yes in zip(about["labels"], labels[0], strict=True) if yes]
         chances = dict(zip(about["labels"], answers[0].tolist(), strict=True))
-        print(json.dumps({"file": file, "labels": names, "unknown": bool(unknown[0]), "probabilities": chances}))
+        answer = {"file": file, "labels": names, "unknown": bool(unknown[0]), "probabilities": chances}
+        if least is not None:
+            answer |= promised(answers[0], answer["unknown"], about, least)
+        print(json.dumps(answer))
     return unread
 
 
