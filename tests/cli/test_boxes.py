@@ -13,8 +13,9 @@ from PIL import Image
 import labelwise as lw
 from labelwise.core.scores import UNKNOWN
 from labelwise.images.formats.annotations import Record
-from labelwise.tasks.classify import Prediction
-from labelwise.tasks.joined import Joined, join
+from labelwise.jobs.job import Job
+from labelwise.tasks.joined import Joined, decider, join
+from tests.core.test_coarser import draw, fitted
 
 SIDE = 8
 
@@ -107,8 +108,12 @@ def test_the_same_in_python(model: Path, detections: Path) -> None:
     assert len(lw.load(model).classify(detections)) == 4
 
 
-def answer(label: str, *values: float) -> tuple[Prediction, Any]:
-    return Prediction(label, (label,), max(values), 0.5, 0.0, ()), np.array(values)
+def answer(label: str, *values: float) -> tuple[str, Any]:
+    return label, np.array(values)
+
+
+def best(mean: Any) -> tuple[str, float]:
+    return "ab"[int(mean.argmax())], float(mean.max())
 
 
 def test_joined_answers_are_weighted_means_of_known_boxes() -> None:
@@ -118,17 +123,73 @@ def test_joined_answers_are_weighted_means_of_known_boxes() -> None:
         for i, w in enumerate((0.9, 0.3, 0.9))
     }
     answers = dict(zip(records, (answer("a", 0.6, 0.4), answer("b", 0.1, 0.9), answer("a", 0.8, 0.2)), strict=True))
-    (one,) = join(records, answers, ("a", "b"))
+    (one,) = join(records, answers, best)
     mean = (0.9 * 0.6 + 0.3 * 0.1 + 0.9 * 0.8) / 2.1
     assert one.probability == pytest.approx(mean)
     expected = Joined(level="image", name="x.png", label="a", probability=None, boxes=3, counts=(("a", 2), ("b", 1)))
     assert replace(one, probability=None) == expected
     single = dict(list(records.items())[:1])
-    (one,) = join(single, answers, ("a", "b"))
+    (one,) = join(single, answers, best)
     assert (one.label, one.probability) == ("a", 0.6), "one box: its own answer"
     answers = dict(
         zip(records, (answer(UNKNOWN, 0.6, 0.4), answer("b", 0.1, 0.9), answer(UNKNOWN, 0.8, 0.2)), strict=True)
     )
-    (one,) = join(records, answers, ("a", "b"))
+    (one,) = join(records, answers, best)
     assert one.label == UNKNOWN
-    assert join(records, {}, ("a", "b")) == [], "no box could be read"
+    assert join(records, {}, best) == [], "no box could be read"
+
+
+def test_a_job_joins_boxes_as_the_table_does(
+    run: Any, model: Path, detections: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)  # paths may be relative
+    defaults: dict[str, Any] = Job.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "size", 3)  # boxes of one image are in two blocks
+    words = ("classify", model, detections.name, "--max-error", "0.3")
+    code, text, err = run(*words, "--json")
+    assert code == 0, err
+    plain = json.loads(text)
+    for _ in range(2):  # and again, from what is done
+        code, text, err = run(*words, "--out", "jobs.parquet", "--json")
+        assert code == 0, err
+    assert json.loads(text)["joined"] == {"image": 5, "event": 1}
+    table = [row for file in sorted(Path("jobs.parquet").glob("*.parquet")) for row in read_parquet(file)]
+    boxes = {Path(row["file"]).name: row["answer"] for row in table if row["level"] == "box"}
+    assert boxes == {Path(one["file"]).name: one["label"] for one in plain["predictions"]}
+    joined = {
+        (row["level"], Path(row["file"]).name): (row["answer"], row["probability"])
+        for row in table
+        if row["level"] != "box"
+    }
+    assert set(joined) == {(one["level"], Path(one["name"]).name) for one in plain["joined"]}
+    for one in plain["joined"]:
+        label, probability = joined[one["level"], Path(one["name"]).name]
+        assert label == one["label"]
+        assert probability == pytest.approx(one["probability"], abs=1e-6)
+
+
+def read_parquet(file: Path) -> list[dict[str, Any]]:
+    from pyarrow import parquet
+
+    return parquet.read_table(file).to_pylist()  # type: ignore[no-any-return]
+
+
+def test_the_joined_answer_of_one_box_is_its_own_also_with_a_promise() -> None:
+    classifier = fitted()
+    scores = classifier.scores(draw(200, 2)[0])
+    own = [path[-1] if path else "unsure" for path, _ in scores.coarser(0.05)]
+    assert {word.split()[0] for word in own} == {"label", "pair", "unsure"}
+    decide = decider(classifier, 0.05)
+    assert [decide(row)[0] for row in scores.probabilities] == own
+    names = [classifier.labels.names[best] for best in scores.best]
+    assert [decider(classifier)(row)[0] for row in scores.probabilities] == names
+
+
+def test_a_job_refuses_a_promise_that_cannot_be_made(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    out = tmp_path / "a.parquet"
+    code, _, err = run("classify", model, pictures / "test", "--max-error", "1.5", "--out", out)
+    assert code == 2
+    assert "between 0 and 1" in err
+    assert not out.exists()

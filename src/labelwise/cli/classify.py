@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -159,7 +159,7 @@ class Answers:
     ) -> list[dict[str, str]]:
         """Add the answers for all images, and those that join boxes; return the unreadable files."""
         from labelwise.tasks.classify import classify as predictions
-        from labelwise.tasks.joined import join
+        from labelwise.tasks.joined import decider, join
 
         in_boxes: dict[str, Any] = {}
         skipped: list[dict[str, str]] = []
@@ -173,10 +173,10 @@ class Answers:
             )
             for row, (name, one) in enumerate(zip(names, some, strict=True)):
                 if scores and name in boxes.records:
-                    in_boxes[name] = one, scores.reported[row]
+                    in_boxes[name] = one.label, scores.reported[row]
                 reading = partial(_pixels, classifier, images, row)
                 self.add(answer(name, one, self.writing.min_probability), reading, place=name not in boxes.records)
-        self._join(join(boxes.records, in_boxes, classifier.labels.names))
+        self._join(join(boxes.records, in_boxes, decider(classifier, asking.max_error)))
         return skipped
 
     def _join(self, every: Sequence["Joined"]) -> None:
@@ -214,11 +214,12 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
     Of an annotation file, such as that of MegaDetector, each box is classified, and the answers are joined for each image and event.
     """
     if writing.out is not None and is_job(writing.out):
-        if writing != Writing(out=writing.out) or asking != Asking(top=asking.top):
+        if writing != Writing(out=writing.out) or asking.prior is not None:
             raise UsageError(
-                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only, --coverage, --max-error and --prior."
+                "A .parquet folder holds all answers. Leave out --csv, --sort-into, --link, --only, --min-probability and --prior."
             )
-        run_job(make_job("classify", model, writing.out, asking.top), paths)
+        job = make_job("classify", model, writing.out, asking.top)
+        run_job(replace(job, coverage=asking.coverage, max_error=asking.max_error), paths, boxing)
         return
     from labelwise.images.as_images import as_images
     from labelwise.images.formats.boxes import all_boxes

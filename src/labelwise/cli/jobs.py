@@ -20,9 +20,10 @@ from labelwise.support.writable import sole_writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from labelwise.images.images import Images
+    from labelwise.cli.boxes import Boxing
     from labelwise.jobs.job import Job, Question
     from labelwise.jobs.parts import Done, Parts
+    from labelwise.tasks.joined import Decide
 
 JobOut = Annotated[Path | None, Option("--out", help="A .parquet folder for very many images; resumable.")]
 
@@ -62,13 +63,25 @@ def make_job(question: "Question", model: Path | None, out: Path, top: int = 3) 
     return Job(question=question, model=folder, out=str(out.absolute()), top=top, device=device)
 
 
-def run_job(job: "Job", paths: Sequence[Path]) -> None:
-    """Run the missing blocks of a job and print a summary."""
+def run_job(job: "Job", paths: Sequence[Path], boxing: "Boxing | None" = None) -> None:
+    """Run the missing blocks of a job and print a summary; with ``boxing``, boxes of annotation files are images."""
+    from labelwise.images.as_images import as_images
+    from labelwise.images.formats.boxes import Boxes, all_boxes
+    from labelwise.jobs.joining import write_joined
+
     with job_runner() as run:
-        job = replace(job, images=_files(paths))
+        places, boxes = list[str | Path](_absolute(paths)), Boxes()
+        if boxing is not None:
+            root = shared().root and Path(os.path.abspath(shared().root or ""))
+            places, boxes = all_boxes(_absolute(paths), boxing.min_detection, root, boxing.events)
+            if not places:
+                raise UsageError("There is no box to classify in these files. Give others, or write --csv FILE.")
+        job = replace(job, images=as_images(places), boxed=bool(boxes.records))
+        decide = _decider(job)
         with sole_writer(Path(job.out)):
             job.begin()
             before = _run(job, run, "Images")
+            joined = write_joined(job, boxes.records, decide) if decide and job.boxed else []
     document = _outcome(job) | {"found_done": before}
     known = f", {before} of them from an earlier run" if before else ""
     lines: list[Any] = [styled((job.out, "bold"), f": {len(job.files)} images in {document['files']} files{known}")]
@@ -76,17 +89,22 @@ def run_job(job: "Job", paths: Sequence[Path]) -> None:
     if "answers" in document:
         rows = ((word, str(count)) for word, count in document["answers"].items())
         lines.append(plain_table("answer", ">images", rows=rows))
+    if job.boxed:
+        levels = {level: sum(one.level == level for one in joined) for level in ("image", "event")}
+        document["joined"] = levels
+        lines.append(f"Joined: {levels['image']} images, {levels['event']} events (column level).")
     show(document, *lines)
 
 
 def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> None:
     """Write the pairs of images that look alike, and print a summary."""
+    from labelwise.images.as_images import as_images
     from labelwise.images.split.lookalikes import LIKENESS
     from labelwise.jobs.duplicates import LOOKS, Pairs
 
     looks, likeness = make_job("looks", None, out), LIKENESS if likeness is None else likeness
     with job_runner() as run:
-        looks = replace(looks, out=str(Path(looks.out) / LOOKS), images=_files(paths))
+        looks = replace(looks, out=str(Path(looks.out) / LOOKS), images=as_images(_absolute(paths)))
         job = Pairs(out=str(out.absolute()), looks=looks, likeness=likeness)
         with sole_writer(out.absolute()):
             job.begin()
@@ -104,12 +122,26 @@ def run_duplicates(paths: Sequence[Path], out: Path, likeness: float | None) -> 
     show(document, styled((job.out, "bold"), words), *_unread(unread))
 
 
-def _files(paths: Sequence[Path]) -> "Images":
-    """Return the images of paths, files by their absolute path."""
-    from labelwise.images.as_images import as_images
+def _absolute(paths: Sequence[Path]) -> list[Path]:
+    """Return paths that processes elsewhere find."""
     from labelwise.images.sources.paths import may_name_shards
 
-    return as_images([path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths])
+    return [path if may_name_shards(path) else Path(os.path.abspath(path)) for path in paths]
+
+
+def _decider(job: "Job") -> "Decide | None":
+    """Return how joined answers are decided, if the job needs that; raise an error for a promise that cannot be made."""
+    if not job.boxed and job.coverage is None and job.max_error is None:
+        return None
+    from numpy import zeros
+
+    from labelwise.core.load import load
+    from labelwise.tasks.joined import decider
+
+    classifier = load(job.model)
+    if job.coverage is not None:
+        classifier.promising.covering(zeros((1, len(classifier.labels))), job.coverage)
+    return decider(classifier, job.max_error)
 
 
 def _run(job: "Parts", run: "Callable[[Parts, Done], None]", what: str) -> int:

@@ -131,6 +131,14 @@ class Classifier:
         """The calibration whose promises count labels that were taught after it was fitted."""
         return promising(self)
 
+    def error_limit(self, max_error: float) -> float:
+        """Return the probability above which answers are wrong for at most this share of images."""
+        if self.thresholds:
+            raise UsageError(
+                "A share of wrong answers cannot be promised with thresholds per label. Remove the thresholds."
+            )
+        return self.promising.limit(max_error)
+
     def batch(self, images: ImagesLike) -> Array:
         """Return images as the encoder takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
         return as_batch(images, self.shape, self.encoder.fit)

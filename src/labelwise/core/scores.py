@@ -12,7 +12,6 @@ from labelwise.core.arrays import Array, top_columns
 from labelwise.core.calibration import HALF, choose, threshold_row
 from labelwise.core.coarser import Tree
 from labelwise.images.images import Images
-from labelwise.support.errors import UsageError
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -131,16 +130,8 @@ class Scores:
         Each answer is the names from the broadest parent down to it; none where all are too unsure. Of all images like those of
         training, at most the share ``max_error`` gets a wrong answer.
         """
-        limit, tree = self.error_limit(max_error), Tree.of(self.classifier.labels)
+        limit, tree = self.classifier.error_limit(max_error), Tree.of(self.classifier.labels)
         return [answer for part in self.parts() for answer in tree.answers(part.probabilities, limit)]
-
-    def error_limit(self, max_error: float) -> float:
-        """Return the probability above which answers are wrong for at most this share of images."""
-        if self.classifier.thresholds:
-            raise UsageError(
-                "A share of wrong answers cannot be promised with thresholds per label. Remove the thresholds."
-            )
-        return self.classifier.promising.limit(max_error)
 
     def __repr__(self) -> str:
         return f"<Scores of {len(self)} images and {self.classifier.labels!r:.200}>"

@@ -76,7 +76,7 @@ def _with(usual: tuple[float, ...], more: float | None) -> list[float]:
 
 
 def _errors(scores: Scores, targets: Array, promises: list[float]) -> Iterator[ErrorFigures]:
-    limits = [scores.error_limit(promise) for promise in promises]
+    limits = [scores.classifier.error_limit(promise) for promise in promises]
     tree, unknown = Tree.of(scores.classifier.labels), scores.unknown
     parts = zip(scores.parts(), _parts(scores, targets), strict=True)
     walks = [_walk(tree, part.probabilities, truth) for part, truth in parts]

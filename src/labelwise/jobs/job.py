@@ -36,6 +36,9 @@ class Job(Parts):
     top: int = 3  # labels that ``classify`` lists, pictures that ``retrieve`` does
     gallery: str = ""  # on disk, of ``retrieve``
     by: str | None = None  # how ``retrieve`` compares; None is by the best score there is
+    coverage: float | None = None  # what ``classify`` promises
+    max_error: float | None = None
+    boxed: bool = False  # whether answers of boxes are joined afterwards, which takes all probabilities
     size: int = BLOCK  # images of a block
 
     @cached_property
@@ -69,7 +72,7 @@ class Job(Parts):
         """Write the answers about the images of a block: a row for each, with a reason where it could not be read."""
         pyarrow, content = arrow(), self.content(block)
         rows = _looks(self._block(block)) if opened is None else _rows(self, opened, self._block(block))
-        schema = _schema(self, pyarrow)
+        schema = schema_of(self)
         self.write(block, content, schema, [pyarrow.Table.from_pylist(rows, schema=schema)])
 
     def _block(self, block: int) -> "Images":
@@ -104,6 +107,9 @@ class Job(Parts):
             "size": self.size,
             "gallery": self.gallery and self.gallery + _version(Path(self.gallery)),
             "by": self.by,
+            "coverage": self.coverage,
+            "max_error": self.max_error,
+            "boxed": self.boxed,
         }
 
 
@@ -153,10 +159,13 @@ def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str,
         return rows
     scores = classifier.scores(ImagesWithFeatures.readable(files, features))
     if job.question == "classify":
-        for row, one in zip(readable, classify(scores, top=job.top), strict=True):
+        answers = classify(scores, top=job.top, coverage=job.coverage, max_error=job.max_error)
+        for at, (row, one) in enumerate(zip(readable, answers, strict=True)):
             top = [{"label": label, "probability": value} for label, value in one.top]
             rows[row] |= {"answer": one.label, "probability": one.probability, "labels": list(one.labels)}
             rows[row] |= {"top": top, "outlier_score": one.outlier}
+            rows[row] |= {"parents": list(one.parents)} if one.parents is not None else {}
+            rows[row] |= {"level": "box", "probabilities": scores.reported[at]} if job.boxed else {}
     elif job.question == "outliers":
         for row, each in zip(readable, outliers(scores), strict=True):
             rows[row] |= {"outlier_score": each.score, "unknown": each.flagged}
@@ -177,7 +186,9 @@ def as_text(file: str) -> str:
     return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
-def _schema(job: Job, pyarrow: Any) -> Any:
+def schema_of(job: Job) -> Any:
+    """Return the columns of the answers of a job."""
+    pyarrow = arrow()
     text, number = pyarrow.string(), pyarrow.float64()
     own = {
         "classify": [
@@ -189,4 +200,6 @@ def _schema(job: Job, pyarrow: Any) -> Any:
         "encode": [("embedding", pyarrow.list_(pyarrow.float32()))],
         "looks": [("look", pyarrow.binary())],
     }[job.question]  # fmt: skip
+    own += [("parents", pyarrow.list_(text))] if job.max_error is not None else []
+    own += [("level", text), ("probabilities", pyarrow.list_(pyarrow.float32()))] if job.boxed else []
     return pyarrow.schema([("file", text), *own, ("reason", text)])

@@ -1,24 +1,27 @@
 """Join the answers of boxes: one answer per image, and one per event.
 
 An answer is the label with the highest probability, averaged over the boxes that are known, each weighted by the confidence of its
-detector. It is "unknown" if unknown boxes have more than half of the weight. Without a box to classify, it is what the detector saw
+detector. With ``max_error`` it is a parent, or "unsure", where the mean is below the limit for single images. It is "unknown" if unknown boxes have more than half of the weight. Without a box to classify, it is what the detector saw
 ("person"), or "empty".
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from labelwise.core.scores import UNKNOWN
+from labelwise.core.arrays import Array
+from labelwise.core.classifier import Classifier
+from labelwise.core.coarser import Tree
+from labelwise.core.scores import UNKNOWN, UNSURE
 from labelwise.images.decode.crops import file_of
 from labelwise.images.formats.annotations import Record
-from labelwise.tasks.classify import Prediction
 
 EMPTY = "empty"  # an image without a box
-Answers = Mapping[str, tuple[Prediction, Any]]  # by address: the answer, and the probability of each label ``[k]``
+Answers = Mapping[str, tuple[str, Array]]  # by address: the answer, and the probability of each label ``[k]``
+Decide = Callable[[Array], tuple[str, float]]  # the answer to mean probabilities ``[k]``, and its own
 Member = tuple[str, Record]
 
 
@@ -34,13 +37,28 @@ class Joined:
     counts: tuple[tuple[str, int], ...]  # how many boxes have which answer, the most frequent first
 
 
-def join(records: Mapping[str, Record], answers: Answers, labels: Sequence[str]) -> list[Joined]:
+def decider(classifier: Classifier, max_error: float | None = None) -> Decide:
+    """Return how a classifier answers mean probabilities."""
+    names, tree = classifier.labels.names, Tree.of(classifier.labels)
+    limit = None if max_error is None else classifier.error_limit(max_error)
+
+    def decide(mean: Array) -> tuple[str, float]:
+        best = int(mean.argmax())
+        if limit is None:
+            return names[best], float(mean[best])
+        ((path, probability),) = tree.answers(mean[None], limit)
+        return (path[-1], probability) if path else (UNSURE, float(mean[best]))
+
+    return decide
+
+
+def join(records: Mapping[str, Record], answers: Answers, decide: Decide) -> list[Joined]:
     """Return the joined answers of each image, and then of each event that has a name.
 
     Args:
         records: what an annotation file says, by address.
         answers: the answers to the boxes that were classified.
-        labels: the labels, in the order of the probabilities.
+        decide: see ``decider``.
     """
     images: dict[str, list[Member]] = {}
     events: dict[str, list[Member]] = {}
@@ -52,38 +70,40 @@ def join(records: Mapping[str, Record], answers: Answers, labels: Sequence[str])
         ("image", images),
         ("event", events),
     )
-    every = [_joined(level, name, own, answers, labels) for level, groups in levels for name, own in groups.items()]
+    every = [_joined(level, name, own, answers, decide) for level, groups in levels for name, own in groups.items()]
     return [one for one in every if one is not None]
 
 
 def _joined(
-    level: Literal["image", "event"], name: str, members: Sequence[Member], answers: Answers, labels: Sequence[str]
+    level: Literal["image", "event"], name: str, members: Sequence[Member], answers: Answers, decide: Decide
 ) -> Joined | None:
     """Return the answer to some boxes; None if none of them could be read."""
     boxes = [(address, record) for address, record in members if record.box is not None]
     seen = [(*answers[address], _weight(record)) for address, record in boxes if address in answers]
     others = [record for _, record in boxes if record.detected]
-    words = [*(prediction.label for prediction, _, _ in seen), *(record.detected for record in others)]
+    words = [*(label for label, _, _ in seen), *(record.detected for record in others)]
     about = {"level": level, "name": name, "boxes": len(boxes), "counts": tuple(Counter(words).most_common())}
     if seen:
-        return Joined(**about, **_best(seen, labels))  # type: ignore[arg-type]
+        return Joined(**about, **_best(seen, decide))  # type: ignore[arg-type]
     if others:
         surest = max(others, key=_weight)
         return Joined(**about, label=surest.detected, probability=surest.confidence)  # type: ignore[arg-type]
     whole = [answers[address] for address, _ in members if address in answers]
     if whole:
-        return Joined(**about, **_best([(*one, 1.0) for one in whole], labels))  # type: ignore[arg-type]
+        return Joined(**about, **_best([(*one, 1.0) for one in whole], decide))  # type: ignore[arg-type]
     return None if boxes else Joined(**about, label=EMPTY, probability=None)  # type: ignore[arg-type]
 
 
-def _best(seen: Sequence[tuple[Prediction, Any, float]], labels: Sequence[str]) -> dict[str, Any]:
-    known = [(values, weight) for prediction, values, weight in seen if prediction.label != UNKNOWN]
-    unknown = sum(weight for prediction, _, weight in seen if prediction.label == UNKNOWN)
+def _best(seen: Sequence[tuple[str, Array, float]], decide: Decide) -> dict[str, Any]:
+    known = [(values, weight) for label, values, weight in seen if label != UNKNOWN]
+    unknown = sum(weight for label, _, weight in seen if label == UNKNOWN)
     used = known or [(values, weight) for _, values, weight in seen]
     mean = np.average([values for values, _ in used], axis=0, weights=[weight for _, weight in used])
-    best = int(mean.argmax())
-    label = UNKNOWN if unknown > sum(weight for _, weight in known) else labels[best]
-    return {"label": label, "probability": float(mean[best])}
+    label, probability = decide(mean)
+    return {
+        "label": UNKNOWN if unknown > sum(weight for _, weight in known) else label,
+        "probability": probability,
+    }
 
 
 def _weight(record: Record) -> float:

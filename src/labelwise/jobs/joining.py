@@ -1,0 +1,49 @@
+"""Join the answers of boxes that a job classified: one more file of its folder, with a row for each image and event."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelwise.images.formats.annotations import Record
+from labelwise.jobs.job import Job, as_text, schema_of
+from labelwise.jobs.parts import arrow
+from labelwise.support.files import regular_path
+from labelwise.support.writable import write_file
+
+if TYPE_CHECKING:
+    from labelwise.tasks.joined import Decide, Joined
+
+FILE = "joined.parquet"
+
+
+def write_joined(job: Job, records: Mapping[str, Record], decide: "Decide") -> list["Joined"]:
+    """Write the joined answers of a finished job, and return them."""
+    from labelwise.tasks.joined import join
+
+    pyarrow, parquet = arrow(), import_module("pyarrow.parquet")
+    answers = {}
+    for block, names in enumerate(job.blocks):
+        table = parquet.read_table(regular_path(job.place(block)), columns=["answer", "probabilities"])
+        labels, each = table["answer"].to_pylist(), table["probabilities"].to_pylist()
+        for name, label, probabilities in zip(names, labels, each, strict=True):
+            if label is not None and name in records:
+                answers[name] = label, np.asarray(probabilities, np.float32)
+    joined = join(records, answers, decide)
+    rows = [
+        {
+            "file": as_text(one.name),
+            "answer": one.label,
+            "probability": one.probability,
+            "labels": [word for word, _ in one.counts],
+            "level": one.level,
+        }
+        for one in joined
+    ]
+    sink = BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema_of(job)), sink)
+    write_file(Path(job.out) / FILE, sink.getbuffer())
+    return joined
