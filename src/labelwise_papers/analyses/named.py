@@ -31,18 +31,9 @@ def evaluate_named(evaluation: Evaluation) -> dict[str, Any]:
     head = named_head(evaluation.classifier)
     scores, positions = evaluation.labelled()
     targets = np.asarray(positions)
-    table = confusion_matrix(scores.best, targets, len(evaluation.classifier.labels)).T
-    opinions = (linear_scores(scores.embeddings, opinion).argmax(1) for opinion in head.opinions)
-    restarts = [_share(answers, targets) for answers in opinions]
-    return {
-        "images": len(scores),
-        "accuracy": _share(scores.best, targets),
-        "restarts": restarts,
-        "mean": fmean(restarts),
-        "deviation": pstdev(restarts),
-        "clusters": float(table[np.arange(len(table)), best_matching(table)].sum() / len(scores)),
-        **true_agreement(evaluation),
-    }
+    answers = [scores.best, *(linear_scores(scores.embeddings, opinion).argmax(1) for opinion in head.opinions)]
+    figures = _figures(answers, targets, len(evaluation.classifier.labels))
+    return {"images": len(scores), **figures, **true_agreement(evaluation)}
 
 
 def evaluate_with_labels(data: Dataset, method: Method, run: Run) -> dict[str, Any]:
@@ -57,11 +48,20 @@ def evaluate_with_labels(data: Dataset, method: Method, run: Run) -> dict[str, A
     targets = np.asarray(test.targets)
     embeddings = array(model.encode_all(TensorSplit.of(test).images.to(model.head.weight.device)))
     answers = [linear_scores(embeddings, opinion).argmax(1) for opinion in model.known["opinions"]]
-    table = confusion_matrix(answers[0], targets, len(data.labels)).T
-    restarts = [_share(own, targets) for own in answers]
-    best = float(table[np.arange(len(table)), best_matching(table)].sum() / len(test))
-    figures = {"accuracy": restarts[0], "mean": fmean(restarts), "deviation": pstdev(restarts), "clusters": best}
-    return {**figures, "restarts": restarts, "work": model.report.get("work", {})}
+    return {**_figures([answers[0], *answers], targets, len(data.labels)), "work": model.report.get("work", {})}
+
+
+def _figures(answers: list[Array], targets: Array, k: int) -> dict[str, Any]:
+    """Return how right answers ``[n]`` are: the first, which count, and those of every restart, the others."""
+    right, *restarts = (_share(own, targets) for own in answers)
+    table = confusion_matrix(answers[0], targets, k).T
+    return {
+        "accuracy": right,
+        "restarts": restarts,
+        "mean": fmean(restarts),
+        "deviation": pstdev(restarts),
+        "clusters": float(table[np.arange(k), best_matching(table)].sum() / len(targets)),
+    }
 
 
 def true_agreement(evaluation: Evaluation) -> dict[str, float]:
