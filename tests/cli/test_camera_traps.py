@@ -134,6 +134,9 @@ def test_a_package_keeps_its_deployments_media_and_events(run: Any, model: Path,
     assert code == 2
     assert "--overwrite" in err
     assert run("classify", model, package, "--format", "camtrap-dp", "--out", out, "--overwrite")[0] == 0
+    (package / "deployments.csv").unlink()
+    code, _, err = run("classify", model, package, "--format", "camtrap-dp", "--out", tmp_path / "other")
+    assert (code, "deployments.csv" in err) == (2, True)
 
 
 def test_timelapse_finds_each_image_below_the_folder(run: Any, model: Path, photos: Path, tmp_path: Path) -> None:

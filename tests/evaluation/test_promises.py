@@ -73,6 +73,9 @@ def test_images_of_training_do_not_count() -> None:
     assert every.results["promises"] == figures.results["promises"]
     only = lw.evaluate(classifier, (seen, named(targets)), split="all", protocols=ASKED)
     assert "trained on all" in only.left_out["promises"]
+    one_out = lw.evaluate(classifier, (seen, named(targets)), protocols=ASKED)
+    assert one_out.test_set.left_out is not None, "leave-one-out chose the limits, so it would confirm them"
+    assert "trained on all" in one_out.left_out["promises"]
     unknown = replace(classifier, origin=replace(classifier.origin, train_digests=None))
     assert "no hashes" in lw.evaluate(unknown, both, protocols=ASKED).left_out["promises"]
 

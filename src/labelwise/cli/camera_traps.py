@@ -36,10 +36,14 @@ def check_form(form: Form, out: Path | None, paths: Sequence[Path]) -> None:
             raise UsageError(f'"{out}" exists and is not a package of answers. Choose another --out.')
         if not shared().overwrite:
             raise UsageError(f'"{out}" already holds answers. Choose another --out, or replace it with --overwrite.')
-    if form == "camtrap-dp" and len(paths) > 1 and any(map(is_camtrap, paths)):
+    packages = [path for path in paths if form == "camtrap-dp" and is_camtrap(path)]
+    if packages and len(paths) > 1:
         raise UsageError(
             "Give a Camtrap DP package alone: its deployments and media are kept. Classify others separately."
         )
+    for package in packages:
+        if not (package / "deployments.csv").is_file():
+            raise UsageError(f'"{package}" has no deployments.csv, which a package needs. Export it again.')
     check_writable(out)
 
 

@@ -26,6 +26,7 @@ class Evaluation:
     labels: Labels  # what these targets point into
     leaks: NDArray[np.bool_]  # which images the classifier was trained or calibrated on [n]
     outliers: Scores | None = None  # of images of none of the labels
+    left_out: bool = False  # whether they are training images, each answered as if it had not been there
 
     __repr__ = brief
 

@@ -61,7 +61,7 @@ def measure_promises(
     if evaluation.classifier.origin.train_digests is None:
         raise DataError("The classifier has no hashes of its training images, so none is known to be kept out.")
     held_out = np.flatnonzero(~evaluation.leaks)
-    if not len(held_out):
+    if evaluation.left_out or not len(held_out):  # leave-one-out chose the limits of promises
         raise DataError("The classifier was trained on all of these images. Measure promises on others.")
     scores, targets = evaluation[held_out].labelled()
     return PromiseResult(

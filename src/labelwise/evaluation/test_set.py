@@ -92,7 +92,9 @@ class TestSet:
     def evaluate(self, classifier: Classifier) -> Evaluation:
         """Encode the images by the classifier that they were selected for, once for all protocols."""
         if self.left_out is not None:
-            return Evaluation(scores=self.left_out, split=self.split, labels=self.labels, leaks=self.leaked)
+            return Evaluation(
+                scores=self.left_out, split=self.split, labels=self.labels, leaks=self.leaked, left_out=True
+            )
         return Evaluation.of(classifier, self.split, self.labels, self.leaked)
 
     def draw(self, most: int | None, seed: int) -> "TestSet":

@@ -69,19 +69,15 @@ class Package:
 
 def write_package(folder: Path, observations: Sequence[Observation], images: Sequence[str], about: Package) -> None:
     """Write a package of answers to images; what was at ``folder`` is replaced."""
-    if about.source is None:
-        media = _media(images, about.home)
-        deployments = list(_deployments(media.values()))
-    else:
-        media = _media_of(about.source, about.root)
-        deployments = [row for _, row in read_fields(about.source / "deployments.csv", "deploymentid")]
+    media = _media(images, about.home) if about.source is None else _media_of(about.source, about.root)
     rows = list(_observations(observations, media, about.model))
     with writing_folder(folder) as part:
-        for name in TABLES[:2] if about.source else ():
-            (part / f"{name}.csv").write_bytes(read_regular(Path(about.source or "") / f"{name}.csv"))
         if about.source is None:
-            (part / "deployments.csv").write_bytes(_table(DEPLOYMENTS, deployments))
+            (part / "deployments.csv").write_bytes(_table(DEPLOYMENTS, _deployments(media.values())))
             (part / "media.csv").write_bytes(_table(MEDIA, media.values()))
+        else:
+            for name in ("deployments.csv", "media.csv"):
+                (part / name).write_bytes(read_regular(about.source / name))
         (part / "observations.csv").write_bytes(_table(OBSERVATIONS, rows))
         document = _description(folder, rows, [row["timestamp"] for row in media.values()], about)
         (part / "datapackage.json").write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
