@@ -7,9 +7,11 @@ import pytest
 from PIL import Image
 
 import labelwise as lw
+from labelwise.cli.data import read_features
 from labelwise.encoders import choose
 from labelwise.encoders.choose import Known, choose_encoder, encoder_name, known_encoders
 from labelwise.fitting.suspects import suspects
+from labelwise.server.labelling.project import open_project
 from labelwise.support.errors import UsageError
 
 
@@ -55,13 +57,17 @@ def test_the_registry_says_what_each_costs() -> None:
     assert all(each.ms > 0 and each.megabytes > 1 and each.licence and each.about for each in every)
 
 
-def test_groups_and_audits_use_the_encoder_of_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_verbs_use_the_encoder_of_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for label in ("a", "b"):
-        (tmp_path / label).mkdir()
+        (tmp_path / "photos" / label).mkdir(parents=True)
         for i in range(2):
-            Image.new("RGB", (32, 32), (100 * i, 50, 0)).save(tmp_path / label / f"{i}.png")
+            Image.new("RGB", (32, 32), (100 * i, 50, 0)).save(tmp_path / "photos" / label / f"{i}.png")
     known(monkeypatch, "strong")
     with pytest.raises(UsageError, match='No encoder "strong"'):
-        lw.group(tmp_path)
+        lw.group(tmp_path / "photos")
     with pytest.raises(UsageError, match='No encoder "strong"'):
-        suspects(lw.data.load(tmp_path))
+        suspects(lw.data.load(tmp_path / "photos"))
+    with pytest.raises(UsageError, match='No encoder "strong"'), open_project(tmp_path / "project", tmp_path / "photos"):
+        pass
+    with pytest.raises(UsageError, match='No backbone "strong"'):
+        read_features(str(tmp_path / "photos"), "auto", None)

@@ -151,6 +151,7 @@ def _read(data: str, size: int | None) -> "lw.data.Dataset":
 def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     """Return the data as features: unchanged, or by a saved classifier, weights from ``pretrain``, or a backbone."""
     from labelwise.core.load import ABOUT
+    from labelwise.encoders.choose import encoder_name
     from labelwise.encoders.efficientnet import VARIANTS
     from labelwise.encoders.registry import DEFAULT, is_fixed, open_encoder
     from labelwise.fitting.encoding import encode_by, encode_with
@@ -171,6 +172,8 @@ def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset
     dataset = open_data(data, open_encoder(name).shape[1], size=size)
     if dataset.features and encoder == "auto":
         return dataset  # already features
+    if encoder == "auto" and size is None and (best := encoder_name(sum(map(len, dataset.splits.values())))) != name:
+        return read_features(data, best, None)
     pixels = None if fixed or dataset.features else dataset.shape
     return encode_by(dataset, open_encoder(name, pixels))
 

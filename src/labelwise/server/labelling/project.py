@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.arrays import linear_scores, softmax
+from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
-from labelwise.encoders.registry import DEFAULT, open_encoder
+from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
 from labelwise.images.describe.labels import find_name, label_name
 from labelwise.images.formats.boxes import boxes
 from labelwise.images.formats.find import is_annotations
@@ -41,10 +42,9 @@ Tell = Callable[[str], None]
 class Project:
     """Images, their names and features, and their session; only one process at a time can open it."""
 
-    def __init__(self, place: tuple[Store, Position], files: Sequence[str], session: Session, encoder: Encoder) -> None:
+    def __init__(self, place: tuple[Store, Position], files: Sequence[str], session: Session) -> None:
         self.files, self.session = files, session
         self._store, self._position = place
-        self._encoder = encoder
         self._vocabulary: Vocabulary | None = None
         self.lock, self._reads = RLock(), 0  # guards the session; how many read it now, one in another
         self._asked: dict[str, tuple[int, ...]] = {}  # images in the open question of each browser
@@ -88,11 +88,11 @@ class Project:
             return undone
 
     def words(self, rows: Sequence[int]) -> list[str]:
-        """Return the words that the encoder finds nearest to some images; only likely ones, and none of an encoder without words."""
-        if self._encoder.id != open_encoder(DEFAULT).id:
+        """Return the words that the default encoder finds nearest to some images; only likely ones, and none where it is not installed."""
+        if not is_installed():
             return []
         self._vocabulary = self._vocabulary or default_vocabulary()
-        features = encode(self._encoder, FileImages([self.files[row] for row in rows[:TYPICAL]]))  # from the cache
+        features = encode(open_encoder(DEFAULT), FileImages([self.files[row] for row in rows[:TYPICAL]]))
         mean = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows)).mean(0)
         best = mean.argsort()[::-1][:WORDS]
         return [self._vocabulary.names[place] for place in best.tolist() if mean[place] >= LIKELY]
@@ -164,7 +164,7 @@ def open_project(
         folder: the project folder.
         photos: the folder of images, or a file of boxes in them; optional for an existing project.
         names: labels to start with.
-        encoder: the name of the encoder; None for the default.
+        encoder: the name of the encoder; None chooses as ``fit`` does.
         seed: the random seed of the questions.
         tell: called with messages for the user.
     """
@@ -181,7 +181,7 @@ def open_project(
                 store,
                 [os.path.realpath(one) for one in found],
                 names,
-                open_encoder(encoder or DEFAULT),
+                encoder,
                 seed,
                 tell,
             )
@@ -194,7 +194,7 @@ def _images_at(photos: Path) -> list[str | Path]:
     return [*boxes(photos).to_classify] if is_annotations(photos) else [*list_images(photos)]
 
 
-def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Encoder, seed: int, tell: Tell) -> Project:
+def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: str | None, seed: int, tell: Tell) -> Project:
     news = store.read(Position())
     records, position = (news.records, news.position) if news else ((), Position())
     held = _held(store, records)
@@ -205,10 +205,10 @@ def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: Enc
         news, _ = store.change(position, lambda _: Record(LIST, {"files": more, "names": new_names}))
         position = news.position
     files = [*held.files, *more]
-    features, skipped = _features(encoder, files, tell)
+    features, skipped = _features(open_encoder(encoder or encoder_name(len(files))), files, tell)
     with _fits(store):
         session = Session(features, [*held.names, *new_names], actions=held.actions, seed=seed, hidden=skipped)
-    return Project((store, position), files, session, encoder)
+    return Project((store, position), files, session)
 
 
 def _features(encoder: Encoder, files: Sequence[str], tell: Tell) -> tuple[np.ndarray, list[int]]:
