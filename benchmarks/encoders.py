@@ -116,7 +116,7 @@ def measure(folder: Path, name: str, data: Dataset, options: argparse.Namespace)
             )
             line = figures(several, split.targets, data.labels, parts, (0, seed))
             add(file, {"set": name, "encoder": joined, "labels": len(data.labels), "examples": 0, "seed": seed, **line})
-            told = {each.name: (round(each.accuracy, 4), each.best) for each in trials}
+            told = {each.name: (round(each.accuracy, 4), each.best, round(each.probability, 4)) for each in trials}
             add(file, {"set": name, "encoder": "try", "seed": seed, "trials": told})
 
 
@@ -148,7 +148,7 @@ def tables(lines: list[dict[str, Any]], times: dict[str, list[float]]) -> str:
     for line in (each for each in lines if each["encoder"] == "try"):
         known = {key[1]: each[0] for key, each in cells.items() if key[0] == line["set"] and key[2] == 0}
         chosen, best = (
-            next(key for key, (_, is_best) in line["trials"].items() if is_best),
+            next(key for key, (_, is_best, *_) in line["trials"].items() if is_best),
             max(known, key=lambda key: known[key]),
         )
         rows.append([line["set"], chosen, f"{known[chosen]:.1f}", best, f"{known[best]:.1f}"])

@@ -15,9 +15,10 @@ from tests.conftest import blobs, squares
 from tests.encoders.samples import save_tiny, tiny_graph
 
 
-def trial(name: str, right: int, ms: float) -> Trial:
-    answers = np.arange(100) < right
-    return Trial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, right=answers)
+def trial(name: str, right: int, ms: float, sure: float = 0.9) -> Trial:
+    answers = np.random.default_rng(int(ms)).permutation(100) < right
+    chances = np.where(answers, sure, 1 - sure)
+    return Trial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, chances=chances)
 
 
 def test_the_quickest_of_those_that_are_level_is_best() -> None:
@@ -25,6 +26,18 @@ def test_the_quickest_of_those_that_are_level_is_best() -> None:
     assert [(each.name, each.worth, each.best) for each in trials] == [
         ("slower", True, False), ("slow", True, True), ("quick", True, False), ("idle", False, False),
     ]  # fmt: skip
+
+
+def test_what_is_not_proven_to_be_worse_is_not_yet_as_good() -> None:
+    few = np.arange(20)
+    quick = Trial(name="quick", accuracy=0.6, low=0, high=1, ms=1, megabytes=1, chances=np.where(few % 5 < 3, 0.9, 0.1))
+    slow = Trial(name="slow", accuracy=0.8, low=0, high=1, ms=9, megabytes=1, chances=np.where(few % 5 > 0, 0.9, 0.1))
+    assert next(each.name for each in judged([quick, slow]) if each.best) == "slow", "4 of 20 images ahead: 1.2 errors"
+
+
+def test_answers_that_are_clearer_count_for_more() -> None:
+    unsure, sure = trial("unsure", 80, 1, sure=0.6), trial("sure", 79, 9)
+    assert next(each.name for each in judged([unsure, sure]) if each.best) == "sure"
 
 
 def blind(folder: Path) -> str:
@@ -55,7 +68,7 @@ def test_test_images_and_single_images_are_left_out(tmp_path: Path) -> None:
         splits={"train": train, "test": Split(images=pixels[5:], targets=np.ones(7, int))},
     )
     (only,) = try_encoders(data, [str(save_tiny(tmp_path))])
-    assert len(only.right) == 4
+    assert len(only.chances) == 4
     with pytest.raises(DataError, match="several labels"):
         try_encoders(squares(), [])
 

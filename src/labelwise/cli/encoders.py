@@ -88,20 +88,22 @@ def try_out(
     tell_skipped(dataset.skipped)
     trials = try_encoders(dataset, names or (), images=images, seed=shared().seed)
     rows = [
-        (each.name, percent(each.accuracy), f"{percent(each.low)} to {percent(each.high)}", f"{each.ms:.1f}",
-         f"{each.megabytes:.0f}", styled(("yes", "green") if each.worth else ("no", "dim")))
+        (each.name, percent(each.accuracy), f"{percent(each.low)} to {percent(each.high)}", percent(each.probability),
+         f"{each.ms:.1f}", f"{each.megabytes:.0f}", styled(("yes", "green") if each.worth else ("no", "dim")))
         for each in trials
     ]  # fmt: skip
-    table = plain_table("encoder", ">right", "95 % interval", ">ms", ">MB", "worth its time", rows=rows)
+    table = plain_table("encoder", ">right", "95 % interval", ">probability", ">ms", ">MB", "worth its time", rows=rows)
     best = next(each for each in trials if each.best)
-    why = "the most accurate" if best is trials[0] else f"as accurate as {trials[0].name}, and faster"
-    document = [{k: v for k, v in vars(each).items() if k != "right"} for each in trials]
+    why = "the most accurate" if best is trials[0] else f"as accurate as {trials[0].name} within noise, and faster"
+    document = [
+        {k: v for k, v in vars(each).items() if k != "chances"} | {"probability": each.probability} for each in trials
+    ]
     lines = [
-        f"Leave-one-out on {len(best.right)} images; ms is the CPU time per image on one core.",
+        f"Leave-one-out on {len(best.chances)} images. Probability is the mean of what the right label got; ms is the CPU time per image on one core.",
         f"Best: {best.name} ({why}).",
     ]
     lines += [f"Use it: labelwise fit {shlex.quote(data)} --encoder {best.name}"]
-    show({"images": len(best.right), "best": best.name, "trials": document}, table, "", *lines)
+    show({"images": len(best.chances), "best": best.name, "trials": document}, table, "", *lines)
 
 
 add_verb(app, list_encoders, "list")

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from labelwise.core.arrays import Array
+from labelwise.core.arrays import Array, softmax
 from labelwise.core.metrics import wilson
+from labelwise.core.platt import fit_temperature
 from labelwise.encoders.choose import known_encoders
 from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
@@ -25,7 +26,6 @@ from labelwise.support.errors import DataError, UsageError
 
 IMAGES: Final = 400  # in the sample
 TIMED: Final = 8  # images for timing
-NOISE: Final = 1.96  # standard errors within which two accuracies are equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +39,17 @@ class Trial:
     ms: float  # CPU milliseconds of one image, without reading it
     megabytes: float
     worth: bool = False  # whether no other encoder is both faster and more accurate
-    best: bool = False  # the fastest of those as accurate as the best
-    right: Any = field(default=None, repr=False)  # whether each image was answered correctly [n]
+    best: bool = False  # the fastest of those that are as good as the best one
+    chances: Any = field(default=None, repr=False)  # calibrated probability of the right label of each image [n]
+
+    @property
+    def probability(self) -> float:
+        """The mean probability of the right label."""
+        return float(self.chances.mean())
 
 
 def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAGES, seed: int = 0) -> list[Trial]:
-    """Return a trial of each encoder, the most accurate first.
+    """Return a trial of each encoder, see ``judged``.
 
     Args:
         data: with one label for each image; its test split is not read.
@@ -64,30 +69,29 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
 
 def _best_joined(trials: Sequence[Trial]) -> str | None:
     """Return the name of the two most accurate encoders that take images of one shape."""
-    ranked = [each.name for each in sorted(trials, key=lambda each: -each.accuracy)]
+    ranked = [each.name for each in sorted(trials, key=lambda each: -each.probability)]
     shapes = {name: (open_encoder(name).shape, open_encoder(name).fit) for name in ranked}
     return next(("+".join(pair) for pair in combinations(ranked, 2) if len({shapes[name] for name in pair}) == 1), None)
 
 
 def judged(trials: Sequence[Trial]) -> list[Trial]:
-    """Return trials, the most accurate first; mark those worth their time, and the best one.
+    """Return trials, that with the highest probability of the right label first; mark those worth their time, and the best one.
 
-    Two encoders are equal if a paired comparison on the sample does not separate them.
+    A count of right answers would say the same with more noise: an image adds 0 or 1 to it, however clear it is. The best is the fastest
+    within one standard error of the first; both answered the same images, so the error is that of their differences.
     """
-    ranked = sorted(trials, key=lambda each: (-each.accuracy, each.ms))
-    level = [each for each in ranked if _level(ranked[0], each)]
-    best = min(level, key=lambda each: each.ms)
+    ranked = sorted(trials, key=lambda each: (-each.probability, each.ms))
+    best = min((each for each in ranked if _level(ranked[0], each)), key=lambda each: each.ms)
     dominated = {
-        b.name for a, b in combinations(sorted(trials, key=lambda each: each.ms), 2) if a.accuracy >= b.accuracy
+        b.name for a, b in combinations(sorted(trials, key=lambda each: each.ms), 2) if a.probability >= b.probability
     }
     return [replace(each, worth=each.name not in dominated, best=each is best) for each in ranked]
 
 
 def _level(one: Trial, other: Trial) -> bool:
-    """Return whether two trials differ only by noise."""
-    difference = one.right.astype(float) - other.right.astype(float)
-    error = float(difference.std()) / max(1, len(difference)) ** 0.5
-    return bool(abs(float(difference.mean())) <= NOISE * error)
+    """Return whether two trials differ by at most a standard error."""
+    difference = one.chances - other.chances
+    return bool(difference.mean() <= difference.std() / len(difference) ** 0.5)
 
 
 def _trial(encoder: Encoder, name: str, sample: Split, labels: Labels) -> Trial:
@@ -96,12 +100,14 @@ def _trial(encoder: Encoder, name: str, sample: Split, labels: Labels) -> Trial:
         raise DataError(f"{features.skipped[0].file} cannot be read ({features.skipped[0].reason}). Leave it out.")
     fitted = with_second_opinion(fit_discriminant(features.values, sample.targets, labels, sample.groups))
     left = fitted.leave_one_out()
-    right = (left.scores.argmax(1) == sample.targets[left.rows]) & left.usable
-    accuracy = float(right.mean())
-    low, high = wilson(accuracy, len(right))
+    truth = sample.targets[left.rows]
+    accuracy = float(((left.scores.argmax(1) == truth) & left.usable).mean())
+    low, high = wilson(accuracy, len(truth))
+    calibrated = softmax(left.scores / fit_temperature(left.scores, truth))
+    chances = calibrated[np.arange(len(truth)), truth] * left.usable
     seconds, size = _seconds(encoder, sample), sum(len(each) for each in _files(encoder))
     return Trial(
-        name=name, accuracy=accuracy, low=low, high=high, ms=1000 * seconds, megabytes=size / 1e6, right=right
+        name=name, accuracy=accuracy, low=low, high=high, ms=1000 * seconds, megabytes=size / 1e6, chances=chances
     )  # fmt: skip
 
 
