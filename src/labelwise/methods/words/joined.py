@@ -3,6 +3,11 @@
 The score of a label is a s + c t, with s what images say (the closed form, each training image left out) and t what its name says (no
 image was asked). Both weights are those under which training images are likeliest, so that there is nothing to tune and no image is
 held out. They are drawn towards 1 and the usual weight of words, which counts as one image.
+
+If images of a label vary by 1 around its mean, and means by v around what names say, the mean given n images and the name has the error
+1 / (n + 1 / v). Its score has a = (n + 1) v / ((n + 1) v + 1) and c = 1 / ((n + 1) v + 1), with t scaled as for v = 0. So c / a is as
+1 / (n + 1): weights that fit images with m others of their label are too large for n by (m + 1) / (n + 1). The weight of words also
+shrinks by 1 - 1 / (2 g), where they make training images likelier by g nats: the estimate of a mean z by z (1 - 1 / z^2), z^2 = 2 g.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +25,6 @@ from labelwise.methods.discriminant.head import DiscriminantHead
 from labelwise.methods.words.head import WordsHead
 
 Array = npt.NDArray[Any]
-ONE_EXAMPLE = 1.5  # weight of images where none can be left out; between 1 and 2 on seven sets, see docs/words.md
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -151,9 +155,13 @@ class WordsAndImagesFit:
         said = head.said(head.embed(features), words.rows)
         left = fitted.leave_one_out("copies")
         rows = left.rows[left.usable]
-        shares = choose_shares(left.scores[left.usable], said[rows], targets[rows], usual)
         if len(rows) < 2:
-            shares = np.array([ONE_EXAMPLE, choose_shares(0 * said, said, targets, usual)[1]])
+            shares = shares_of_names(said, targets, usual)
+        else:
+            shares = choose_shares(left.scores[left.usable], said[rows], targets[rows], usual)
+            sample = fitted.sample
+            others, all_of_label = sample.other_counts[rows].mean(), sample.counts[targets[rows]].mean()
+            shares[1] *= (others + 1) / (all_of_label + 1)
         return cls(head=replace(head, shares=shares.astype(np.float32)), fitted=fitted, said=said)
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
@@ -169,7 +177,24 @@ class WordsAndImagesFit:
 
 
 def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Array:
-    """Return the maximum-likelihood weights ``[2]`` of image scores and word scores ``[n, k]``."""
+    """Return the weights ``[2]`` of image scores and word scores ``[n, k]``: the likeliest, that of words shrunk by its evidence."""
+    shares, loss = _likeliest(shown, said, targets, usual)
+    gain = _likeliest(shown, 0 * said, targets, usual)[1] - loss
+    return shares * (1, max(0.0, 1 - 0.5 / gain) if gain > 0 else 0.0)
+
+
+def shares_of_names(said: Array, targets: Array, usual: float) -> Array:
+    """Return the weights ``[2]`` where each label has one image, so that none can be left out.
+
+    The share of the label entropy that names explain is taken for 1 / (1 + v).
+    """
+    (_, c), loss = _likeliest(0 * said, said, targets, usual)
+    explained = float(np.clip(1 - loss / (len(targets) * np.log(max(2, said.shape[1]))), 0, 1))
+    return np.array([2 * (1 - explained), c]) / (2 - explained)
+
+
+def _likeliest(shown: Array, said: Array, targets: Array, usual: float) -> tuple[Array, float]:
+    """Return the maximum-likelihood weights ``[2]``, drawn towards 1 and the usual one, and the log loss in nats."""
     start, here = np.log([1.0, usual]), np.arange(len(targets))
 
     def loss(logs: Array) -> float:
@@ -177,8 +202,9 @@ def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Ar
         scores = a * shown.astype(np.float64) + c * said.astype(np.float64)
         most = scores.max(1, keepdims=True, initial=-np.inf)
         likely = scores[here, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
-        return float(0.5 * ((logs - start) ** 2).sum() - likely.sum())
+        return float(-likely.sum())
 
     from scipy.optimize import minimize  # takes longer to import than a fit without words takes
 
-    return np.asarray(np.exp(minimize(loss, start, method="Nelder-Mead").x)) if len(targets) else np.exp(start)
+    found = minimize(lambda logs: loss(logs) + 0.5 * ((logs - start) ** 2).sum(), start, method="Nelder-Mead").x
+    return np.exp(found), loss(found)
