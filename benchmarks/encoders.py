@@ -116,7 +116,9 @@ def measure(folder: Path, name: str, data: Dataset, options: argparse.Namespace)
             )
             line = figures(several, split.targets, data.labels, parts, (0, seed))
             add(file, {"set": name, "encoder": joined, "labels": len(data.labels), "examples": 0, "seed": seed, **line})
-            told = {each.name: (round(each.accuracy, 4), each.best, round(each.probability, 4)) for each in trials}
+            told = {
+                each.name: (round(each.accuracy, 4), each is trials[0], round(each.probability, 4)) for each in trials
+            }
             add(file, {"set": name, "encoder": "try", "seed": seed, "trials": told})
 
 

@@ -32,9 +32,25 @@ from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary, s
 
 Array = np.ndarray[Any, Any]
 TRAIN = ("tin", "cub", "flowers", "cifar100")  # of the map; a fifth of the labels of each is left out in turn
-CURVES, YES = ("cub", "flowers", "pets", "tin"), ("tin", "pets", "cub", "flowers", "pacs", "bmw")
+CURVES, YES = (
+    ("cub", "flowers", "pets", "tin", "cifar100", "pacs", "bmw"),
+    ("tin", "pets", "cub", "flowers", "pacs", "bmw"),
+)
 LITE0, DINO = "efficientnet_lite0", "dinov2-small"
-SPLITS, EXAMPLES, LEFT_OUT, TESTED, LABELS = 3, (1, 2, 4, 8, 16), 0.2, 1 / 3, 20
+BY_NAMES = (
+    "cub",
+    "flowers",
+    "pets",
+    "tin",
+    "cifar100",
+    "pacs",
+    "bmw",
+    "monkeys",
+    "trash",
+    "grocery",
+    "tomato",
+)  # curves of the default encoder
+SPLITS, EXAMPLES, LEFT_OUT, TESTED, LABELS = 5, (1, 2, 4, 8, 16), 0.2, 8, 20
 SAME = 0.93  # similarity from which a label is one of the words
 SCALE, BIAS = 15.2, -3.3  # of the cosines of the map, as image_text.py finds them
 
@@ -53,9 +69,9 @@ class Reading:
 def by_default_encoder(photos: Photos) -> Reading:
     """Return what the thousand words of the default encoder say."""
     vocabulary, labels = default_vocabulary(), labels_of(photos)
-    read = [vocabulary.read(texts) for texts in labels.texts or ()]
-    head = WordsHead(labels=labels, rows=np.stack([row for row, _ in read]).astype(np.float32), vocabulary=vocabulary)
-    bound = calibrated(bind(head, Precomputed(head.width), labels), float(np.mean([near for _, near in read])))
+    rows, near = vocabulary.read(labels.texts or ())
+    head = WordsHead(labels=labels, rows=rows.astype(np.float32), vocabulary=vocabulary)
+    bound = calibrated(bind(head, Precomputed(head.width), labels), float(near.mean()))
     log_odds = bound.scores_of(photos.features).log_odds
     return Reading(photos.features, photos.labels, head, log_odds, float(bound.calibration.scale[0]))
 
@@ -78,14 +94,14 @@ def labels_of(photos: Photos) -> Labels:
 
 def splits(folder: Path) -> Iterator[tuple[int, dict[str, Photos], Map]]:
     """Yield the number of a split, photos of labels left out (and sets left out whole), and the map of the other labels."""
-    data = {name: read(folder / f"{name}-{DINO}.npz") for name in (*TRAIN, "pets")}
+    data = {name: read(folder / f"{name}-{DINO}.npz") for name in CURVES}
     for split in range(SPLITS):
         rng = np.random.default_rng(split)
         orders = {name: rng.permutation(len(data[name].names)) for name in TRAIN}
         cut = {name: int(LEFT_OUT * len(order)) for name, order in orders.items()}
         map_ = Map.of([data[name].select(np.sort(order[cut[name] :])) for name, order in orders.items()])
         left = {name: data[name].select(np.sort(order[: cut[name]])) for name, order in orders.items()}
-        yield split, {**left, "pets": data["pets"]}, map_
+        yield split, {**data, **left}, map_
 
 
 def curves(folder: Path) -> Iterator[dict[str, Any]]:
@@ -96,19 +112,25 @@ def curves(folder: Path) -> Iterator[dict[str, Any]]:
             yield from curve(name, "map", by_map(photos, map_), split)
             plain = Reading(photos.features, photos.labels, by_map(photos, map_).head, np.zeros((0, 0)), 0)
             yield from curve(name, DINO, plain, split)
+    for name in BY_NAMES:
+        photos = read(folder / f"{name}-{LITE0}.npz")
+        for split in range(SPLITS):
+            labels = np.sort(np.random.default_rng(split).permutation(len(photos.names))[:LABELS])
+            yield from curve(name, LITE0, by_default_encoder(photos.select(labels)), split)
 
 
 def curve(name: str, reader: str, photos: Reading, split: int) -> Iterator[dict[str, Any]]:
     rng, labels = np.random.default_rng(split), photos.head.labels
     orders = [rng.permutation(np.flatnonzero(photos.targets == label)) for label in range(len(labels))]
-    test = np.concatenate([order[: int(TESTED * len(order))] for order in orders])
-    most, truth = min(len(order) - int(TESTED * len(order)) for order in orders), photos.targets[test]
+    tested = [min(TESTED, len(order) // 3) for order in orders]
+    test = np.concatenate([order[:count] for order, count in zip(orders, tested, strict=True)])
+    most, truth = min(len(order) - count for order, count in zip(orders, tested, strict=True)), photos.targets[test]
     about = {"set": name, "reader": reader, "split": split, "labels": len(labels), "test": len(test)}
     if photos.usual:
         right = (photos.log_odds[test].argmax(1) == truth).mean()
         yield {**about, "examples": 0, "words": round(100 * float(right), 1)}
     for examples in (each for each in EXAMPLES if each <= most):
-        rows = np.concatenate([order[int(TESTED * len(order)) :][:examples] for order in orders])
+        rows = np.concatenate([order[count:][:examples] for order, count in zip(orders, tested, strict=True)])
         fitted = with_second_opinion(fit_discriminant(photos.features[rows], photos.targets[rows], labels))
         heads: dict[str, Head] = {"images": fitted.head}
         if photos.usual:

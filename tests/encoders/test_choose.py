@@ -67,7 +67,10 @@ def test_all_verbs_use_the_encoder_of_fit(monkeypatch: pytest.MonkeyPatch, tmp_p
         lw.group(tmp_path / "photos")
     with pytest.raises(UsageError, match='No encoder "strong"'):
         suspects(lw.data.load(tmp_path / "photos"))
-    with pytest.raises(UsageError, match='No encoder "strong"'), open_project(tmp_path / "project", tmp_path / "photos"):
+    with (
+        pytest.raises(UsageError, match='No encoder "strong"'),
+        open_project(tmp_path / "project", tmp_path / "photos"),
+    ):
         pass
     with pytest.raises(UsageError, match='No backbone "strong"'):
         read_features(str(tmp_path / "photos"), "auto", None)

@@ -1,4 +1,4 @@
-"""Encoders are tried on a sample of images that holds no test image; the best one is the quickest of those that are level."""
+"""Encoders are tried on a sample of images that holds no test image; the best one gives right labels the highest probability."""
 
 from pathlib import Path
 
@@ -21,23 +21,16 @@ def trial(name: str, right: int, ms: float, sure: float = 0.9) -> Trial:
     return Trial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, chances=chances)
 
 
-def test_the_quickest_of_those_that_are_level_is_best() -> None:
+def test_the_most_probable_is_best_and_what_is_level_is_marked() -> None:
     trials = judged([trial("quick", 60, 1), trial("slow", 90, 10), trial("slower", 91, 99), trial("idle", 50, 5)])
-    assert [(each.name, each.worth, each.best) for each in trials] == [
-        ("slower", True, False), ("slow", True, True), ("quick", True, False), ("idle", False, False),
+    assert [(each.name, each.worth, each.level) for each in trials] == [
+        ("slower", True, True), ("slow", True, True), ("quick", True, False), ("idle", False, False),
     ]  # fmt: skip
-
-
-def test_what_is_not_proven_to_be_worse_is_not_yet_as_good() -> None:
-    few = np.arange(20)
-    quick = Trial(name="quick", accuracy=0.6, low=0, high=1, ms=1, megabytes=1, chances=np.where(few % 5 < 3, 0.9, 0.1))
-    slow = Trial(name="slow", accuracy=0.8, low=0, high=1, ms=9, megabytes=1, chances=np.where(few % 5 > 0, 0.9, 0.1))
-    assert next(each.name for each in judged([quick, slow]) if each.best) == "slow", "4 of 20 images ahead: 1.2 errors"
 
 
 def test_answers_that_are_clearer_count_for_more() -> None:
     unsure, sure = trial("unsure", 80, 1, sure=0.6), trial("sure", 79, 9)
-    assert next(each.name for each in judged([unsure, sure]) if each.best) == "sure"
+    assert [each.name for each in judged([unsure, sure])] == ["sure", "unsure"]
 
 
 def blind(folder: Path) -> str:
@@ -53,7 +46,6 @@ def test_an_encoder_that_sees_more_is_better(tmp_path: Path) -> None:
     names = [str(save_tiny(tmp_path)), blind(tmp_path / "another one")]
     good, bad = try_encoders(blobs(per_label=15), names, images=60)
     assert (good.name, bad.name) == tuple(names)
-    assert good.best
     assert good.accuracy > 0.7 > 0.5 > bad.accuracy
     assert good.low <= good.accuracy <= good.high
     assert good.ms > 0

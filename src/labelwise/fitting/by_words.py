@@ -42,6 +42,7 @@ SETTINGS = ("vocabulary", "templates", "encoder", "sharpen")
 KNOWN_RATE = 0.95  # share of the images that count as known
 MANY = 20  # names, of which those of most images are said
 BACKGROUND = 500  # images that a yes compares an image with
+PAIRS = 10_000_000  # of an image and a name that are looked at: of more, a sample of the images
 # The softmax temperature of words by how near names are to words of the vocabulary, and the odds of a word: fitted on three sets
 # of labelled photos (TinyImageNet, Pets, CUB) and tested on others, see docs/words.md. A yes compares these odds with those of other photos.
 NEAR, COLD, STEEP = 0.96, -0.29, 4.8
@@ -72,9 +73,9 @@ class WordsOptions:
         return override(cls(templates=templates), {key: value for key, value in settings.items() if key != "templates"})
 
 
-def occurring_line(labels: Labels, expected: Sharpened) -> str:
-    """Return a line that says which names occur, those of most images first."""
-    ranked = sorted(zip(expected.counts.tolist(), labels.names, strict=True), reverse=True)
+def occurring_line(labels: Labels, expected: Sharpened, share: float = 1.0) -> str:
+    """Return a line that says which names occur, those of most images first; ``share`` is images by those that were looked at."""
+    ranked = sorted(zip((expected.counts * share).tolist(), labels.names, strict=True), reverse=True)
     if expected.absent().any():
         count = int((~expected.absent()).sum())
         return f"About {count} of {len(labels)} names occur: {listing(name for _, name in ranked)}."
@@ -108,12 +109,13 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     features = encode(encoder, data.split("train").images)
     bound, embeddings = calibrated(bind(head, encoder, labels), float(near.mean())), head.embed(features.values)
     summary: dict[str, Any] = {"words": dict(zip(labels.names, near.round(3).tolist(), strict=True))}
+    some = embeddings[draw_rows(len(embeddings), max(BACKGROUND, PAIRS // len(labels)))]
     if options.sharpen and len(features):
-        bound, expected = _sharpened(bound, embeddings)
-        counts = expected.counts.round(1).tolist()
+        bound, expected = _sharpened(bound, some)
+        counts = (expected.counts * (len(embeddings) / len(some))).round(1).tolist()
         summary["expected_images"] = dict(zip(labels.names, counts, strict=True))
         if run.tell is not None and (expected.absent().any() or len(labels) > MANY):
-            run.tell(occurring_line(labels, expected))
+            run.tell(occurring_line(labels, expected, len(embeddings) / len(some)))
     about = {
         "data": data.name,
         "images": len(features),
@@ -125,7 +127,7 @@ def fit_words(data: Dataset, options: WordsOptions | None = None, run: Run | Non
     summary = {"training": about, **summary, "encoder_runtime": encoder.runtime}
     others = embeddings[draw_rows(len(embeddings), BACKGROUND)] if len(embeddings) else None
     bound = replace(bound, calibration=replace(bound.calibration, background=others), origin=Origin(summary=summary))
-    return _familiar(bound, embeddings)
+    return _familiar(bound, some)
 
 
 def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, Sharpened]:
@@ -150,9 +152,8 @@ def with_words(
 
 def _head_of(labels: Labels, vocabulary: Vocabulary) -> tuple[WordsHead, Array]:
     """Return the head of labels with sentences, and the similarity of each to its nearest word ``[k]``."""
-    read = [vocabulary.read(texts) for texts in labels.texts or ()]
-    rows = np.stack([row for row, _ in read]).astype(np.float32)
-    return WordsHead(labels=labels, rows=rows, vocabulary=vocabulary), np.array([near for _, near in read])
+    rows, near = vocabulary.read(labels.texts or ())
+    return WordsHead(labels=labels, rows=rows.astype(np.float32), vocabulary=vocabulary), near
 
 
 def _temperature(near: float) -> float:

@@ -36,7 +36,7 @@ def words(monkeypatch: pytest.MonkeyPatch, strength: float) -> WordsHead:
     vectors = Reader().encode(NAMES)
     known = Vocabulary(names=NAMES, vectors=vectors, rows=rows - rows.mean(0), scale="plain")
     texts = tuple((name,) for name in NAMES)
-    read = np.stack([known.read([name])[0] for name in NAMES]).astype(np.float32)
+    read = known.read(texts)[0].astype(np.float32)
     return WordsHead(labels=Labels(names=NAMES, texts=texts), rows=read, vocabulary=known)
 
 
@@ -56,6 +56,15 @@ def test_both_are_better_than_images_alone_where_names_say_something(monkeypatch
     fit = joined(monkeypatch, 3, 8.0)
     assert accuracy(fit.head, 1.0) > accuracy(fit.head.images, 1.0) + 0.05
     assert fit.head.shares[1] > 0.1
+
+
+def test_labels_are_read_together_as_they_are_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = words(monkeypatch, 8.0).vocabulary
+    texts = [("red",), ("blue", "something yellow"), ("red", "green")]
+    rows, near = vocabulary.read(texts)
+    alone = [vocabulary.read([each]) for each in texts]
+    assert np.allclose(rows, np.concatenate([row for row, _ in alone]), atol=1e-6)
+    assert near == pytest.approx(np.concatenate([alike for _, alike in alone]))
 
 
 def test_words_that_mislead_lose_their_say(monkeypatch: pytest.MonkeyPatch) -> None:

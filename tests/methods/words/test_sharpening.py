@@ -102,3 +102,12 @@ def test_words_that_know_nothing_learn_nothing() -> None:
     more = linear_scores(images, sharpen(images, ignorant).rows)
     assert abs(more - more.mean(1, keepdims=True)).mean() < 0.1
     assert accuracy(ignorant + more, targets) < 0.3
+
+
+def test_of_very_many_labels_each_image_counts_for_its_best() -> None:
+    rng, answers = np.random.default_rng(0), np.repeat([3, 700, 1100], [8, 6, 4])
+    log_odds = rng.normal(size=(18, 1200)) * 0.3
+    log_odds[np.arange(18), answers] += 4
+    counts = sharpen(rng.normal(size=(18, 5)), log_odds).counts
+    assert counts[[3, 700, 1100]].tolist() == [8, 6, 4]
+    assert counts.sum() == 18

@@ -49,10 +49,10 @@ class WordsHead(HeadDefaults):
         known = dict(zip(self.labels.names, self.labels.texts or (), strict=True))
         places = {name: row for row, name in enumerate(self.labels.names)}
         told = self.describe(labels)
-        rows = [
-            self.rows[places[name]] if known.get(name) == texts else self.vocabulary.read(texts)[0]
-            for name, texts in zip(told.names, told.texts or (), strict=True)
-        ]
+        texts = told.texts or ()
+        new = [place for place, name in enumerate(told.names) if known.get(name) != texts[place]]
+        read = dict(zip(new, self.vocabulary.read([texts[place] for place in new])[0], strict=True)) if new else {}
+        rows = [read[i] if i in read else self.rows[places[name]] for i, name in enumerate(told.names)]
         return np.stack(rows).astype(np.float32)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:

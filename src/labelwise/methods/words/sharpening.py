@@ -23,6 +23,9 @@ Array = npt.NDArray[Any]
 STRENGTH: Final = 20.0  # c where every label occurs
 ROUNDS: Final = 5
 SHARE_ROUNDS: Final = 60
+MANY: Final = (
+    1_000  # labels; of more, an image counts for its best one only, as it would be shared among very many like it
+)
 FEW: Final = 2  # images from which on there is anything to estimate
 DOUBTFUL: Final = 0.5  # nats per image that shares must explain to have any weight; full weight one nat later
 LEAST: Final = 1e-12
@@ -65,7 +68,8 @@ def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
     means = sums / (counts + 1)[:, None]
     weights = slope / size * means
     bias = prior - weights @ middle - slope * np.square(means).sum(1) / 2
-    counts = softmax(scores + prior).sum(0)
+    likely = softmax(scores + prior)
+    counts = (likely if k <= MANY else likely == likely.max(1, keepdims=True)).sum(0)
     return Sharpened(rows=np.concatenate([weights, bias[:, None]], 1), counts=counts, belief=belief)
 
 
@@ -84,9 +88,10 @@ def estimate_shares(log_odds: Array) -> tuple[Array, float]:
     """Return label shares among images ``[n, k]`` and their weight: the likelihood gained minus the BIC penalty."""
     n, k = log_odds.shape
     shares = np.full(k, 1 / k)
-    for _ in range(SHARE_ROUNDS):
-        shares = softmax(log_odds + np.log(shares + LEAST)).mean(0)
     likely = np.exp(log_odds - log_odds.max(1, keepdims=True))
+    for _ in range(SHARE_ROUNDS):
+        shares = shares + LEAST
+        shares = shares * (likely.T @ (1 / (likely @ shares))) / n
     gain = float((np.log(likely @ shares) - np.log(likely.mean(1))).sum())
     paid = np.clip(1 - (k - 1) / 2 * np.log(n) / max(gain, LEAST), 0, 1)
     return shares, float(paid * np.clip(gain / n - DOUBTFUL, 0, 1))

@@ -6,6 +6,7 @@ image-text encoder reads any sentence; its names are only what a single word is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ Array = npt.NDArray[Any]
 PACKED = Path(__file__).parents[2] / "images" / "describe" / "vectors" / "imagenet_words.npz"
 SHARPNESS = 20.0  # of the weights that names get by the similarity of their sentences
 TEMPLATE = "a photo of a {}"
+AT_ONCE = 512  # sentences that are compared with the names
 EVERY = 4  # of the thousand words one is in the background of an image-text encoder
 UNKNOWN_BELOW = 0.72  # similarity to the nearest word below which an encoder has no word for a name
 
@@ -52,16 +54,21 @@ class Vocabulary:
             return features
         return root_features(features) if self.scale == "root" else unit_rows(features)
 
-    def read(self, sentences: Sequence[str]) -> tuple[Array, float]:
-        """Return the linear score ``[d + 1]`` of a label from its sentences, and their mean similarity to the nearest names."""
-        vectors = self._vectors(sentences)
+    def read(self, texts: Sequence[Sequence[str]]) -> tuple[Array, Array]:
+        """Return the linear scores ``[k, d + 1]`` of labels from the sentences of each, and their mean similarity ``[k]`` to the nearest names."""
+        places = {text: place for place, text in enumerate(dict.fromkeys(chain.from_iterable(texts)))}
+        own = [[places[text] for text in each] for each in texts]
+        vectors = self._vectors(list(places))
         if self.network is not None:
-            return self.scored(unit_rows(vectors.mean(0, keepdims=True)))[0], 1.0
-        alike = vectors @ self.vectors.T
-        nearest = alike.max(1, keepdims=True)
-        weights = np.exp(SHARPNESS * (alike - nearest))
-        rows = (weights / weights.sum(1, keepdims=True)) @ self.rows
-        return rows.mean(0), float(nearest.mean())
+            return self.scored(unit_rows(np.stack([vectors[each].mean(0) for each in own]))), np.ones(len(texts))
+        rows, nearest = np.empty((len(vectors), self.rows.shape[1]), np.float32), np.empty(len(vectors), np.float32)
+        for start in range(0, len(vectors), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            alike = vectors[some] @ self.vectors.T
+            nearest[some] = alike.max(1)
+            weights = np.exp(SHARPNESS * (alike - nearest[some, None]))
+            rows[some] = (weights / weights.sum(1, keepdims=True)) @ self.rows
+        return np.stack([rows[each].mean(0) for each in own]), np.array([nearest[each].mean() for each in own])
 
     def scored(self, embeddings: Array) -> Array:
         """Return the linear scores ``[n, d + 1]`` of sentences in the space of images ``[n, d]``."""

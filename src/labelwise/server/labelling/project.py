@@ -194,7 +194,9 @@ def _images_at(photos: Path) -> list[str | Path]:
     return [*boxes(photos).to_classify] if is_annotations(photos) else [*list_images(photos)]
 
 
-def _read(store: Store, found: Sequence[str], names: Sequence[str], encoder: str | None, seed: int, tell: Tell) -> Project:
+def _read(
+    store: Store, found: Sequence[str], names: Sequence[str], encoder: str | None, seed: int, tell: Tell
+) -> Project:
     news = store.read(Position())
     records, position = (news.records, news.position) if news else ((), Position())
     held = _held(store, records)
