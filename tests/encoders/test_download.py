@@ -159,7 +159,7 @@ def test_what_a_killed_download_left_is_removed(folder: Path) -> None:
     left = library()["tiny"].file.parent / "tmpkilled" / "a.whl"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
-    get("tiny", tell=silent)
+    get("tiny", str(folder / "tiny.onnx"), silent)
     assert [each.name for each in sorted(left.parent.parent.iterdir())] == ["encoder.json", "encoder.onnx"]
 
 
@@ -168,7 +168,7 @@ def test_two_downloads_at_once_are_one(folder: Path) -> None:
     with sole_writer(home), pytest.raises(UsageError, match="Another process"):
         get("tiny", tell=silent)
     assert not library()["tiny"].at_hand
-    assert get("tiny", tell=silent)(pixels(1)).shape == (1, 5)
+    assert get("tiny", str(folder / "tiny.onnx"), silent)(pixels(1)).shape == (1, 5)
 
 
 def test_an_address_without_an_end_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
