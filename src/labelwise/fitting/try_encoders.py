@@ -78,7 +78,7 @@ def judged(trials: Sequence[Trial]) -> list[Trial]:
     """Return trials, the best first, by the mean probability of the right label; mark those worth their time, and those level with the best.
 
     A count of right answers would say the same with more noise: an image adds 0 or 1 to it, however clear it is. The fastest of those that
-    are level is no better choice: on sets that no rule was made on, it was twice as far behind the best one as the first.
+    are level is a worse choice: docs/results/encoders.md has the figures.
     """
     ranked = sorted(trials, key=lambda each: (-each.probability, each.ms))
     dominated = {
