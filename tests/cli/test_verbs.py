@@ -146,6 +146,24 @@ def test_quiet_leaves_results_and_warnings(run: Any, tmp_path: Path) -> None:
     assert quiet[2] == ""
 
 
+def test_a_lock_that_a_signal_hits_half_way_hides_no_stop(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hit() -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            broken()
+
+    def broken() -> int:
+        raise RuntimeError("release unlocked lock")
+
+    monkeypatch.setattr("labelwise.support.files.memory", hit)
+    code, _, said = run("doctor")
+    assert (code, said) == (130, "Stopped.\n")
+    monkeypatch.setattr("labelwise.support.files.memory", broken)
+    with pytest.raises(RuntimeError, match="unlocked"):
+        run("doctor")
+
+
 def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "app", lambda: None)
     for given, used in ((None, "passive"), ("active", "active")):

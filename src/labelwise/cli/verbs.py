@@ -43,7 +43,7 @@ from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
 from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError, needs_torch
 from labelwise.support.plugins import plugins
-from labelwise.support.processes import stop_on_signals
+from labelwise.support.processes import is_interrupt, stop_on_signals
 from labelwise.support.text import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 
 RESUME = {
@@ -89,7 +89,9 @@ class Verbs(TyperGroup):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as error:
+            if not is_interrupt(error):
+                raise
             raise Interrupted(stopped_words(ctx.invoked_subcommand)) from None
 
 

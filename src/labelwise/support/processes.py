@@ -176,6 +176,11 @@ def stop_on_signals() -> Iterator[SignalHandler]:
         yield handler
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return whether an error is a ``KeyboardInterrupt``, or came while one was handled: a lock that it hits half-way raises another."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or is_interrupt(error.__context__))
+
+
 @contextmanager
 def deferred_signals(*, active: bool = True) -> Iterator[SignalHandler]:
     """Record the first signal for the block to act on; raise ``KeyboardInterrupt`` at its end if it did not."""
