@@ -80,6 +80,13 @@ class Running:
         """Return its log so far."""
         return os.pread(self.log.fileno(), 2**20, 0).decode(errors="replace")
 
+    def about(self, words: str) -> str:
+        """Return the lines of its log from the one with these words on, at most 4,000 characters."""
+        end = os.fstat(self.log.fileno()).st_size
+        last = os.pread(self.log.fileno(), 2**18, max(0, end - 2**18)).decode(errors="replace")
+        before, found, after = last.rpartition(words)
+        return (before.rpartition("\n")[2] + found + after)[:4000] if found else ""
+
     def processor(self) -> float:
         """Return the processor seconds that it has used, and the processes that it started."""
         own, ticks = str(self.process.pid), 0

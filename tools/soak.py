@@ -54,6 +54,10 @@ class Soak(Clients):
         self.service = Running(self.folder, *self.options)
         self.label = Labelling(gallery.with_name("photos"), disk.home / "project", seed)
 
+    def logged(self, fault: str) -> str:
+        """Return what the log says about a fault of the service."""
+        return self.service.about(fault)
+
     def port(self) -> int:
         """Return the port of the service."""
         return self.service.port

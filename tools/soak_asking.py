@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import signal
 import sys
 import time
@@ -66,15 +67,16 @@ class Asking(ABC, Generic[M]):
     def __init__(self, model: M, seed: int) -> None:
         self.model, self.drawn = model, random.Random(seed)
         self.figures, self.fault, self.ended, self.began = Figures(), "", False, time.monotonic()
-        self.resumed, self.inside = (
-            asyncio.Event(),
-            0,
-        )  # whether clients may ask, and how many of them wait for an answer
+        self.resumed, self.inside = asyncio.Event(), 0  # whether clients may ask, and how many wait for an answer
         self.resumed.set()
 
     @abstractmethod
     def port(self) -> int:
         """Return the port of a service to ask."""
+
+    @abstractmethod
+    def logged(self, fault: str) -> str:
+        """Return what the log says about a fault of the service."""
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -122,6 +124,8 @@ class Asking(ABC, Generic[M]):
             honest = status == 503 and fault and b"retry-after" in talk.head.lower()
             where = self.figures.refusals if honest else self.figures.failures
             where[f"{status} {fault or 'quiet'}: {str(document)[:120]}"] += 1
+            if not honest and (number := re.search(r"see (\w{8}) in the log", str(document))):
+                print(self.logged(number[1]), file=sys.stderr, flush=True)
         if b"labelwise-stale" in talk.head.lower():
             self.figures.told += 1
             document[TOLD] = True

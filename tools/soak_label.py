@@ -92,6 +92,10 @@ class Labelling(Asking[Answers]):
         self.size, self.number = len(list(photos.iterdir())), 0
         self.start()
 
+    def logged(self, fault: str) -> str:
+        """Return what the log says about a fault of the service."""
+        return self.service.about(fault)
+
     def port(self) -> int:
         """Return the port of the service."""
         return self.service.port

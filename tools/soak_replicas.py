@@ -45,6 +45,10 @@ class Replicas(Clients):
         """Return the port of one of them, whichever."""
         return self.drawn.choice(self.services).port
 
+    def logged(self, fault: str) -> str:
+        """Return what the logs say about a fault of one of them."""
+        return "".join(one.about(fault) for one in self.services)
+
     async def kill(self, place: int) -> None:
         """Kill a service, and start it again."""
         service = self.services[place]
