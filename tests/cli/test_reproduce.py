@@ -109,8 +109,8 @@ def until_a_fit(begun: Fork, out: Path) -> list[int]:
     deadline, now = time.monotonic() + 300, time.time()
     while time.monotonic() < deadline and begun.poll() is None:
         time.sleep(0.02)
-        logs = list((out / "cells").glob("*/fit/**/log.jsonl"))
         with suppress(FileNotFoundError):  # a finished cell removes its own
+            logs = list((out / "cells").glob("*/fit/**/log.jsonl"))
             if not read_results(out) or max((log.stat().st_mtime for log in logs), default=0) <= now:
                 continue
             return [int(word) for word in Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()]

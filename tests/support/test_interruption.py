@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
-from labelwise.support.processes import deferred_signals
+from labelwise.support.processes import begin_all, deferred_signals
 from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
@@ -355,6 +357,27 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         assert note.received is None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_waits_until_a_pool_has_its_work() -> None:
+    """A thread that starts has locks, which a signal between two steps of them would leave held."""
+
+    class Signalled(ThreadPoolExecutor):
+        def submit(self, *given: Any, **named: Any) -> Any:
+            future = super().submit(*given, **named)
+            if given[1] == 1:
+                signal.raise_signal(signal.SIGINT)
+            begun.append(given[1])
+            return future
+
+    begun: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), Signalled(2) as pool:
+            begin_all(pool, abs, range(4))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert begun == [0, 1, 2, 3]
 
 
 def test_a_run_that_keeps_nothing_promises_no_checkpoint(blob_data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

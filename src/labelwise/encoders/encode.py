@@ -20,7 +20,7 @@ from labelwise.images.decode.decoding import QUIET
 from labelwise.images.images import Array, Images, Rows, Skipped, Unreadable, positions, read_all
 from labelwise.images.view import Fit
 from labelwise.support.cache import Cache, digest, is_on
-from labelwise.support.processes import cancel_on_error, threads
+from labelwise.support.processes import begin_all, cancel_on_error, threads
 from labelwise.support.settings import brief
 from labelwise.support.text import with_bar
 
@@ -163,8 +163,8 @@ def _encoded(
             return
         with cancel_on_error(ThreadPoolExecutor(count)) as pool:
             for start in range(0, len(pieces), AHEAD):
-                for results in pool.map(work, pieces[start : start + AHEAD]):
-                    yield from results
+                for future in begin_all(pool, work, pieces[start : start + AHEAD]):
+                    yield from future.result()
 
 
 def _piece(encoder: Encoder, images: Images, rows: Sequence[int]) -> list[tuple[int, Result]]:

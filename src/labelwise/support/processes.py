@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -213,7 +213,13 @@ def parallel_map(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     if len(items) < 2:
         return [work(item) for item in items]
     with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:
-        return list(pool.map(work, items))
+        return [one.result() for one in begin_all(pool, work, items)]
+
+
+def begin_all(pool: Executor, work: Callable[[T], R], items: Sequence[T]) -> list[Future[R]]:
+    """Give a pool its work. A signal waits meanwhile: one that hits the locks with which threads start may leave them held for ever."""
+    with deferred_signals():
+        return [pool.submit(work, item) for item in items]
 
 
 def leave_to_parent() -> None:
