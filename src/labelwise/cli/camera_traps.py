@@ -114,8 +114,7 @@ def _labels(one: "Answer") -> tuple[tuple[str, float | None], ...]:
     """Return the labels of an answer with their probabilities; none where it is unknown or unsure."""
     if one.word in (UNKNOWN, UNSURE, NONE):
         return ()
-    probabilities = {
-        **dict(one.prediction.top),
-        **({one.word: one.prediction.probability} if one.prediction.parents is not None else {}),
-    }
+    probabilities = dict(one.prediction.top)
+    if one.prediction.parents is not None:
+        probabilities[one.word] = one.prediction.probability
     return tuple((label, probabilities.get(label)) for label in one.prediction.labels)

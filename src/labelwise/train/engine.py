@@ -21,7 +21,7 @@ class Engine:
         self.failed = False  # whether a step could not be recorded
 
     def prepare(self, step: Step, left: int, model: nn.Module) -> Step | RecordedStep:
-        """Return the step as the engine takes it, of a stage with so many steps left."""
+        """Return the step as the engine takes it, of a stage with this many steps left."""
         stage = step.stage
         if self.device.type != "cuda" or self.wanted == "eager":
             return step

@@ -52,7 +52,7 @@ class UnreadableError(Exception):
 class Header:
     """The header of an image file."""
 
-    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" for other images; empty if it is no image
+    format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" for other images; empty if it is not an image
     width: int = 0
     height: int = 0
     scans: int = 1

@@ -76,7 +76,7 @@ class Worker:
                 for answer in _unpack(bytearray(self._pipe.recv_bytes()), frame):
                     left -= 1
                     yield answer
-        except ValueError:  # it is no message of a worker
+        except ValueError:  # not a message of a worker
             raise LostError(BROKEN) from None
         except (OSError, EOFError):
             signals = {-signal.SIGXCPU: TOO_LONG}
@@ -174,7 +174,7 @@ def work(connection: int, low: int) -> None:
 
 
 def _unpack(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
-    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` if it is no message."""
+    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` if it is not a message."""
     at, size = 0, prod(frame.shape)
     while at < len(message):
         mark, at = message[at : at + 1], at + 1

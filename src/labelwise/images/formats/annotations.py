@@ -41,7 +41,7 @@ class Record:
     ranks: tuple[str, ...] = ()  # the groups that hold its label, as ``taxonomy.ranks_of`` returns them
 
     def __post_init__(self) -> None:
-        """Raise one of ``FAULTS`` where a file says what is no text, or no box."""
+        """Raise one of ``FAULTS`` for a name that is not text, or a box that is not of finite numbers."""
         words = (self.file, self.split, self.group, self.domain, *self.texts, *(self.labels or ()), *self.guess)
         "".join(words).encode(errors="surrogateescape")
         if self.box is not None and not all(abs(number) < LARGEST for number in self.box[:4]):

@@ -28,7 +28,7 @@ class Table:
 
     file: Path
     columns: Mapping[int, str] | None = None  # in small letters; None: as its first row says
-    first: int = 1  # the number of the first row that is no header
+    first: int = 1  # the number of the first row after the header
     separator: str = "\t"
     quoted: bool = False
 

@@ -141,10 +141,7 @@ def _tar_index(stream: BinaryIO, address: str) -> dict[str, _Member]:
     members: dict[str, _Member] = {}
     last = ""
     for one in tar_members(stream, address, []):
-        if sample_key(one.name) == sample_key(last) and {one.name.endswith(_MATES), last.endswith(_MATES)} == {
-            True,
-            False,
-        }:
+        if sample_key(one.name) == sample_key(last) and one.name.endswith(_MATES) != last.endswith(_MATES):
             return {}
         if _is_plain(one.name):
             members[one.name] = _Member(one.size, one.offset_data)

@@ -54,7 +54,7 @@ class VectorReader:
 class SentenceReader:
     """Convolutions and an LSTM over word vectors, see ``text.SentenceEncoder``, whose state the arrays are.
 
-    The table of word vectors is no part of it: it is found by its name.
+    The table of word vectors is not included: it is found by its name.
     """
 
     words: str  # where word vectors come from

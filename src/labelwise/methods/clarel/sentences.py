@@ -123,7 +123,7 @@ class VectorTexts(ImageTexts):
 class SentenceReader(TextReader):
     """Convolutions and an LSTM over word vectors, see ``SentenceEncoder``.
 
-    The table of word vectors is no part of the state: it is found by its name.
+    The table of word vectors is not included in the state: it is found by its name.
     """
 
     table: Tensor
