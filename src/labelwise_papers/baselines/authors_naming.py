@@ -28,7 +28,7 @@ from labelwise.support.settings import setting
 from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
-from labelwise.train.tensors import nearest_centres, segment_mean
+from labelwise.train.tensors import kmeans, nearest_centres, segment_mean
 
 Side = Literal["rows", "columns"]
 MOVED = 0.1  # summed change of the potentials that ends the iterations
@@ -166,7 +166,9 @@ class AuthorsZeroLabel(ZeroLabel):
     order: Literal["one", "many", "true"] = setting(
         "one", "The order of centres that stage III starts from; true reads labels, to tell what names need."
     )
-    clusters: Literal["found", "labels"] = setting("found", "Clusters of stage II, or the true labels, likewise.")
+    clusters: Literal["found", "kmeans", "labels"] = setting(
+        "found", "Clusters of stage II, of k-means, or the true labels, which reads labels likewise."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -198,7 +200,7 @@ class AuthorsZeroLabel(ZeroLabel):
                 _start(restarts, self, embeddings, data.train.targets)
                 restarts.solve = _Solver(restarts, 1, self.last)
                 yield stage
-            elif self.clusters == "labels" or not (self.matching.guided or self.matching.initial == "clusters"):
+            elif self.clusters != "found" or not (self.matching.guided or self.matching.initial == "clusters"):
                 yield replace(stage, **SKIPPED)
             else:
                 trained = _trained(_digest(embeddings, restarts.centres, repr(self.clustering)))
@@ -257,10 +259,13 @@ def _start(restarts: Restarts, method: AuthorsZeroLabel, embeddings: Tensor, tar
         raise UsageError(f'"{reads}" reads labels, which were taken away. Measure it by "named_with_labels".')
     if method.clusters == "labels":
         restarts.best_centres.copy_(normalize(segment_mean(embeddings, targets.to(embeddings.device), k), dim=1))
+    if method.clusters == "kmeans":
+        found = kmeans(embeddings, k, torch.Generator().manual_seed(0))
+        restarts.best_centres.copy_(normalize(found.centres, dim=1))
     if method.matching.initial != "clusters":
         return
     orders = torch.stack([torch.randperm(k) if method.order == "many" else torch.arange(k) for _ in range(r)])
-    if method.order == "true" and method.clusters == "found":
+    if method.order == "true" and method.clusters != "labels":
         members = array(nearest_centres(embeddings, restarts.best_centres[0])[0])
         table = confusion_matrix(members, array(targets), k)
         orders[:] = torch.from_numpy(best_matching(table)).long()

@@ -28,11 +28,14 @@ import numpy as np
 import torch
 
 import labelwise
+from labelwise.methods.registry import method_class
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.processes import end_with_parent, stop_on_signals
+from labelwise.support.settings import to_plain
 from labelwise.support.writable import sole_writer
 from labelwise.train.distribution import choose_device
 from labelwise.train.method import Run
+from labelwise_papers.recipe import merged
 from labelwise_papers.reproduce.cells import Cell
 from labelwise_papers.reproduce.measures import measure
 from labelwise_papers.reproduce.results import Entry, append_result, read_results
@@ -76,7 +79,7 @@ def run_cells(cells: Sequence[Cell], place: Place, tell: Tell) -> list[str]:
                 try:
                     entry = _same_elsewhere(cell, place.out) or run_cell(cell, place, folder)
                     append_result(place.out, entry)
-                    if entry["failed"]:
+                    if entry.get("failed"):
                         raise LabelwiseError(f"{'; '.join(map(': '.join, entry['failed'].items()))}\n{KEPT}")
                 except (Interrupted, KeyboardInterrupt):
                     raise Interrupted(STOPPED) from None
@@ -112,7 +115,7 @@ def _same_elsewhere(cell: Cell, out: Path) -> Entry | None:
         return None
     own = json.loads(json.dumps(cell.configuration))
     for entry in read_results(out):
-        other = entry["configuration"]
+        other = _with_later_settings(entry["configuration"], own["method"])
         alike = all(own[part] == other.get(part) for part in ("source", "method", "settings", "quick"))
         measured = all(
             name in other["measures"] and own["options"].get(name) == other["options"].get(name)
@@ -122,6 +125,15 @@ def _same_elsewhere(cell: Cell, out: Path) -> Entry | None:
             names = {"key": cell.key, "recipe": cell.recipe.name, "data": cell.data, "row": cell.row.name}
             return {**entry, **names, "same_as": f"{entry['recipe']}, {entry['row']}"}
     return None
+
+
+def _with_later_settings(configuration: Entry, method: str) -> Entry:
+    """Return a configuration with the defaults of settings that came after it was written, and without unset ones that are gone."""
+    if configuration.get("method") != method or not configuration.get("settings"):
+        return configuration
+    defaults = json.loads(json.dumps(to_plain(method_class(method)())))
+    stated = {name: value for name, value in configuration["settings"].items() if name in defaults or value is not None}
+    return {**configuration, "settings": merged(defaults, stated)}
 
 
 def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:

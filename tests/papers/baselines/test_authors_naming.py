@@ -146,6 +146,17 @@ def test_the_true_order_names_true_classes_rightly_before_training() -> None:
     assert found["many"]["mean"] < 1
 
 
+def test_clusters_of_k_means_that_lie_apart_are_named_like_the_true_ones() -> None:
+    found = {
+        order: evaluate_with_labels(made(), authors(1, order=order, clusters="kmeans"), Run(device="cpu"))
+        for order in ("true", "many")
+    }
+    assert found["true"]["mean"] == 1
+    assert found["many"]["mean"] < 1
+    assert found["many"]["clusters"] == 1, "whatever their order, the clusters are good"
+    assert found["true"]["work"]["iterations_clusters"] == 0, "stage II is left out"
+
+
 def test_a_bound_of_sixty_changes_no_name_of_clusters_that_lie_apart() -> None:
     run = Run(device="cpu")
     bounded, free = (

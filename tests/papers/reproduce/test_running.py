@@ -152,6 +152,24 @@ def test_a_cell_that_another_table_has_run_in_the_same_way_takes_its_result(
     )
 
 
+def test_a_result_from_before_a_setting_is_taken_where_that_has_its_default(tmp_path: Path) -> None:
+    place = Place(out=tmp_path / "out", device="cpu")
+    (cell,) = (each for each in cells(tmp_path, seeds=1) if each.row.name == "devise")
+    assert run_cells([cell], place, quietly) == []
+    entry = json.loads((place.out / RESULTS).read_text())
+    settings = entry["configuration"]["settings"]
+    epochs, later = settings.pop("epochs"), {"once there was": None}
+    old = {**entry, "configuration": {**entry["configuration"], "settings": {**settings, **later}}}
+    old.pop("failed")
+    (place.out / RESULTS).write_text(json.dumps(old) + "\n")
+    other = replace(cell, recipe=replace(cell.recipe, table="two"))
+    assert epochs == 1
+    assert running._same_elsewhere(other, place.out) is None, "the result is of the default, and the cell asks for 1"
+    asked = replace(other, row=replace(other.row, settings={}))
+    assert running._same_elsewhere(asked, place.out) is not None
+    assert run_cells([asked], place, quietly) == []
+
+
 def test_the_best_epoch_is_of_weights_that_were_kept_and_changes_nothing_else(tmp_path: Path) -> None:
     source = Source(source="tiny/pictures", title="There")
     data = {"here": replace(source, measures=("best_epoch",)), "there": source}
