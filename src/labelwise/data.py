@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from labelwise.images.sources.packs import pack as pack
     from labelwise.images.sources.shards import shards as shards
     from labelwise.images.sources.tables import table as table
+    from labelwise.images.sources.videos import frames as frames
     from labelwise.images.split.divide import divide as divide
     from labelwise.images.split.divide import group_by as group_by
     from labelwise.images.split.divide import pool as pool

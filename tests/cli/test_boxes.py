@@ -16,6 +16,7 @@ from labelwise.images.formats.annotations import Record
 from labelwise.jobs.job import Job
 from labelwise.tasks.joined import Joined, decider, join
 from tests.core.test_coarser import draw, fitted
+from tests.images.decode.videos import write_video
 
 SIDE = 8
 
@@ -193,3 +194,59 @@ def test_a_job_refuses_a_promise_that_cannot_be_made(run: Any, model: Path, pict
     assert code == 2
     assert "between 0 and 1" in err
     assert not out.exists()
+
+
+def test_frames_of_a_video_are_classified_and_joined(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    files = sorted((pictures / "test" / "blob 1").iterdir())
+    clear = [np.asarray(Image.open(file).convert("RGB")) for file in files]
+    home = tmp_path / "a camera"
+    write_video(home / "night.mkv", [clear[0], clear[0], clear[1], clear[1], clear[2], clear[2]])
+    (home / "photo.png").write_bytes(files[0].read_bytes())
+    words = [one.label for one in lw.load(model).classify(files[:3])]
+    code, out, err = run("classify", model, home, "--json", "--csv", tmp_path / "a.csv", "--sort-into", tmp_path / "to")
+    assert code == 0, err
+    document = json.loads(out)
+    assert [(Path(one["file"]).name, one["label"]) for one in document["predictions"]] == [
+        *((f"night.mkv#t={second}", word) for second, word in enumerate(words)),
+        ("photo.png", words[0]),
+    ]
+    (video,) = document["joined"]
+    assert (video["level"], Path(video["name"]).name, video["boxes"]) == ("video", "night.mkv", 0)
+    assert sum(count for _, count in video["counts"]) == 3
+    with (tmp_path / "a.csv").open(newline="") as stream:
+        assert [row["level"] for row in csv.DictReader(stream)] == ["frame"] * 3 + ["image", "video"]
+    assert sorted(file.name for file in (tmp_path / "to").glob("*/*.*")) == ["night.mkv", "photo.png"]
+    code, out, err = run("classify", model, home / "night.mkv", "--frame-rate", 2, "--json")
+    assert (code, len(json.loads(out)["predictions"])) == (0, 6), err
+    code, out, err = run("classify", model, home / "night.mkv")
+    assert (code, out.count("night.mkv")) == (0, 1), err
+    code, _, err = run("classify", model, home, "--format", "camtrap-dp", "--out", tmp_path / "package")
+    assert code == 0, err
+    with (tmp_path / "package" / "observations.csv").open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 2
+    with (tmp_path / "package" / "media.csv").open(newline="") as stream:
+        assert {row["fileName"]: row["fileMediatype"] for row in csv.DictReader(stream)} == {
+            "night.mkv": "video/x-matroska",
+            "photo.png": "image/png",
+        }
+
+
+def test_boxes_in_frames_of_a_video(run: Any, model: Path, pictures: Path, tmp_path: Path) -> None:
+    """As MegaDetector writes them: the number of the frame for each box, and frames for each second."""
+    pytest.importorskip("av")
+    clear = np.asarray(Image.open(sorted((pictures / "test" / "blob 1").iterdir())[0]).convert("RGB"))
+    wide = np.concatenate([clear, np.full_like(clear, 99)], 1)
+    write_video(tmp_path / "v.mkv", [np.full_like(wide, 99)] * 3 + [wide])
+    seen = {"category": "1", "conf": 0.9, "bbox": [0, 0, 0.5, 1], "frame_number": 3}
+    document = {
+        "images": [{"file": "v.mkv", "frame_rate": 2.0, "detections": [seen]}],
+        "detection_categories": {"1": "animal"},
+    }
+    (tmp_path / "md.json").write_text(json.dumps(document))
+    code, out, err = run("classify", model, tmp_path / "md.json", "--json")
+    assert code == 0, err
+    (one,) = json.loads(out)["predictions"]
+    assert one["file"] == f"{tmp_path / 'v.mkv'}#t=1.5&xywh=percent:0,0,50,100"
+    assert one["label"] == lw.load(model).classify(Image.fromarray(clear))[0].label
+    assert [each["level"] for each in json.loads(out)["joined"]] == ["video"]

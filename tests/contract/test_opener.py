@@ -16,7 +16,7 @@ READERS = frozenset(
         "open", "np.load", "np.fromfile", "np.memmap", "np.loadtxt", "np.genfromtxt", "Image.open", "gzip.open", "bz2.open",
         "lzma.open", "zipfile.ZipFile", "ZipFile", "zipfile.is_zipfile", "tarfile.open", "safe_open", "load_file", "torch.load",
         "loadmat", "scipy.io.loadmat", "pickle.load", "parquet.ParquetFile", "parquet.read_table", "json.load", "tomllib.load",
-        "mmap.mmap", "io.open", "io.FileIO", "io.open_code",
+        "mmap.mmap", "av.open", "io.open", "io.FileIO", "io.open_code",
     )
 )  # fmt: skip
 LAST = METHODS | {name.rpartition(".")[2] for name in READERS}

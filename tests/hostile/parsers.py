@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -31,6 +33,8 @@ from labelwise.images.sources.npz_files import read_npy_matrix
 from labelwise.images.sources.packs import pack
 from labelwise.images.sources.shards import shards
 from labelwise.images.sources.tables import table
+from labelwise.images.sources.videos import frames
+from labelwise.images.stored import FileImages
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.networks.weights import read_weights
@@ -40,6 +44,7 @@ from tests import once
 from tests.changed import description
 from tests.hostile import corpus
 from tests.hostile.downloads import DOWNLOADS
+from tests.images.decode.videos import picture, write_video
 from tests.images.samples import decode
 from tests.images.tar_shards import write_tar
 
@@ -371,8 +376,24 @@ def read_body(file: Path) -> None:
         raise UsageError("refused")
 
 
+def videos() -> list[bytes]:
+    """Return short videos; none without the package that reads them."""
+    if not find_spec("av"):
+        return [b""]
+    return [
+        from_file(partial(write_video, pictures=[picture(1)] * 3, codec="mpeg4"), suffix) for suffix in (".mp4", ".avi")
+    ]
+
+
+def read_video(file: Path) -> None:
+    addresses = frames(file)[:3]
+    with suppress(UnreadableError):
+        read_all(FileImages(addresses), (3, 8, 8))
+
+
 PARSERS: dict[str, Parser] = {
     "image": Parser("", pictures, read_picture),
+    "video": Parser(".mp4", videos, read_video),
     "csv": Parser(".csv", lambda: [FEATURES.encode(), FEATURES.replace(",", ";").encode()], read_csv),
     "table": Parser(".csv", lambda: [FEATURES.encode(), b"f0,labels\n1,a;b\n2,b\n3,\n"], table),
     "parquet": Parser(".parquet", parquets, table),

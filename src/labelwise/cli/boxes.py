@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from labelwise.tasks.joined import Joined
 
 SEEN = ("empty", "person", "vehicle")  # what joined answers may be, besides labels
-LEVEL = "level"  # one more column where boxes are joined: box, image or event
+LEVEL = "level"  # one more column where answers are joined: box, frame, image, video or event
 
 
 @dataclass(frozen=True, kw_only=True)
 class Boxing:
-    """How annotation files, such as those of MegaDetector, are read."""
+    """How annotation files, such as those of MegaDetector, and videos are read."""
 
     min_detection: Annotated[float, Option(min=0, max=1, help="Least confidence of a detector's box.")] = 0.2
     events: Annotated[Path | None, Option(help="A table, file and event: join the answers of each event.")] = None
+    frame_rate: Annotated[float, Option(min=0.001, max=1000, help="Frames for each second of a video.")] = 1.0
 
 
 def joined_cells(one: "Joined") -> list[str]:
@@ -35,14 +36,15 @@ def joined_cells(one: "Joined") -> list[str]:
 
 def joined_table(joined: Sequence["Joined"]) -> Iterator[RenderableType]:
     """Yield the table of what images and events show, if boxes were classified."""
-    for level in ("image", "event"):
+    for level in ("image", "video", "event"):
         rows = [
             (one.name, one.label, "" if one.probability is None else percent(one.probability), _counts(one))
             for one in joined
             if one.level == level
         ]
         if rows:
-            yield plain_table(level, "answer", ">probability", "boxes", rows=rows)
+            parts = "boxes or frames" if level == "event" else "frames" if level == "video" else "boxes"
+            yield plain_table(level, "answer", ">probability", parts, rows=rows)
 
 
 def _counts(one: "Joined") -> str:

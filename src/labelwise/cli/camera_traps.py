@@ -84,7 +84,7 @@ def _images(
             labels = _labels(one)
             yield one.file, ";".join(label for label, _ in labels), labels[0][1] if len(labels) == 1 else None
     for each in joined:
-        if each.level == "image":
+        if each.level != "event":
             known = each.label not in (UNKNOWN, UNSURE)
             yield each.name, each.label if known else "", each.probability if known else None
 
@@ -92,13 +92,15 @@ def _images(
 def _observations(
     answers: Sequence["Answer"], joined: Sequence["Joined"], records: Mapping[str, "Record"]
 ) -> Iterator["Observation"]:
-    from labelwise.images.decode.crops import file_of
+    from labelwise.images.decode.crops import file_of, parse_crop
     from labelwise.images.formats.camtrap_out import Observation
     from labelwise.tasks.joined import EMPTY
 
     groups = {file_of(address): record.group for address, record in records.items()}
     for one in answers:
-        yield Observation(place=one.file, labels=_labels(one), event=groups.get(file_of(one.file), ""))
+        part = parse_crop(one.file)
+        if part is None or part.box:  # frames of a video are one observation
+            yield Observation(place=one.file, labels=_labels(one), event=groups.get(file_of(one.file), ""))
     for address, record in records.items():
         if record.detected:
             yield Observation(place=address, labels=((record.detected, record.confidence),), event=record.group)
@@ -106,7 +108,7 @@ def _observations(
         labels = () if each.label in (UNKNOWN, UNSURE) else ((each.label, each.probability),)
         if each.level == "event":
             yield Observation(place=each.name, labels=labels, event=each.name, of_event=True)
-        elif each.label == EMPTY:
+        elif each.label == EMPTY or (each.level == "video" and not each.boxes):
             yield Observation(place=each.name, labels=labels, event=groups[each.name])
 
 

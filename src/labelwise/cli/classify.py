@@ -19,6 +19,7 @@ from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared
 from labelwise.cli.output import Bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted
+from labelwise.images.decode.crops import parse_crop
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.file_names import folder_names
 from labelwise.support.text import to_cell, with_bar
@@ -183,7 +184,7 @@ class Answers:
         """Add the joined answers of images and events; images are sorted by theirs."""
         self.joined = [one for one in every if self._only is None or one.label in self._only]
         for one in self.joined if self._sorter else ():
-            if self._sorter and one.level == "image" and Path(one.name).is_file():
+            if self._sorter and one.level != "event" and Path(one.name).is_file():
                 self._sorter.place(one.name, one.label)
 
     def write(self, model: str) -> list[str]:
@@ -203,15 +204,22 @@ def table_of(answers: Iterable[Answer], joined: Sequence["Joined"] = ()) -> byte
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow((*COLUMNS, LEVEL) if joined else COLUMNS)
-    writer.writerows([*one.cells(), "box"] if joined else one.cells() for one in answers)
+    writer.writerows([*one.cells(), _level(one.file)] if joined else one.cells() for one in answers)
     writer.writerows(joined_cells(one) for one in joined)
     return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _level(file: str) -> str:
+    """Return what an address is of."""
+    part = parse_crop(file)
+    return "image" if part is None else "box" if part.box else "frame"
 
 
 def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writing: Writing) -> None:
     """What is it? Labels with probabilities, or unknown.
 
     Of an annotation file, such as that of MegaDetector, each box is classified, and the answers are joined for each image and event.
+    Of a video, one frame per second is classified, and the answers are joined.
     """
     if writing.out is not None and is_job(writing.out):
         if writing != Writing(out=writing.out) or asking.prior is not None:
@@ -231,7 +239,7 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
         classifier = restricted(classifier, prior)
     words = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
     answers = Answers(writing, words)
-    places, boxes = all_boxes(paths, boxing.min_detection, shared().root, boxing.events)
+    places, boxes = all_boxes(paths, boxing.min_detection, shared().root, boxing.events, boxing.frame_rate)
     files = writing.unsorted(as_images(places) if places else boxes.images)
     several = classifier.calibration.multilabel
     skipped = answers.collect(classifier, files, boxes, asking)
@@ -244,9 +252,10 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
         document["prior"] = {"file": str(prior), "labels": list(classifier.labels.names)}
     if written:
         document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
-    elif len(answers.rows) > SHOWN:
-        note(f"The first {SHOWN} of {len(answers.rows)} images are shown; --csv FILE writes all.")
-    lines = [*_summary(answers.rows, written)] if written else [_table(answers.rows[:SHOWN], several)]
+    rows = [one for one in answers.rows if _level(one.file) != "frame"]  # videos have one answer
+    if not written and len(rows) > SHOWN:
+        note(f"The first {SHOWN} of {len(rows)} images are shown; --csv FILE writes all.")
+    lines = [*_summary(answers.rows, written)] if written else [_table(rows[:SHOWN], several)] if rows else []
     show(document, *lines, *joined_table(answers.joined[:SHOWN]))
 
 

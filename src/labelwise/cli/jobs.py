@@ -73,7 +73,7 @@ def run_job(job: "Job", paths: Sequence[Path], boxing: "Boxing | None" = None) -
         places, boxes = list[str | Path](_absolute(paths)), Boxes()
         if boxing is not None:
             root = shared().root and Path(os.path.abspath(shared().root or ""))
-            places, boxes = all_boxes(_absolute(paths), boxing.min_detection, root, boxing.events)
+            places, boxes = all_boxes(_absolute(paths), boxing.min_detection, root, boxing.events, boxing.frame_rate)
             if not places:
                 raise UsageError("There is no box to classify in these files. Give others, or write --csv FILE.")
         job = replace(job, images=as_images(places), boxed=bool(boxes.records))

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from labelwise.images.decode.crops import is_video
 from labelwise.images.formats.boxes import boxes
 from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
 from labelwise.images.sources.archives import is_zip, zip_images
 from labelwise.images.sources.hub_datasets import dataset_images, is_dataset
-from labelwise.images.sources.paths import list_images, may_name_shards
+from labelwise.images.sources.paths import may_name_shards
+from labelwise.images.sources.videos import images_and_frames
 from labelwise.images.stored import Content, FileImages, StoredImages
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, UsageError, listing
@@ -144,8 +146,10 @@ def _path_images(paths: Sequence[str | Path]) -> Images:
             files = []
         elif is_annotations(path):
             files += boxes(path).to_classify
+        elif is_video(str(path)) or os.path.isdir(path):
+            files += [address for address, _ in images_and_frames(path)]
         else:
-            files += list_images(path) if os.path.isdir(path) else [path]
+            files.append(path)
     images = join([*parts, FileImages(files)])
     if not len(images):
         raise DataError(f"No image found in {listing(map(str, paths))}.")

@@ -40,7 +40,7 @@ def content_digest(content: Content | Unreadable) -> bytes:
 
 def crop_digest(whole: bytes, crop: Crop) -> bytes:
     """Return the digest of a part of a file that has the digest ``whole``."""
-    return digest(whole, repr(crop.box).encode())
+    return digest(whole, repr(crop.box if crop.seconds is None else crop[1:]).encode())
 
 
 def file_stamp(path: str | Path) -> bytes:

@@ -28,6 +28,7 @@ from labelwise.images.decode.decoding import (
 )  # fmt: skip
 from labelwise.images.decode.fit import fit_image
 from labelwise.images.decode.headers import SIDE, Print, fingerprint
+from labelwise.images.decode.videos import Moment
 from labelwise.images.decode.workers import crew
 from labelwise.images.digests import Content as Content
 from labelwise.images.digests import content_digest as content_digest
@@ -246,17 +247,18 @@ def decode(file: Content, frame: Frame) -> Array:
 
     It is resized to cover the frame and its centre is kept, unless the frame says to stretch it. EXIF orientation is applied;
     transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
-    A file that will take long is decoded by a worker, see ``decode.workers``.
+    A file that will take long is decoded by a worker, and so is a frame of a video, see ``decode.workers``.
     """
-    file, frame = _part(file, frame)
+    whole, frame = _part(file, frame)
     try:
-        if isinstance(file, Image.Image):
+        if isinstance(whole, Image.Image):
             with QUIET:
-                return fit_image(file, frame)
-        with open_content(file) as stream:
-            if is_quick(stream, frame):
-                return decode_stream(stream, frame)
-        (pixels,) = crew().decode([file], frame)
+                return fit_image(whole, frame)
+        if not isinstance(whole, Moment):
+            with open_content(whole) as stream:
+                if is_quick(stream, frame):
+                    return decode_stream(stream, frame)
+        (pixels,) = crew().decode([whole], frame)
     except Exception as error:
         raise UnreadableError(reason(error, frame)) from None
     if isinstance(pixels, str):
@@ -264,24 +266,27 @@ def decode(file: Content, frame: Frame) -> Array:
     return pixels
 
 
-def _part(file: Content, frame: Frame) -> tuple[File | Image.Image, Frame]:
-    """Return the file of a crop, and a frame that takes its box."""
-    return (file.file, replace(frame, box=file.box)) if isinstance(file, Crop) else (file, frame)
+def _part(file: Content, frame: Frame) -> tuple[File | Moment | Image.Image, Frame]:
+    """Return the file of a crop or the moment of a video, and how its box is read."""
+    if not isinstance(file, Crop):
+        return file, frame
+    whole = file.file if file.seconds is None else Moment(str(file.file), file.seconds)
+    return whole, replace(frame, box=file.box)
 
 
 def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
     """Return what ``decode`` does, and the fingerprint of the image; of a file both come of one decode unless a worker decodes."""
-    file, frame = _part(file, frame)
-    looks = frame.fingerprinted
-    if frame != looks and not isinstance(file, Image.Image):
+    whole, part = _part(file, frame)
+    looks = part.fingerprinted
+    if part != looks and not isinstance(whole, Image.Image | Moment):
         try:
-            with open_content(file) as stream:
-                if is_quick(stream, frame):
-                    return decode_with_fingerprint(stream, frame)
+            with open_content(whole) as stream:
+                if is_quick(stream, part):
+                    return decode_with_fingerprint(stream, part)
         except Exception as error:
-            raise UnreadableError(reason(error, frame)) from None
+            raise UnreadableError(reason(error, part)) from None
     pixels = decode(file, frame)
-    return pixels, fingerprint(pixels if frame == looks else decode(file, looks))
+    return pixels, fingerprint(pixels if part == looks else decode(file, frame.fingerprinted))
 
 
 def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:

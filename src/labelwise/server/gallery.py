@@ -15,6 +15,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.scores import Scores
 from labelwise.images.decode.crops import file_of, parse_crop
 from labelwise.images.decode.decoding import Frame
+from labelwise.images.decode.videos import Moment
 from labelwise.images.decode.workers import crew
 from labelwise.images.sources.paths import list_images
 from labelwise.server.errors import HTTPError
@@ -168,12 +169,13 @@ def _stamp_of(file: Path) -> Stamp | None:
 @lru_cache(maxsize=512)
 def small_image(file: Path, pixels: int, stamp: Stamp | None = None, side: int = SIDE) -> bytes:
     """Return an image, or a part of one, as a JPEG thumbnail; refuse a file with another stamp."""
-    crop = parse_crop(str(file))
+    crop, path = parse_crop(str(file)), Path(file_of(str(file))).absolute()
+    video = crop is not None and crop.seconds is not None
     try:
-        with open_regular(Path(file_of(str(file))).absolute(), LARGEST_IN_GALLERY) as stream:
+        with open_regular(path, None if video else LARGEST_IN_GALLERY) as stream:
             if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
                 raise HTTPError(404, "The image changed after the service started.")
-            content = stream.read()
+            content = Moment(str(path), crop.seconds) if crop and crop.seconds is not None else stream.read()
     except OSError:
         raise HTTPError(404, "The image was removed.") from None
     frame = Frame(side, side, 3, pixels, box=crop.box if crop else None)

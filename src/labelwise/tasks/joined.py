@@ -1,6 +1,6 @@
-"""Join the answers of boxes: one answer per image, and one per event.
+"""Join the answers of boxes and of frames: one answer per image or video, and one per event.
 
-An answer is the label with the highest probability, averaged over the boxes that are known, each weighted by the confidence of its
+An answer is the label with the highest probability, averaged over the boxes (or frames) that are known, each weighted by the confidence of its
 detector. With ``max_error`` it is a parent, or "unsure", where the mean is below the limit for single images. It is "unknown" if unknown boxes have more than half of the weight. Without a box to classify, it is what the detector saw
 ("person"), or "empty".
 """
@@ -16,25 +16,26 @@ from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
 from labelwise.core.coarser import Tree
 from labelwise.core.scores import UNKNOWN, UNSURE
-from labelwise.images.decode.crops import file_of
+from labelwise.images.decode.crops import file_of, is_video
 from labelwise.images.formats.annotations import Record
 
 EMPTY = "empty"  # an image without a box
 Answers = Mapping[str, tuple[str, Array]]  # by address: the answer, and the probability of each label ``[k]``
 Decide = Callable[[Array], tuple[str, float]]  # the answer to mean probabilities ``[k]``, and its own
 Member = tuple[str, Record]
+Level = Literal["image", "video", "event"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """The answer to all boxes of an image or of an event."""
+    """The answer to all boxes of an image, to all frames of a video, or to both of an event."""
 
-    level: Literal["image", "event"]
-    name: str  # the file of the image, or the event
+    level: Level
+    name: str  # the file of the image or the video, or the event
     label: str
     probability: float | None  # of the label; of an image without a box None
     boxes: int
-    counts: tuple[tuple[str, int], ...]  # how many boxes have which answer, the most frequent first
+    counts: tuple[tuple[str, int], ...]  # how many boxes or frames have which answer, the most frequent first
 
 
 def decider(classifier: Classifier, max_error: float | None = None) -> Decide:
@@ -66,17 +67,14 @@ def join(records: Mapping[str, Record], answers: Answers, decide: Decide) -> lis
         images.setdefault(file_of(address), []).append((address, record))
         if record.group:
             events.setdefault(record.group, []).append((address, record))
-    levels: tuple[tuple[Literal["image", "event"], dict[str, list[Member]]], ...] = (
-        ("image", images),
-        ("event", events),
-    )
-    every = [_joined(level, name, own, answers, decide) for level, groups in levels for name, own in groups.items()]
+    every = [
+        _joined("video" if is_video(name) else "image", name, own, answers, decide) for name, own in images.items()
+    ]
+    every += [_joined("event", name, own, answers, decide) for name, own in events.items()]
     return [one for one in every if one is not None]
 
 
-def _joined(
-    level: Literal["image", "event"], name: str, members: Sequence[Member], answers: Answers, decide: Decide
-) -> Joined | None:
+def _joined(level: Level, name: str, members: Sequence[Member], answers: Answers, decide: Decide) -> Joined | None:
     """Return the answer to some boxes; None if none of them could be read."""
     boxes = [(address, record) for address, record in members if record.box is not None]
     seen = [(*answers[address], _weight(record)) for address, record in boxes if address in answers]
@@ -90,6 +88,7 @@ def _joined(
         return Joined(**about, label=surest.detected, probability=surest.confidence)  # type: ignore[arg-type]
     whole = [answers[address] for address, _ in members if address in answers]
     if whole:
+        about["counts"] = tuple(Counter(label for label, _ in whole).most_common())
         return Joined(**about, **_best([(*one, 1.0) for one in whole], decide))  # type: ignore[arg-type]
     return None if boxes else Joined(**about, label=EMPTY, probability=None)  # type: ignore[arg-type]
 

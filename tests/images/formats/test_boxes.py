@@ -8,6 +8,8 @@ import pytest
 
 import labelwise as lw
 from labelwise.images.as_images import as_images
+from labelwise.images.decode.crops import file_of
+from labelwise.images.formats.find import find_annotations
 from labelwise.support.errors import DataError
 from tests.images.formats.written import (
     BOXES,
@@ -272,6 +274,47 @@ def test_splits_of_coco_are_folders_or_names_of_files(tmp_path: Path, folder: st
         assert not data.skipped
         assert len(data.split(split)) == len(BOXES)
         assert all(f"/{folder}" in file for file in data.split(split).files)
+
+
+def test_pascal_voc_of_roboflow_has_a_folder_for_each_split(tmp_path: Path) -> None:
+    voc(tmp_path / "all")
+    for i, name in enumerate(NAMES):
+        home = tmp_path / "a set" / ("train" if i < 4 else "valid")
+        home.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "all" / "JPEGImages" / name).rename(home / name)
+        (tmp_path / "all" / "Annotations" / f"{Path(name).stem}.xml").rename(home / f"{Path(name).stem}.xml")
+    data = lw.data.load(tmp_path / "a set")
+    sizes = {split: len(part) for split, part in data.splits.items()}
+    assert sizes == {
+        "train": sum(box.image in NAMES[:4] for box in BOXES),
+        "val": sum(box.image in NAMES[4:] for box in BOXES),
+    }
+    assert {Path(file_of(file)).parent.name for file in data.split("val").files} == {"valid"}
+
+
+def test_turned_rectangles_and_outlines_of_label_studio_are_the_boxes_around_them(tmp_path: Path) -> None:
+    about = {"original_width": WIDTH, "original_height": HEIGHT, "to_name": "image", "from_name": "label"}
+    turned = {"x": 50, "y": 25, "width": 25, "height": 25, "rotation": 90, "rectanglelabels": ["owl"]}
+    outline = {"points": [[10, 20], [30, 25], [15, 60]], "closed": True, "polygonlabels": ["wren"]}
+    results = [
+        {**about, "type": kind, "value": each}
+        for kind, each in (("rectanglelabels", turned), ("polygonlabels", outline))
+    ]
+    task = {"data": {"image": "/data/upload/1/a photo 0.png"}, "annotations": [{"result": results}]}
+    minimal = {"image": "a photo 0.png", "label": [{**turned, **about}, {**outline, **about}]}
+    for document in ([task], [minimal]):
+        (part,) = find_annotations(write_json(tmp_path / "tasks.json", document))
+        assert [record.labels for record in part.records] == [("owl",), ("wren",)]
+        first, second = (record.box for record in part.records)
+        assert first == pytest.approx((50 - 100 * 8 / WIDTH, 25, 100 * 8 / WIDTH, 100 * 12 / HEIGHT, True))
+        assert second == (10, 20, 20, 40, True)
+
+
+def test_captions_and_panoptic_segments_are_no_coco_labels(tmp_path: Path) -> None:
+    image = {"id": 1, "file_name": "a photo 0.png"}
+    for note, categories in (({"caption": "an owl"}, []), ({"segments_info": []}, [{"id": 1, "name": "owl"}])):
+        document = {"images": [image], "annotations": [{"id": 1, "image_id": 1, **note}], "categories": categories}
+        assert not find_annotations(write_json(tmp_path / "annotations.json", document))
 
 
 def test_splits_of_pascal_voc_are_its_lists(tmp_path: Path) -> None:

@@ -28,11 +28,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from labelwise.images.decode.decoding import QUIET, File, Frame, check_header, decode_stream, open_content, reason
+from labelwise.images.decode.fit import fit_image
+from labelwise.images.decode.videos import Clip, Moment
 
 Pixels = npt.NDArray[np.uint8]
 LEAST_SECONDS, TIMES = 2.0, 10.0  # that an image may take, and the factor on what its header suggests
+VIDEO_SECONDS = 120.0  # for a frame of a video, which is decoded from the last whole picture before it
 UNKNOWN_SECONDS = 60.0  # for formats whose header is not read here: 100 million pixels of JPEG 2000 take 20
 WALL = 1200.0  # seconds on the clock, however busy the cores are
 PIXEL_BYTES = 32  # of memory at most: JPEG 2000 holds 28, a progressive JPEG of four colours 16, a WebP with alpha 16
@@ -64,9 +68,12 @@ class Worker:
                 start_new_session=True,  # Ctrl-C ends the parent, not this process
             )
 
-    def decode(self, images: Sequence[File], frame: Frame) -> Iterator[Pixels | str]:
+    def decode(self, images: Sequence[File | Moment], frame: Frame) -> Iterator[Pixels | str]:
         """Yield the bytes ``[c, h, w]`` of each image, or why it cannot be read; raise ``LostError`` where one ends the process."""
-        contents = [each if isinstance(each, bytes) else str(each) for each in images]
+        contents = [
+            tuple(each) if isinstance(each, Moment) else each if isinstance(each, bytes) else str(each)
+            for each in images
+        ]
         try:
             self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
             left = len(images)
@@ -101,7 +108,7 @@ class Crew:
         while len(self._idle[False]) < count:
             self._idle[False].append(Worker(low=False))
 
-    def decode(self, images: Sequence[File], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
+    def decode(self, images: Sequence[File | Moment], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
         """Yield what ``Worker.decode`` does for all images, those after one that ends its worker included."""
         at, most, idle = 0, len(images), self._idle[low]
         while at < len(images):
@@ -153,7 +160,7 @@ def work(connection: int, low: int) -> None:
         os.nice(10)
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # a decoder has nothing to write
         resource.setrlimit(what, (0, 0))
-    own, limits = _own_memory(), Limits()
+    own, limits, video = _own_memory(), Limits(), Video()
     with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             request = pipe.recv_bytes()
@@ -162,7 +169,12 @@ def work(connection: int, low: int) -> None:
             limits.set(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
             for image in images:
                 try:
-                    answers += [b"+", _decode(image, frame, limits).tobytes()]
+                    if isinstance(image, tuple):
+                        limits.set_seconds(VIDEO_SECONDS)
+                        pixels = fit_image(video.at(Moment(*image), frame.max_pixels), frame)
+                    else:
+                        pixels = _decode(image, frame, limits)
+                    answers += [b"+", pixels.tobytes()]
                 except Exception as error:
                     text = reason(error, frame).encode(errors="backslashreplace")
                     answers += [b"-", len(text).to_bytes(4), text]
@@ -196,6 +208,33 @@ def _decode(image: File, frame: Frame, limits: "Limits") -> Pixels:
         seconds = check_header(stream, frame)
         limits.set_seconds(UNKNOWN_SECONDS if seconds is None else LEAST_SECONDS + TIMES * seconds)
         return decode_stream(stream, frame)
+
+
+class Video:
+    """The video that this process read last, open: its next frame is quicker to reach than that of another."""
+
+    def __init__(self) -> None:
+        self._key: tuple[str, tuple[int, ...]] | None = None
+        self._clip: Clip | None = None
+
+    def at(self, moment: Moment, max_pixels: int) -> Image.Image:
+        """Return the frame at a moment."""
+        about = os.stat(moment.file)
+        key = moment.file, (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, max_pixels)
+        if self._clip is None or key != self._key:
+            self.close()
+            self._clip, self._key = Clip.of_file(moment.file, max_pixels), key
+        try:
+            return self._clip.at(moment.seconds)
+        except Exception:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the video."""
+        if self._clip is not None:
+            self._clip.close()
+        self._clip = None
 
 
 class Limits:

@@ -31,6 +31,7 @@ class Record:
     labels: tuple[str, ...] | None = None  # None: nobody has labelled it
     guess: tuple[str, ...] = ()  # what a program calls it, where no person has said; it may be in ``labels``, too
     box: Box | None = None
+    seconds: float | None = None  # since the beginning of a video, of a frame of one
     split: str = ""
     group: str = ""  # the event or sequence of the image
     domain: str = ""  # the place or camera
@@ -66,7 +67,7 @@ class Annotations:
         for record in self.records:
             if record.file not in known:
                 known[record.file] = self._locate(record.file, root, outside=outside)
-            yield crop_address(known[record.file], record.box), record
+            yield crop_address(known[record.file], record.box, record.seconds), record
 
     def _locate(self, file: str, root: Path | None, *, outside: bool) -> str:
         if not file or "\0" in file:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from labelwise.images.corrections import IMAGE_COLUMNS
+from labelwise.images.decode.crops import is_video
 from labelwise.images.formats.annotations import LEAST, Record, is_sure
 from labelwise.images.formats.camtrap import is_camtrap
 from labelwise.images.formats.find import is_annotations, read_annotations
 from labelwise.images.sources.delimited import read_fields
+from labelwise.images.sources.paths import may_name_shards
+from labelwise.images.sources.videos import RATE, images_and_frames
 from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError
 from labelwise.support.text import from_cell
@@ -53,9 +56,12 @@ def boxes(path: str | Path, *, least: float = LEAST, root: str | Path | None = N
 
 
 def all_boxes(
-    paths: Sequence[Path], least: float, root: Path | None, events: Path | None
+    paths: Sequence[Path], least: float, root: Path | None, events: Path | None, rate: float = RATE
 ) -> tuple[list[str | Path], Boxes]:
-    """Return paths with each annotation file replaced by its boxes, and these; ``events`` is a table of images and their event."""
+    """Return paths with each annotation file replaced by its boxes and each video by its frames, and what is known of these.
+
+    ``events`` is a table of images and their event.
+    """
     records: dict[str, Record] = {}
     places: list[str | Path] = []
     for path in paths:
@@ -63,6 +69,10 @@ def all_boxes(
             own = boxes(path, least=least, root=root)
             records |= own.records
             places += own.to_classify
+        elif is_video(str(path)) or (path.is_dir() and not may_name_shards(path)):
+            pairs = images_and_frames(path, rate)
+            records |= {address: Record(file=file) for address, file in pairs if address != file}
+            places += [address for address, _ in pairs] or [path]
         else:
             places.append(path)
     return places, Boxes(records=_with_events(records, events))

@@ -26,8 +26,12 @@ PATTERNS = (
 
 
 def accepts(document: Any) -> bool:
-    """Return whether a JSON document is a COCO file with labels."""
-    return isinstance(document, dict) and {"images", "annotations", "categories"} <= set(document)
+    """Return whether a JSON document is a COCO file with labels: captions and panoptic segments are none."""
+    if not isinstance(document, dict) or not {"images", "annotations", "categories"} <= set(document):
+        return False
+    annotations = document["annotations"]
+    first = annotations[0] if isinstance(annotations, list) and annotations else None
+    return not isinstance(first, dict) or (bool(document["categories"]) and "category_id" in first)
 
 
 def read(document: Any, file: Path) -> Annotations:

@@ -5,6 +5,7 @@ without a box and without a label, since images without a box count.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,13 @@ def _megadetector(document: Any) -> Iterator[Record]:
         for one in image.get("detections") or ():
             best = max(one.get("classifications") or (), key=lambda pair: float(pair[1]), default=None)
             kind = kinds[str(one["category"])]
-            yield _record(image, image["file"], one, kind, kind if best is None else names[str(best[0])])
+            record = _record(image, image["file"], one, kind, kind if best is None else names[str(best[0])])
+            yield replace(record, seconds=_seconds(image, one))
+
+
+def _seconds(image: Mapping[str, Any], one: Mapping[str, Any]) -> float | None:
+    """Return when a video shows a box; None of a photo."""
+    return int(one["frame_number"]) / float(image["frame_rate"]) if "frame_number" in one else None
 
 
 def _speciesnet(document: Any) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Pascal VOC: an XML file for each image in ``Annotations/``, or next to its image; splits in ``ImageSets/Main``."""
+"""Pascal VOC: an XML file for each image in ``Annotations/``, or next to its image; splits in ``ImageSets/Main``, or a folder for each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +14,9 @@ WORDS = "a Pascal VOC annotation"
 
 def files_in(folder: Path) -> list[Path]:
     """Return the annotation files of a folder; none where it is no Pascal VOC data."""
-    for home in (folder / "Annotations", folder / "annotations", folder):
-        files = files_named(home, "*.xml")
+    splits = [home for home in sorted(folder.iterdir()) if home.name.casefold() in SPELLINGS]  # of Roboflow
+    for homes in ([folder / "Annotations"], [folder / "annotations"], [folder], splits):
+        files = [file for home in homes for file in files_named(home, "*.xml")]
         if files and is_voc(files[0]):
             return files
     return []
@@ -29,19 +30,21 @@ def is_voc(file: Path) -> bool:
 
 def read(files: list[Path]) -> Annotations:
     """Return what the annotation files of one folder say."""
-    home = home_of(files[0])
+    several = len({file.parent for file in files}) > 1
+    home = files[0].parent.parent if several else home_of(files[0])
     splits = _splits(home / "ImageSets" / "Main")
     records: list[Record] = []
     for file in files:
+        split = SPELLINGS[file.parent.name.casefold()] if several else splits.get(file.stem, "")
         with shaped(file, WORDS):
-            records += _records(file, splits.get(file.stem, ""))
+            records += _records(file, split, f"{file.parent.name}/" if several else "")
     own = "" if home == files[0].parent else files[0].parent.name
     return Annotations(source=files[0].parent, home=home, records=tuple(records), folders=(*FOLDERS, own))
 
 
-def _records(file: Path, split: str) -> Iterator[Record]:
+def _records(file: Path, split: str, folder: str) -> Iterator[Record]:
     root = read_xml(file)
-    image = root.findtext("filename") or f"{file.stem}.jpg"
+    image = folder + (root.findtext("filename") or f"{file.stem}.jpg")
     image = image if Path(image).suffix else f"{image}.jpg"
     boxes = root.findall("object")
     for one in boxes:

@@ -11,6 +11,7 @@ from typing import Literal, Self
 import numpy as np
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.decode.crops import is_video
 from labelwise.images.decode.decoding import Frame
 from labelwise.images.decode.headers import is_image_file
 from labelwise.images.describe.knowledge import find_knowledge
@@ -34,6 +35,7 @@ def labels_by(root: Path) -> LabelsBy:
 
 
 NO_SUFFIX = "its name has no suffix. Rename it, for example to end with .jpg"
+VIDEO = "it is a video. List its frames in a table instead: clip.mp4#t=2.5 is that at 2.5 seconds"
 ANSWER = "the name is reserved for answers. Rename the folder to use it as a label"
 
 
@@ -48,7 +50,7 @@ def folder(
 ) -> Dataset:
     """Return the images of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
 
-    The sub-folders may also be in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Images that
+    The sub-folders may also be in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Videos, images that
     cannot be read or have no suffix, labels without any readable image, and folders called ``unknown``, ``unsure`` or ``none`` are left
     out and listed in ``skipped``, or an error where
     ``strict``. What a file in the folder says about the labels is read, too, see ``data.knowledge``.
@@ -61,8 +63,8 @@ def folder(
         verb = {".csv": " Read it with data.table.", ".npz": " Read it with data.pack."}.get(root.suffix.lower(), "")
         raise DataError(f'"{root}" is a file, not a folder.{verb}')
     tops = list_tops(root)
-    nameless: list[Path] = []
-    rows, homes = labelled_files(tops, partial(_list_images, nameless=nameless))
+    others: list[Path] = []
+    rows, homes = labelled_files(tops, partial(_list_images, others=others))
     loose = [str(file) for top in tops.values() for file in top.files if is_image(file.name) and file.is_file()]
     if strict and loose:
         raise DataError(f"Images are outside the label folders: {listing(loose)}. Move or remove them.")
@@ -70,18 +72,19 @@ def folder(
     data = from_files(root, rows, homes, size=size, seed=seed, strict=strict, next_frame=next_frame)
     reasons = {
         "it is outside the label folders": loose,
-        NO_SUFFIX: map(str, nameless),
+        NO_SUFFIX: (str(file) for file in others if not file.suffix),
+        VIDEO: (str(file) for file in others if file.suffix),
         ANSWER: (str(each) for top in tops.values() for each in top.folders if _is_answer(each) and holds_images(each)),
     }
     skipped = (*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
     return replace(data, skipped=skipped, labels_by=labels_by(root))
 
 
-def _list_images(home: Path, nameless: list[Path]) -> list[Path]:
-    """Return the image files below a folder, and add to ``nameless`` those whose name has no suffix."""
-    files = list_files(home, lambda name: is_image(name) or not os.path.splitext(name)[1])
-    nameless += [file for file in files if not file.suffix and is_image_file(file)]
-    return [file for file in files if file.suffix]
+def _list_images(home: Path, others: list[Path]) -> list[Path]:
+    """Return the image files below a folder, and add to ``others`` those whose name has no suffix, and videos."""
+    files = list_files(home, lambda name: is_image(name) or is_video(name) or not os.path.splitext(name)[1])
+    others += [file for file in files if is_video(file.name) or (not file.suffix and is_image_file(file))]
+    return [file for file in files if file.suffix and not is_video(file.name)]
 
 
 @dataclass(frozen=True)
