@@ -39,6 +39,16 @@ def test_figures_of_training_images_are_those_of_leave_one_out(data: Dataset, cl
     assert "used in training" in figures.test_set.words
 
 
+def test_images_given_twice_and_images_of_no_weight_are_measured_too(data: Dataset) -> None:
+    whole = pool(data)
+    twice = whole.select([*range(60), *range(7)])
+    weights = (0.0, 2.5, *[1.0] * 65)
+    weighted = replace(data, splits={"train": replace(twice, weights=weights)})
+    figures = lw.evaluate(lw.fit(weighted), weighted)
+    assert figures.images == 66, "one was left out of training, though its copy was not"
+    assert figures.leaked == 0
+
+
 def test_answers_of_another_classifier_are_not_made_up(data: Dataset, classifier: lw.Classifier) -> None:
     whole = pool(data)
     assert left_out_answers(classifier, whole, data.labels) is not None

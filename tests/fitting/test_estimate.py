@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.core.metrics import confusion_matrix
-from labelwise.fitting.estimate import FEW, FEW_LABELS, SHARES, SLACK, confused_labels, weigh_signs
+from labelwise.fitting.estimate import FEW, FEW_LABELS, SHARES, SLACK, Signs, confused_labels, weigh_signs
 
 
 def test_confused_labels_are_those_of_the_whole_table() -> None:
@@ -22,6 +22,11 @@ def test_the_weights_of_signs_are_those_of_the_largest_area_by_label_left_out() 
     rng = np.random.default_rng(0)
     labels, left_out = rng.integers(0, 3, 60), np.repeat([0, 1, 2], [20, 3, 9])
     known, strange = rng.normal(size=(60, 2)), rng.normal([0.9, 0.3], size=(32, 2))
+    weights, of_strange = rng.integers(1, 4, 60).astype(float), rng.integers(1, 4, 32).astype(float)
+    counts = np.bincount(left_out, of_strange)
+
+    def chosen(known: np.ndarray, strange: np.ndarray) -> tuple[float, float]:
+        return weigh_signs(Signs(known, labels, weights), Signs(strange, left_out, of_strange))
 
     def area(share: float) -> float:
         """Return the mean area over labels, by how many strangers each has."""
@@ -29,18 +34,17 @@ def test_the_weights_of_signs_are_those_of_the_largest_area_by_label_left_out() 
         areas, counted = [], []
         for label in range(3):
             others, own = inside[labels != label], outside[left_out == label]
-            areas.append(float((own[:, None] > others).mean()))
-            counted.append(len(own) / (len(own) + FEW))
+            pairs = np.outer(of_strange[left_out == label], weights[labels != label])
+            areas.append(float(np.average(own[:, None] > others, weights=pairs)))
+            counted.append(counts[label] / (counts[label] + FEW))
         return float(np.average(areas, weights=counted))
 
     areas = {share: area(share) for share in SHARES}
-    share = weigh_signs(known, strange, labels, left_out)[1] / 2
-    counted = sum(each / (each + FEW) for each in (20, 3, 9))
+    share = chosen(known, strange)[1] / 2
+    counted = float((counts / (counts + FEW)).sum())
     share = round(0.5 + (share - 0.5) * (counted + FEW_LABELS) / counted, 6)  # as before it is drawn towards even ones
     assert areas[share] >= max(areas.values()) - SLACK - 1e-12
     assert max(areas.values()) > areas[0.5] + SLACK, "the even weights are not the best here"
-    assert weigh_signs(known[:, ::-1], strange[:, ::-1], labels, left_out)[0] / 2 == pytest.approx(
-        weigh_signs(known, strange, labels, left_out)[1] / 2
-    )
+    assert chosen(known[:, ::-1], strange[:, ::-1])[0] == pytest.approx(chosen(known, strange)[1])
     alike = np.repeat(rng.normal(size=(60, 1)), 2, 1)
-    assert weigh_signs(alike, alike[:32], labels, left_out) == (1.0, 1.0), "where all do as well, the even ones"
+    assert chosen(alike, alike[:32]) == (1.0, 1.0), "where all do as well, the even ones"

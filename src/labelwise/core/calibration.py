@@ -15,7 +15,7 @@ import numpy as np
 from labelwise.core.arrays import Array, logit, pieces, sigmoid, softmax
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import UnsupportedError, UsageError
-from labelwise.support.rows import append_rows, unit_rows
+from labelwise.support.rows import append_rows, as_frequent, unit_rows
 from labelwise.support.settings import brief
 
 if TYPE_CHECKING:
@@ -258,19 +258,28 @@ class Familiarity:
         return distance if sign == "familiarity" else doubt
 
     def fit(
-        self, scores: "Scores", keep: float, *, nearest: bool = False, weights: tuple[float, float] = (1.0, 1.0)
+        self,
+        scores: "Scores",
+        keep: float,
+        weights: Array | None = None,
+        *,
+        nearest: bool = False,
+        sign_weights: tuple[float, float] = (1.0, 1.0),
     ) -> Self:
-        """Return it with the rule under which the share ``keep`` of these held-out known images counts as known."""
-        doubt, distance = self._signs(scores, nearest=nearest)
+        """Return it with the rule under which the share ``keep`` of these held-out known images, of weights ``[n]``, counts as known."""
+        signs = np.stack(self._signs(scores, nearest=nearest), 1)
+        centre = np.average(signs, 0, weights)
+        spread = np.maximum(np.sqrt(np.average((signs - centre) ** 2, 0, weights)), 1e-6)
         rule = OutlierRule(
-            centre=(float(doubt.mean()), float(distance.mean())),
-            spread=(max(float(doubt.std()), 1e-6), max(float(distance.std()), 1e-6)),
+            centre=(float(centre[0]), float(centre[1])),
+            spread=(float(spread[0]), float(spread[1])),
             limit=0.0,
             nearest=nearest,
-            sign_weights=weights,
+            sign_weights=sign_weights,
         )
-        outlier_score = replace(self, rule=rule).outlier_score(scores)
-        return replace(self, rule=replace(rule, limit=float(np.quantile(outlier_score, keep)) + ROUNDING))
+        score = replace(self, rule=rule).outlier_score(scores)
+        limit = np.quantile(score if weights is None else as_frequent(score, weights), keep)
+        return replace(self, rule=replace(rule, limit=float(limit) + ROUNDING))
 
     def remember(self, embeddings: Array, targets: Array | int | None = None) -> Self:
         """Return it with these embeddings ``[n, d]`` among the familiar ones, and their labels, where known: ``[n]``, or one."""

@@ -23,11 +23,15 @@ class KnownExamples:
     __repr__ = brief
 
     @classmethod
-    def of(cls, names: Sequence[str], embeddings: Array, targets: Array) -> Self:
-        """Return those of embeddings ``[n, d]`` and the positions of their labels ``[n]``; labels without an image are left out."""
-        counts = np.bincount(targets, minlength=len(names))
+    def of(cls, names: Sequence[str], embeddings: Array, targets: Array, weights: Sequence[float] = ()) -> Self:
+        """Return those of embeddings ``[n, d]`` and the positions of their labels ``[n]``; labels without an image are left out.
+
+        ``weights [n]`` say how many images each counts as; () is one.
+        """
+        counted = np.array(weights) if weights else np.ones(len(targets))
+        counts = np.bincount(targets, counted, minlength=len(names))
         here = np.flatnonzero(counts).tolist()
-        means = np.stack([embeddings[targets == row].mean(0, dtype=np.float64) for row in here])
+        means = np.stack([np.average(embeddings[targets == row], 0, counted[targets == row]) for row in here])
         return cls(tuple(names[row] for row in here), counts[here].astype(np.float32), means.astype(np.float32))
 
     def rows(self, name: str) -> Array:

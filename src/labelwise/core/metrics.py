@@ -20,7 +20,7 @@ def accuracy(predicted: ArrayLike, targets: ArrayLike) -> float:
     return float((answers == right).mean())
 
 
-def wilson(share: float, n: int) -> tuple[float, float]:
+def wilson(share: float, n: float) -> tuple[float, float]:
     """Return the 95 % interval of a share of n images (Wilson's score interval); of none, anything."""
     if n < 1:
         return 0.0, 1.0
@@ -212,15 +212,18 @@ def pool_reliabilities(tables: Sequence[Reliability]) -> Reliability:
     return _reliability(sums, np.sum([table.count for table in tables], 0))
 
 
-def reliability(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> Reliability:
+def reliability(
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, weights: ArrayLike | None = None
+) -> Reliability:
     """Return mean confidence, accuracy and count of each bin, from the probability of each answer and whether it was right ``[n]``.
 
-    A bin contains its upper edge.
+    A bin contains its upper edge. An answer of weight w ``[n]`` counts as w answers.
     """
     sure, right = _rows(confidence, correct)
     places = np.searchsorted(np.arange(1, bins) / bins, sure.astype(np.float64))
-    sums = [np.bincount(places, weights=values, minlength=bins) for values in (sure, right)]
-    return _reliability(sums, np.bincount(places, minlength=bins))
+    counted = np.ones(len(sure)) if weights is None else np.asarray(weights)
+    sums = [np.bincount(places, weights=values * counted, minlength=bins) for values in (sure, right)]
+    return _reliability(sums, np.bincount(places, None if weights is None else counted, minlength=bins))
 
 
 def _reliability(sums: Sequence[Any], count: NDArray[Any]) -> Reliability:
@@ -229,9 +232,11 @@ def _reliability(sums: Sequence[Any], count: NDArray[Any]) -> Reliability:
         return Reliability(confidence=sums[0] / count, accuracy=sums[1] / count, count=count)
 
 
-def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, bins: int = 15) -> float:
+def expected_calibration_error(
+    confidence: ArrayLike, correct: ArrayLike, bins: int = 15, weights: ArrayLike | None = None
+) -> float:
     """Return the mean distance between confidence and accuracy, over bins of equal width weighted by count."""
-    return reliability(confidence, correct, bins).error
+    return reliability(confidence, correct, bins, weights).error
 
 
 def _row(values: ArrayLike) -> NDArray[Any]:

@@ -27,35 +27,37 @@ def most_rows(k: int) -> int:
     return max(FEWEST_ROWS, MOST_PAIRS // k)
 
 
-def fit_platt(scores: ArrayLike, targets: ArrayLike) -> tuple[float, float]:
+def fit_platt(scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None) -> tuple[float, float]:
     """Return (scale, offset) such that sigmoid(scores * scale + offset) is the probability of a yes.
 
     One scale and one offset for all labels, fitted by maximum likelihood to all pairs of image and label; the scale
     is positive, so the order of labels does not change. As Platt did, targets are smoothed: one pair of each kind counts as the
     other kind, which keeps the scale finite if held-out images are separated without error. The yes among the noes is
     where it is most likely: on the best wrong label of each image. Spread over all labels, some of them far away, it would
-    outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool).
+    outweigh all images. Scores are ``[n, k]``, targets ``[n]`` or ``[n, k]`` (bool). An image of weight w ``[n]`` counts as w images.
     """
     x = np.asarray(scores, np.float64)
     truth = truth_table(np.asarray(targets), x.shape[1])
     wrong = _best_wrong(x, truth)
-    yes, no = int(truth.sum()), int(wrong.sum())
+    counted = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+    yes, no = float(counted @ truth.sum(1)), float(counted @ wrong.sum(1))
     soft = np.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).ravel()
     spread = max(_spread(x), 1e-12)
+    each, total = np.repeat(counted, x.shape[1]), float(counted.sum()) * x.shape[1]
     x = x.ravel() / spread
-    blocks = [(x[i : i + BLOCK], soft[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
+    blocks = [(x[i : i + BLOCK], soft[i : i + BLOCK], each[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
 
     def cross_entropy(p: Numbers) -> tuple[float, Numbers, Numbers]:
         """Return the mean cross entropy of answers, its gradient and its Hessian, block by block."""
         sums = np.zeros(6)
-        for numbers, wanted in blocks:
+        for numbers, wanted, share in blocks:
             odds = numbers * p[0] + p[1]
             yes = sigmoid(odds)
-            excess, bend = yes - wanted, yes * (1 - yes)
-            value = (softplus(odds) - wanted * odds).sum()
+            excess, bend = share * (yes - wanted), share * yes * (1 - yes)
+            value = share @ (softplus(odds) - wanted * odds)
             curvature = (bend @ numbers**2, bend @ numbers, bend.sum())
             sums += np.array([value, excess @ numbers, excess.sum(), *curvature])
-        value, first, second, squares, mixed, whole = (sums / len(x)).tolist()
+        value, first, second, squares, mixed, whole = (sums / total).tolist()
         return value, np.array([first, second]), np.array([[squares, mixed], [mixed, whole]])
 
     scale, offset = _newton(cross_entropy, np.array([1.0, 0.0])) or _positive(cross_entropy)

@@ -14,6 +14,7 @@ from labelwise.core.arrays import Array
 from labelwise.core.calibration import Calibration
 from labelwise.core.coarser import Tree
 from labelwise.core.head import LearnsFromExamples
+from labelwise.support.rows import as_frequent
 
 if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
@@ -30,7 +31,7 @@ def with_promises(
     behind = -ahead_of_others(log_odds, targets) / calibration.temperature
     mistakes = Tree.of(classifier.labels).mistakes(calibration.choice(log_odds), targets)
     if weights is not None:
-        behind, mistakes = (_weighted(values, weights) for values in (behind, mistakes))
+        behind, mistakes = (as_frequent(values, weights) for values in (behind, mistakes))
     return replace(calibration, margins=_quantiles(behind), mistakes=_quantiles(mistakes), later=None)
 
 
@@ -92,14 +93,6 @@ def _left_out(classifier: "Classifier", log_odds: Array, place: int) -> Array:
         score = head.score(familiarity.memory[row][None], label_rows[one][None])[0, 0]
         table[one, place] = score * calibration.scale[place] + calibration.offset[place]
     return table
-
-
-def _weighted(values: Array, weights: Array) -> Array:
-    """Return as many values as there are, so that each occurs as often as its weight says."""
-    order = values.argsort(kind="stable")
-    ends = weights[order].cumsum()
-    places = np.searchsorted(ends, (np.arange(len(values)) + 0.5) / len(values) * ends[-1])
-    return np.asarray(values[order][np.minimum(places, len(values) - 1)])
 
 
 def _quantiles(values: Array) -> Array:

@@ -14,6 +14,7 @@ from labelwise.core.scores import Scores
 from labelwise.encoders.encode import encode
 from labelwise.fitting.closed_form import solve
 from labelwise.fitting.estimate import left_out_scores
+from labelwise.fitting.repeats import merge_repeats
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.head import DiscriminantHead
@@ -46,21 +47,26 @@ def left_out_answers(classifier: Classifier, split: Split, labels: Labels) -> Le
     same = sorted(labels.names[i] for i in split.present) == sorted(head.labels.names)
     if method.tune is not None or not same or classifier.labels.names != head.labels.names:
         return None
+    counted = np.flatnonzero(split.weighty)
+    split = split.select(counted)
     features = encode(classifier.encoder, split.images)
     places = np.array([head.labels.names.index(name) if name in head.labels.names else -1 for name in labels.names])
     part = split.select(features.rows)
     part = Split(images=part.images, targets=places[part.targets], groups=part.groups, weights=part.weights)
+    merged, values, repeats = merge_repeats(part, features.values)
     try:
-        fitted, _ = solve(features.values, part, head.labels, method)
+        fitted, _ = solve(values, merged, head.labels, method)
     except DataError:  # a table of shares or costs is gone
         return None
     if not _alike(fitted.head.embed_labels(head.labels), classifier.label_embeddings):
         return None
     left = fitted.leave_one_out()
-    scores, usable = left_out_scores(classifier, fitted.embeddings, left), np.flatnonzero(left.usable)
-    rows = np.asarray(features.rows)[left.rows[usable]]
-    scores = replace(scores, images=split.images.select(np.asarray(features.rows)[left.rows]))
-    return LeftOutAnswers(rows, scores[usable]) if len(usable) else None
+    place = np.full(len(merged), -1)
+    place[left.rows[left.usable]] = np.flatnonzero(left.usable)
+    some = np.flatnonzero(place[repeats] >= 0)
+    scores = left_out_scores(classifier, fitted.embeddings, left)[place[repeats[some]]]
+    rows = np.asarray(features.rows)[some]
+    return LeftOutAnswers(counted[rows], replace(scores, images=split.images.select(rows))) if len(some) else None
 
 
 def _alike(one: Array, other: Array) -> bool:

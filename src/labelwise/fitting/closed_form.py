@@ -23,6 +23,7 @@ from labelwise.fitting.choice import shape_for
 from labelwise.fitting.division import labels_to_train, of_labels, train_on_all, validation
 from labelwise.fitting.estimate import calibrate_by_leave_one_out, estimate_on_validation, merit
 from labelwise.fitting.prior import PriorWish
+from labelwise.fitting.repeats import merge_repeats
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.images import Images, skipped_lines
@@ -67,7 +68,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     """
     began, shape = time.monotonic(), shape_for(method, data)
     encoder = _encoder(method, shape) if network is None else network.encoder
-    data = train_on_all(readable(data, ("train", "val"), shape).below_home(), method)
+    data = train_on_all(readable(data, ("train", "val"), shape).below_home().weighty(), method)
     if method.precision == "int8":
         encoder = quantized(encoder, data.split("train").images)
     data, features = _encoded(data, partial(encode, encoder) if network is None else network.encode, run)
@@ -78,20 +79,21 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
         parts[name] = of_labels(split, seen, len(data.labels))
         if name in features:
             features[name] = features[name][np.isin(split.targets, seen)]
-    train, val = parts["train"], parts["val"]
-    solved, wish = solve(features["train"], train, labels, method)
-    fitted = with_words(solved, features["train"], train.targets, method.encoder.backbone) if method.words else solved
+    val, every_image = parts["val"], parts["train"].images
+    train, known, _ = merge_repeats(parts["train"], features["train"])
+    solved, wish = solve(known, train, labels, method)
+    fitted = with_words(solved, known, train.targets, method.encoder.backbone) if method.words else solved
     head = fitted.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
-    embeddings = head.embed(features["train"])
+    embeddings = head.embed(known)
     bound, drawn = bind(head, encoder, every), draw_rows(len(embeddings), MEMORY)
     bound = replace(
         bound,
         calibration=replace(bound.calibration, unseen=np.arange(len(every)) >= len(labels)),
         familiarity=bound.familiarity.remember(embeddings[drawn], train.targets[drawn]),
-        examples=KnownExamples.of(labels.names, embeddings, train.targets),
+        examples=KnownExamples.of(labels.names, embeddings, train.targets, train.weights),
     )
-    about: dict[str, Any] = {"data": data.name, "images": len(train), "skipped": len(data.skipped)}
+    about: dict[str, Any] = {"data": data.name, "images": len(every_image), "skipped": len(data.skipped)}
     about |= {
         "seconds": round(time.monotonic() - began, 1),
         "device": _device(encoder),
@@ -104,7 +106,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
     state = None if network is None else network.state
     origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime}, training=state)
-    bound = replace(bound, origin=origin.with_images(train.images).with_images(val.images))
+    bound = replace(bound, origin=origin.with_images(every_image).with_images(val.images))
     done = calibrate_by_leave_one_out(bound, fitted, train, embeddings, wish)
     if done is not bound or scores is None or len(val) < 2:
         return done

@@ -1,7 +1,7 @@
 """Estimate the quality of a classifier on images outside training: accuracy with interval, confusions, suspicious labels."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -27,7 +27,12 @@ LEAST_SUSPICIOUS = 0.5  # smallest probability of another label for a suspicious
 
 
 def estimate(
-    scores: Scores, split: "Split | TensorSplit", rows: Array, independent: int, right: Array | None = None
+    scores: Scores,
+    split: "Split | TensorSplit",
+    rows: Array,
+    independent: float,
+    right: Array | None = None,
+    weights: Array | None = None,
 ) -> dict[str, Any]:
     """Estimate accuracy with its 95 % interval, confused labels and suspicious images, in single-label data.
 
@@ -37,22 +42,33 @@ def estimate(
         rows: their positions in the split ``[n]``.
         independent: effective number of images: copies count once.
         right: whether similar new images would be right ``[n]``; None: whether these are.
+        weights: how many images each counts as ``[n]``; None: one.
     """
     names, targets = scores.classifier.labels.names, np.asarray(split.targets)[rows]
     best = scores.best
-    accuracy = float((best == targets if right is None else right).mean())
+    accuracy = float(np.average(best == targets if right is None else right, weights=weights))
     low, high = wilson(accuracy, independent)
-    share, largest = baseline(targets)
+    share, largest = baseline(targets, weights)
     figures: dict[str, Any] = {"accuracy": accuracy, "low": low, "high": high, "images": len(rows)}
     figures["baseline"] = {"label": names[largest], "accuracy": share}
     confused = confused_labels(best, targets, names)
     return {**figures, "confused": confused, "suspicious": _suspicious(scores, targets, split, rows)}
 
 
-def baseline(targets: Array) -> tuple[float, int]:
+def baseline(targets: Array, weights: Array | None = None) -> tuple[float, int]:
     """Return the accuracy of always answering the most frequent label, and that label."""
-    counts = np.bincount(targets)
-    return float(counts.max() / len(targets)), int(counts.argmax())
+    counts = np.bincount(targets, weights)
+    return float(counts.max() / counts.sum()), int(counts.argmax())
+
+
+def independent_images(groups: Array, targets: Array, weights: Array) -> float:
+    """Return how many images these are worth ``[n]``: a group counts once, and n - 1 of n groups of a label differ from its mean freely.
+
+    Of unequal weights, Kish's effective size: "Survey sampling" (1965).
+    """
+    _, place = np.unique(groups, return_inverse=True)
+    each = np.bincount(place, weights) / np.bincount(place)
+    return max(1.0, float(each.sum() ** 2 / (each**2).sum()) - len(np.unique(targets)))
 
 
 def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -139,38 +155,54 @@ def calibrate_by_leave_one_out(
         embeddings: of these ``[n, d]``.
         wish: which prior labels have.
     """
+    known = _Known.of(train, embeddings)
     alone = fitted.leave_one_out("copies")
-    classifier = _with_prior(classifier, alone, train, wish)
+    classifier = _with_prior(classifier, alone, known, wish)
     left = fitted.leave_one_out()
     usable = np.flatnonzero(left.usable)
     if len(usable) < CALIBRATION_IMAGES:
         return classifier
-    rows, labels = left.rows[usable], np.asarray(train.targets)
-    scores, targets = left_out_scores(classifier, embeddings, left)[usable], labels[rows]
-    done = calibrate(scores, targets, nearest=True)
-    done = _with_sign_weights(done, scores, (alone, fitted.leave_one_out("labels")), labels, embeddings)
-    # of n images of a label n - 1 differ from its mean as they like
-    independent = max(1, len(np.unique(left.groups[usable])) - len(np.unique(targets)))
-    log_odds = _log_odds_at_full_size(scores.of(done), targets, left, usable)
+    rows = left.rows[usable]
+    scores, targets, weights = known.scores(classifier, left)[usable], known.targets[rows], known.weights[rows]
+    done = calibrate(scores, targets, nearest=True, weights=weights)
+    done = _with_sign_weights(done, scores, weights, known, (alone, fitted.leave_one_out("labels")))
+    log_odds = _log_odds_at_full_size(scores.of(done), targets, weights, left, usable)
     ahead = ahead_of_others(log_odds, targets)
-    about = estimate(scores.of(done), train, rows, independent, ahead > 0)
+    independent = independent_images(left.groups[usable], targets, weights)
+    about = estimate(scores.of(done), train, rows, independent, ahead > 0, weights)
     if len(np.unique(left.groups)) < len(np.unique(alone.groups)):
-        about["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(done, alone, labels, embeddings)
-    done = replace(done, calibration=with_promises(done, log_odds, targets))
+        about["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(done, alone, known)
+    done = replace(done, calibration=with_promises(done, log_odds, targets, weights))
     done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
-    return _with_verifier(done, fitted, labels, rows if len(left.rows) == len(train) else np.arange(len(train)))
+    return _with_verifier(done, fitted, known.targets, rows if len(left.rows) == len(train) else np.arange(len(train)))
 
 
-def _with_prior(classifier: Classifier, left: LeaveOneOut, train: "Split | TensorSplit", wish: PriorWish) -> Classifier:
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of the training images."""
+
+    targets: Array  # [n]
+    weights: Array  # how many images each counts as [n]
+    embeddings: Array  # [n, d]
+
+    @classmethod
+    def of(cls, train: "Split | TensorSplit", embeddings: Array) -> Self:
+        given = train.weights if isinstance(train, Split) else ()
+        return cls(np.asarray(train.targets), np.array(given) if given else np.ones(len(train)), embeddings)
+
+    def scores(self, classifier: Classifier, left: LeaveOneOut) -> Scores:
+        """Return the scores of those that were left out."""
+        return left_out_scores(classifier, self.embeddings, left)
+
+
+def _with_prior(classifier: Classifier, left: LeaveOneOut, known: _Known, wish: PriorWish) -> Classifier:
     """Return the classifier with the prior of its labels; labels without images are as frequent as the others are on average."""
     usable, trained = np.flatnonzero(left.usable), left.scores.shape[1]
     if wish.equal or len(usable) < CALIBRATION_IMAGES:
         return classifier
-    targets = np.asarray(train.targets)
-    weights = np.asarray(train.weights) if isinstance(train, Split) and train.weights else None
-    counts = np.bincount(targets, weights, minlength=trained).astype(np.float64)
+    counts = np.bincount(known.targets, known.weights, minlength=trained)
     rows = left.rows[usable]
-    prior = choose_prior(left.scores[usable], targets[rows], counts, wish, None if weights is None else weights[rows])
+    prior = choose_prior(left.scores[usable], known.targets[rows], counts, wish, known.weights[rows])
     values = np.full(len(classifier.labels), prior.values.mean())
     values[:trained] = prior.values
     calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
@@ -179,63 +211,79 @@ def _with_prior(classifier: Classifier, left: LeaveOneOut, train: "Split | Tenso
 
 
 def _with_sign_weights(
-    classifier: Classifier, scores: Scores, left: tuple[LeaveOneOut, LeaveOneOut], labels: Array, embeddings: Array
+    classifier: Classifier, scores: Scores, weights: Array, known: _Known, left: tuple[LeaveOneOut, LeaveOneOut]
 ) -> Classifier:
     """Return the classifier whose outlier rule weighs its signs as tells strangers best: training images whose whole label is left out.
 
     Args:
         classifier: calibrated.
-        scores: of the images that its rule was fitted on.
+        scores: of the images that its rule was fitted on ``[m, k]``.
+        weights: of these ``[m]``.
+        known: all training images.
         left: training images left out alone, and with their label.
-        labels: of all training images.
-        embeddings: of these ``[n, d]``.
     """
     familiarity, keep = classifier.familiarity, classifier.origin.summary["calibration"]["keep"]
-    strange = left[1].rows
-    if len(np.unique(labels[strange])) < LEAST_LEFT_OUT:
+    alone, usable, strange = left[0], np.flatnonzero(left[0].usable), left[1].rows
+    if len(np.unique(known.targets[strange])) < LEAST_LEFT_OUT:
         return classifier
-    known = left[0].rows[left[0].usable]
-    inside = left_out_scores(classifier, embeddings, left[0])[np.flatnonzero(left[0].usable)]
-    outside = left_out_scores(classifier, embeddings, left[1])
-    known_signs = np.stack([familiarity.outlier_score(inside, kind) for kind in SIGNS], 1)
-    strange_signs = np.stack([familiarity.outlier_score(outside, kind) for kind in SIGNS], 1)
-    weights = weigh_signs(known_signs, strange_signs, labels[known], labels[strange])
-    return replace(classifier, familiarity=familiarity.fit(scores.of(classifier), keep, nearest=True, weights=weights))
+    sides = []
+    for some, rows in (
+        (known.scores(classifier, alone)[usable], alone.rows[usable]),
+        (known.scores(classifier, left[1]), strange),
+    ):
+        signs = np.stack([familiarity.outlier_score(some, kind) for kind in SIGNS], 1)
+        sides.append(Signs(signs, known.targets[rows], known.weights[rows]))
+    chosen = weigh_signs(*sides)
+    rule = familiarity.fit(scores.of(classifier), keep, weights, nearest=True, sign_weights=chosen)
+    return replace(classifier, familiarity=rule)
 
 
-def weigh_signs(known: Array, strange: Array, labels: Array, left_out: Array) -> tuple[float, float]:
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """Both signs of images, which say how strange they are."""
+
+    values: Array  # [n, 2]
+    labels: Array  # [n]
+    weights: Array  # [n]
+
+
+def weigh_signs(known: Signs, strange: Signs) -> tuple[float, float]:
     """Return the weights of two signs under whose sum strangers stand out most: by the area under the ROC curve of each label left out.
 
     A label of n strangers counts n / (n + 5). Of weights that do nearly as well the most even ones are taken; and these are drawn towards
     even ones, since few labels say little of others: by w / (w + 5), where w is how many labels count.
 
     Args:
-        known: both signs of known images ``[n, 2]``.
-        strange: both signs of images whose label was left out ``[m, 2]``.
-        labels: of known images ``[n]``.
-        left_out: of the others ``[m]``.
+        known: of known images.
+        strange: of images whose label was left out.
     """
-    counts = np.bincount(left_out)
-    counted = (1 / (counts + FEW))[left_out]
-    areas = {share: float(counted @ _below(known, labels, strange, left_out, share)) for share in SHARES}
-    best = max(areas.values()) - SLACK * float(counted.sum())
-    share = min((share for share in SHARES if areas[share] >= best), key=lambda share: abs(share - 0.5))
+    counts = np.bincount(strange.labels, strange.weights)
+    counted = strange.weights / (counts + FEW)[strange.labels]
     labels_counted = float(counted.sum())
+    areas = {share: float(counted @ _below(known, strange, share)) for share in SHARES}
+    best = max(areas.values()) - SLACK * labels_counted
+    share = min((share for share in SHARES if areas[share] >= best), key=lambda share: abs(share - 0.5))
     share = 0.5 + (share - 0.5) * labels_counted / (labels_counted + FEW_LABELS)
     return 2 * (1 - share), 2 * share
 
 
-def _below(known: Array, labels: Array, strange: Array, left_out: Array, share: float) -> Array:
+def _below(known: Signs, strange: Signs, share: float) -> Array:
     """Return which share of known images of other labels each stranger stands out from ``[m]``."""
-    weights = np.array([1 - share, share])
-    inside, outside = known @ weights, strange @ weights
-    every = np.searchsorted(np.sort(inside), outside).astype(np.float64)
-    total = np.full(len(outside), float(len(inside)))
-    for label in np.unique(left_out):
-        rows, own = left_out == label, np.sort(inside[labels == label])
-        every[rows] -= np.searchsorted(own, outside[rows])
-        total[rows] -= len(own)
-    return np.asarray(every / np.maximum(total, 1))
+    inside, outside = (signs.values @ np.array([1 - share, share]) for signs in (known, strange))
+    order = inside.argsort(kind="stable")
+    every, total = _weight_below(inside[order], known.weights[order], outside)
+    for label in np.unique(strange.labels):
+        rows, own = strange.labels == label, order[known.labels[order] == label]
+        below, whole = _weight_below(inside[own], known.weights[own], outside[rows])
+        every[rows] -= below
+        total[rows] -= whole
+    return np.asarray(every / np.maximum(total, 1e-12))
+
+
+def _weight_below(values: Array, weights: Array, limits: Array) -> tuple[Array, Array]:
+    """Return the weight of the sorted values below each limit ``[m]``, and that of all."""
+    sums = np.append(0.0, weights.cumsum())
+    return sums[np.searchsorted(values, limits)], np.full(len(limits), sums[-1])
 
 
 def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:
@@ -251,15 +299,16 @@ def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, row
     return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
 
 
-def _accuracy_with_lookalikes(classifier: Classifier, alone: LeaveOneOut, labels: Array, embeddings: Array) -> float:
+def _accuracy_with_lookalikes(classifier: Classifier, alone: LeaveOneOut, known: _Known) -> float:
     """Return the accuracy on new images that look like training images as much as these look like each other."""
     usable = np.flatnonzero(alone.usable)
-    scores = left_out_scores(classifier, embeddings, alone)[usable]
-    targets = labels[alone.rows[usable]]
-    return float((ahead_of_others(_log_odds_at_full_size(scores, targets, alone, usable), targets) > 0).mean())
+    scores, rows = known.scores(classifier, alone)[usable], alone.rows[usable]
+    targets, weights = known.targets[rows], known.weights[rows]
+    log_odds = _log_odds_at_full_size(scores, targets, weights, alone, usable)
+    return float(np.average(ahead_of_others(log_odds, targets) > 0, weights=weights))
 
 
-def _log_odds_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, rows: Array) -> Array:
+def _log_odds_at_full_size(scores: Scores, targets: Array, weights: Array, left: LeaveOneOut, rows: Array) -> Array:
     """Return the log-odds ``[n, k]`` that new images like these rows would have.
 
     None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
@@ -269,7 +318,8 @@ def _log_odds_at_full_size(scores: Scores, targets: Array, left: LeaveOneOut, ro
     raw[np.arange(len(rows)), targets] = left.own_scores[rows]
     log_odds = scores.classifier.calibration.log_odds(raw)
     ahead = ahead_of_others(log_odds, targets)
-    new = ahead.mean() + (ahead - ahead.mean()) * left.margin_ratio[rows]
+    usual = np.average(ahead, weights=weights)
+    new = usual + (ahead - usual) * left.margin_ratio[rows]
     log_odds[np.arange(len(rows)), targets] += new - ahead
     return log_odds
 

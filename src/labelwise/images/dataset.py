@@ -83,7 +83,7 @@ class Split:
     # the group of each image (an animal, a day): no group is in two splits; or empty
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()  # when and by which camera each image was taken, n words (blank: unknown), or empty
-    # weight of each image in a closed-form fit, above 0; empty: equal
+    # how many images each counts as in a closed-form fit, at least 0; empty: one
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,6 +123,11 @@ class Split:
     def multilabel(self) -> bool:
         """Whether several labels may be true of one image, or none."""
         return several_true(self.targets)
+
+    @property
+    def weighty(self) -> Array:
+        """Which images have a weight above 0 ``[n]`` (bool)."""
+        return np.array(self.weights) > 0 if self.weights else np.ones(len(self), bool)
 
     @property
     def labelled(self) -> Array:
@@ -247,6 +252,10 @@ class Dataset:
         """The size of precomputed features; None for images."""
         shape = self.shape
         return shape[0] if shape is not None and len(shape) == 1 else None
+
+    def weighty(self) -> "Dataset":
+        """Return the data without images of weight 0."""
+        return replace(self, splits={name: split.select(split.weighty) for name, split in self.splits.items()})
 
     @property
     def home(self) -> str:

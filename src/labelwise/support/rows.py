@@ -182,6 +182,14 @@ def connected_groups(n: int, first: ArrayLike, second: ArrayLike) -> NDArray[Any
     return np.unique(lowest, return_inverse=True)[1]
 
 
+def as_frequent(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """Return as many values as there are, sorted, so that each occurs as often as its weight says."""
+    order = values.argsort(kind="stable")
+    ends = weights[order].cumsum()
+    places = np.searchsorted(ends, (np.arange(len(values)) + 0.5) / len(values) * ends[-1])
+    return np.asarray(values[order][np.minimum(places, len(values) - 1)])
+
+
 def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Scale rows ``[n, d]`` to unit length; zeros stay zeros."""
     unit: NDArray[Any] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), SHORTEST)

@@ -20,12 +20,24 @@ from labelwise.support.rows import Draws, draw_rows
 FOLDS, MANY = 5, 2_000  # folds that calibration is measured on; of more images than this two are enough
 
 
-def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest: bool | None = None) -> Classifier:
+def calibrate(
+    scores: Scores,
+    targets: ArrayLike,
+    *,
+    keep: float = 0.95,
+    nearest: bool | None = None,
+    weights: Array | None = None,
+) -> Classifier:
     """Return the classifier with calibration and outlier rule fitted on images not seen in training.
 
-    ``targets`` are their labels ``[n]``, -1 if there is none, or, where several may be true, which are ``[n, k]`` (bool). The
-    outlier rule lets the share ``keep`` of these images pass as known; ``nearest`` is its kind, None that of the former rule. Of very many
-    images some are drawn, see ``most_rows``.
+    Of very many images some are drawn, see ``most_rows``.
+
+    Args:
+        scores: of the images.
+        targets: their labels ``[n]``, -1 if there is none, or, where several may be true, which are ``[n, k]`` (bool).
+        keep: the share of these images that the outlier rule lets pass as known.
+        nearest: its kind; None: that of the former rule.
+        weights: of the images ``[n]``, where each has one label: one of weight w counts as w images. None: one.
     """
     if not 0 < keep < 1:
         raise UsageError(f"The share of known images must be between 0 and 1; given {keep}.")
@@ -33,42 +45,46 @@ def calibrate(scores: Scores, targets: ArrayLike, *, keep: float = 0.95, nearest
     _check_targets(classifier, right)
     if not several_true(right):
         rows = np.flatnonzero(right >= 0)
-        scores, right = scores[rows], right[rows]
+        scores, right, weights = scores[rows], right[rows], weights if weights is None else weights[rows]
     if len(right) > (most := most_rows(len(classifier.labels))):
         rows = draw_rows(len(right), most)
-        scores, right = scores[rows], right[rows]
+        scores, right, weights = scores[rows], right[rows], weights if weights is None else weights[rows]
     if len(right) < 2:
         raise DataError(f"Calibration needs at least two labelled held-out images; given {len(right)}.")
     raw = replace(
         classifier, calibration=classifier.calibration.bare(), familiarity=replace(classifier.familiarity, rule=None)
     )
     before = scores.of(raw)
-    calibration, figures = fit_calibration(raw.calibration, before.log_odds, right)
+    calibration, figures = fit_calibration(raw.calibration, before.log_odds, right, weights)
     fitted = replace(raw, calibration=calibration)
     if not calibration.multilabel:
-        fitted = replace(fitted, calibration=with_promises(fitted, before.of(fitted).log_odds, right))
+        fitted = replace(fitted, calibration=with_promises(fitted, before.of(fitted).log_odds, right, weights))
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
     nearest = nearest if nearest is not None else former is not None and former.nearest
-    weights = former.sign_weights if former is not None and nearest else (1.0, 1.0)
-    familiarity = fitted.familiarity.fit(before.of(fitted), keep, nearest=nearest, weights=weights)
+    signs = former.sign_weights if former is not None and nearest else (1.0, 1.0)
+    familiarity = fitted.familiarity.fit(before.of(fitted), keep, weights, nearest=nearest, sign_weights=signs)
     fitted = replace(fitted, familiarity=familiarity, origin=origin)
     return replace(fitted, origin=fitted.origin_with(scores.images))
 
 
-def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Calibration, dict[str, Any]]:
+def fit_calibration(
+    bare: Calibration, log_odds: Array, targets: Array, weights: Array | None = None
+) -> tuple[Calibration, dict[str, Any]]:
     """Return the calibration under which these log-odds ``[n, k]`` of ``bare`` are most probable, and figures of its worth.
 
     They are measured on images that it was not fitted on: these are divided into folds, and each is answered by a
     calibration fitted on the others. Yes/no answers, and the choice among labels, keep plain scores where that does not lower
     both their log loss and their calibration error. The figures are the errors before and after.
     """
-    scale, offset, temperature = _fitted(bare, log_odds, targets)
-    plain, held_out = _probabilities(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets)
-    truth = truth_table(targets, log_odds.shape[1])
-    answers = _helps(plain[0].ravel(), held_out[0].ravel(), truth.ravel()) if not bare.exclusive else True
-    choice = bare.multilabel or _helps(plain[1], held_out[1], targets)
+    n, k = log_odds.shape
+    counted = np.ones(n) if weights is None else weights
+    scale, offset, temperature = _fitted(bare, log_odds, targets, counted)
+    plain, held_out = _probabilities(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets, counted)
+    truth, each = truth_table(targets, k).ravel(), np.repeat(counted, k)
+    answers = _helps(plain[0].ravel(), held_out[0].ravel(), truth, each) if not bare.exclusive else True
+    choice = bare.multilabel or _helps(plain[1], held_out[1], targets, counted)
     if not answers:
         scale, offset, temperature = 1.0, 0.0, temperature / scale if not bare.multilabel else 1.0
     if not choice:
@@ -76,8 +92,8 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
     after = held_out[0] if answers else plain[0], held_out[1] if choice else plain[1]
     if bare.exclusive:  # a score that competes has no meaning alone: answers are the choice
         plain, after = (plain[1], plain[1]), (after[1], after[1])
-    figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets).items()}
-    figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets).items()}
+    figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets, counted).items()}
+    figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets, counted).items()}
     applied = {"answer_ece": answers and choice if bare.exclusive else answers}
     applied |= {} if bare.multilabel else {"ece": choice}
     return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
@@ -86,12 +102,12 @@ def fit_calibration(bare: Calibration, log_odds: Array, targets: Array) -> tuple
 Map = tuple[float | Array, float | Array, float]
 
 
-def _fitted(bare: Calibration, log_odds: Array, targets: Array) -> Any:
+def _fitted(bare: Calibration, log_odds: Array, targets: Array, weights: Array) -> Any:
     """Return scale, offset and temperature under which these log-odds ``[n, k]`` are most probable."""
     if bare.multilabel:
         return (*fit_platt_each(log_odds, targets), 1.0)
-    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets)
-    return scale, offset, fit_temperature(log_odds * scale + offset, targets)
+    scale, offset = (1.0, 0.0) if bare.exclusive else fit_platt(log_odds, targets, weights)
+    return scale, offset, fit_temperature(log_odds * scale + offset, targets, weights)
 
 
 def _probabilities(log_odds: Array, by: Map) -> tuple[Array, Array]:
@@ -101,7 +117,7 @@ def _probabilities(log_odds: Array, by: Map) -> tuple[Array, Array]:
     return sigmoid(odds), softmax(odds / temperature)
 
 
-def _held_out(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Array, Array]:
+def _held_out(bare: Calibration, log_odds: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
     """Return what ``_probabilities`` does, each image answered by a map that was fitted on the images of other folds."""
     n = len(targets)
     folds = 2 if n > MANY else min(FOLDS, n)
@@ -109,24 +125,26 @@ def _held_out(bare: Calibration, log_odds: Array, targets: Array) -> tuple[Array
     yes, choice = np.empty(log_odds.shape), np.empty(log_odds.shape)
     for each in range(folds):
         out = fold == each
-        yes[out], choice[out] = _probabilities(log_odds[out], _fitted(bare, log_odds[~out], targets[~out]))
+        fitted = _fitted(bare, log_odds[~out], targets[~out], weights[~out])
+        yes[out], choice[out] = _probabilities(log_odds[out], fitted)
     return yes, choice
 
 
-def _helps(plain: Array, held_out: Array, truth: Array) -> bool:
+def _helps(plain: Array, held_out: Array, truth: Array, weights: Array) -> bool:
     """Return whether held-out probabilities are better than plain ones: of a yes ``[m]``, or of each label ``[n, k]``."""
-    loss, error = zip(*(_worth(each, truth) for each in (plain, held_out)), strict=True)
+    loss, error = zip(*(_worth(each, truth, weights) for each in (plain, held_out)), strict=True)
     return bool(loss[1] < loss[0] and error[1] <= error[0])
 
 
-def _worth(probabilities: Array, truth: Array) -> tuple[float, float]:
+def _worth(probabilities: Array, truth: Array, weights: Array) -> tuple[float, float]:
     """Return the log loss and the calibration error of probabilities, as in ``_helps``."""
     if probabilities.ndim == 1:
         of_truth, best, right = np.where(truth, probabilities, 1 - probabilities), probabilities, truth
     else:
         of_truth = np.take_along_axis(probabilities, truth[:, None], 1)
         best, right = probabilities.max(1), probabilities.argmax(1) == truth
-    return -float(np.log(np.maximum(of_truth, 1e-12)).mean()), expected_calibration_error(best, right)
+    loss = -np.average(np.log(np.maximum(of_truth, 1e-12)).ravel(), weights=weights)
+    return float(loss), expected_calibration_error(best, right, weights=weights)
 
 
 def _check_targets(classifier: Classifier, targets: Array) -> None:
@@ -154,14 +172,18 @@ def calibration_errors(scores: Scores, targets: ArrayLike) -> dict[str, float]:
     return {kind: pool_reliabilities([table[kind] for table in tables]).error for kind in tables[0]}
 
 
-def _errors(yes: Array, probabilities: Array, targets: Array) -> dict[str, float]:
-    return {kind: table.error for kind, table in _reliabilities(yes, probabilities, targets).items()}
+def _errors(yes: Array, probabilities: Array, targets: Array, weights: Array) -> dict[str, float]:
+    return {kind: table.error for kind, table in _reliabilities(yes, probabilities, targets, weights).items()}
 
 
-def _reliabilities(yes: Array, probabilities: Array, targets: Array) -> dict[str, Reliability]:
+def _reliabilities(
+    yes: Array, probabilities: Array, targets: Array, weights: Array | None = None
+) -> dict[str, Reliability]:
     """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
-    answers = reliability(yes.ravel(), truth_table(targets, yes.shape[1]).ravel())
+    k = yes.shape[1]
+    each = None if weights is None else np.repeat(weights, k)
+    answers = reliability(yes.ravel(), truth_table(targets, k).ravel(), weights=each)
     if several_true(targets):
         return {"answer_ece": answers}
     best, right = probabilities.max(1), probabilities.argmax(1) == targets
-    return {"ece": reliability(best, right), "answer_ece": answers}
+    return {"ece": reliability(best, right, weights=weights), "answer_ece": answers}

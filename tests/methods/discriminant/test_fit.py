@@ -89,7 +89,7 @@ def test_images_left_out_with_their_label_are_scored_as_after_a_fit_without_it()
         scores = others.score(others.embed(rows[own]), others.rows)
         best = np.delete(left.scores[own], label, 1)
         if one.kernel is not None:
-            best -= np.delete(one.kernel_left_out(np.flatnonzero(own), targets[own]), label, 1)
+            best -= np.delete(one.kernel.leave_out(np.flatnonzero(own), targets[own]), label, 1)
         assert_allclose(best.max(1), scores.max(1), atol=0.15 * float(np.abs(scores).max()))
         assert np.corrcoef(best.max(1), scores.max(1))[0, 1] > 0.98
 

@@ -75,10 +75,8 @@ def test_a_group_left_out_is_a_refit_without_it(weighted: bool) -> None:
     assert fitted is not None
     likeness = np.exp((rows @ rows.T - 1) / fitted.kernel.width)
     wanted = np.eye(3)[targets] - 1 / 3
-    ridge = float(
-        np.median(1 / fitted.shrunk - np.linalg.svd(np.sqrt(weights)[:, None] * likeness @ fitted.turn)[1][::-1] ** 2)
-    )
-    left_out = fitted.leave_out(rows, targets, groups, weights)
+    ridge = fitted.kernel.ridge
+    left_out = fitted.leave_out(np.arange(40), groups)
     for i in (0, 5, 20, 39):
         stay = groups != groups[i]
         # all centres stay: rows that are left out say nothing, and their likeness shapes nothing but the ridge

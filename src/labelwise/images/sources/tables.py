@@ -12,7 +12,7 @@ Columns, in any order and spelled in small or capital letters:
   quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
 - ``split``: train, val (valid, validation) or test, in every row or in none.
 - ``domain`` and ``group``: where an image was taken and what it belongs to. A group is never divided; a blank is no group.
-- ``sample_weight``: how many images this one counts as in a closed form, above 0; blank is 1.
+- ``sample_weight``: how many images this one counts as in a closed form; 0 leaves it out, blank is 1.
 - ``text``, ``text_1``, ``text_2``, ...: sentences that describe the image; empty ones are left out.
 
 CSV files are UTF-8, with commas, semicolons or tabs between the fields. Their rows are counted as a spreadsheet does:
@@ -175,8 +175,8 @@ def _weights(columns: Columns) -> tuple[float, ...]:
             weights.append(float(cell or 1))
         except ValueError:
             weights.append(math.nan)
-        if not 0 < weights[-1] < math.inf:
-            raise DataError(f'{columns.cell(row, "sample_weight")}a weight is a number above 0; given "{cell}".')
+        if not 0 <= weights[-1] < math.inf:
+            raise DataError(f'{columns.cell(row, "sample_weight")}a weight is a number of at least 0; given "{cell}".')
     return tuple(weights)
 
 

@@ -60,7 +60,6 @@ class DiscriminantFit:
     groups: Ints  # copies, and images of one group of the data [n]
     embeddings: Array  # of the training images [n, d]
     kernel: KernelFit | None = None  # a second opinion
-    kernel_weights: Array | None = None  # weight of each training image in it [n]
     left_out: dict[tuple[bool, bytes], LeaveOneOut] = field(
         init=False, repr=False, default_factory=dict
     )  # computed so far
@@ -104,7 +103,7 @@ class DiscriminantFit:
         scores: Array = (sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32)
         own_scores: Array = (0.5 * sharpness * own).astype(np.float32)
         if self.kernel is not None:
-            more = self.kernel_left_out(rows, sample.groups)
+            more = self.kernel.leave_out(rows, sample.groups)
             scores, own_scores = scores + more, own_scores + more[here]
         return LeaveOneOut(
             rows=rows,
@@ -134,14 +133,6 @@ class DiscriminantFit:
             some = sample.select(rows)
             table[rows] = leave_out_distances(some, points + drawn * centre, some.other_means)
         return table
-
-    def kernel_left_out(self, rows: Ints, groups: Ints) -> Array:
-        """Return the kernel's part of the leave-one-out scores ``[m, k]``, each image left out with its group ``[m]``."""
-        assert self.kernel is not None
-        assert self.kernel_weights is not None
-        return self.kernel.leave_out(
-            self.embeddings[rows], self.sample.targets[rows], groups, self.kernel_weights[rows]
-        )
 
     def pair_cosines(self, pairs: Array) -> Array | None:
         """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, both left out."""
@@ -213,13 +204,12 @@ def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) ->
     kernel = fit_kernel(fitted.embeddings, sample.targets, k, sample.groups, weights)
     if kernel is None:
         return fitted
-    joined = replace(fitted, kernel=kernel, kernel_weights=weights)
     rows = left.rows[usable]
-    more = joined.kernel_left_out(left.rows, left.groups)
+    more = kernel.leave_out(left.rows, left.groups)
     chosen = choose_share(kernel, left.scores[usable], more[usable], sample.targets[rows], weights[rows], counts)
     if chosen is None:
         return fitted
-    joined = replace(joined, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
+    joined = replace(fitted, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
     more *= np.float32(chosen.kernel.share)  # exact: shares are powers of two
     own = left.own_scores + more[np.arange(len(left.rows)), sample.targets[left.rows]]
     joined.left_out[False, sample.groups.tobytes()] = replace(left, scores=left.scores + more, own_scores=own)

@@ -108,20 +108,20 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelFit:
-    """A kernel that was fitted, and the coordinates in which rows are left out."""
+    """A kernel that was fitted, and the training images in the coordinates in which they are left out."""
 
     kernel: Kernel
-    turn: Floats  # from likenesses to z [m, q]
+    rows: Floats  # z [n, q]
+    weights: Floats  # of the images [n]
+    targets: Ints  # their labels [n]
     shrunk: Floats  # 1 / (v + r) [q]
     solved: Floats  # from z to f [q, k]
 
-    def leave_out(self, embeddings: Floats, targets: Ints, groups: Ints, row_weights: Floats) -> Floats:
-        """Return f ``[n, k]`` of training images ``[n, d]``, each as if its group had not been there."""
+    def leave_out(self, rows: Ints, groups: Ints) -> Floats:
+        """Return f ``[m, k]`` of some training images ``[m]``, each as if its group ``[m]`` had not been there."""
         k = self.solved.shape[1]
-        wanted = np.eye(k)[targets] - 1 / k
-        z = self.kernel(embeddings) @ self.turn
-        residuals = wanted - z @ self.solved
-        left_out = wanted - _left_out_residuals(residuals, z * self.shrunk, z * row_weights[:, None], groups)
+        wanted, z = np.eye(k)[self.targets[rows]] - 1 / k, self.rows[rows]
+        left_out = wanted - _left_out_residuals(wanted - z @ self.solved, z, self.weights[rows], self.shrunk, groups)
         return np.asarray(self.kernel.share * left_out, np.float32)
 
     def times(self, share: float) -> "KernelFit":
@@ -136,12 +136,12 @@ def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weig
     n = len(embeddings)
     if k * min(n, MOST_CENTRES) > MOST_WEIGHTS or len(np.unique(groups)) < 2:
         return None
-    wanted = np.eye(k)[targets] - 1 / k
     some, centres = draw_rows(n, MOST_TRIED), draw_rows(n, MOST_CENTRES)
     usual = max(float(1 - (embeddings[some].mean(0) ** 2).sum()), 1e-6)
-    tried = (embeddings[some], wanted[some], groups[some], row_weights[some])
-    width = min((_solve(embeddings[some], share * usual, *tried)[0], share * usual) for share in WIDTHS)[1]
-    return _solve(embeddings[centres], width, embeddings, wanted, groups, row_weights)[1]
+    tried = _Regression(embeddings[some], targets[some], k, groups[some], row_weights[some])
+    width = min((tried.solve(tried.embeddings, share * usual)[0], share * usual) for share in WIDTHS)[1]
+    whole = _Regression(embeddings, targets, k, groups, row_weights)
+    return whole.solve(embeddings if len(centres) == n else embeddings[centres], width)[1]
 
 
 def choose_share(
@@ -170,43 +170,67 @@ def choose_share(
     return fitted.times(best) if losses[0.0] - losses[best] > LEAST_GAIN else None
 
 
-def _solve(
-    centres: Floats, width: float, x: Floats, wanted: Floats, groups: Ints, weights: Floats
-) -> tuple[float, KernelFit]:
-    """Return the least squared error of rows left out over all ridges, and the regression of ``wanted [n, k]`` that has it."""
-    none = np.empty((0, len(centres)), np.float32)
-    kernel = Kernel(
-        centres=centres.astype(np.float32), weights=none, width=width, ridge=0.0, images=float(weights.sum())
-    )
-    values, axes = kernel.axes
-    turn = axes / np.sqrt(values)
-    z = kernel(x) @ turn
-    weighted = z * weights[:, None]
-    squares, axes = np.linalg.eigh(weighted.T @ z)
-    turn, z, weighted, squares = turn @ axes, z @ axes, weighted @ axes, np.maximum(squares, 0)
-    products = weighted.T @ wanted
+@dataclass(frozen=True, eq=False)
+class _Regression:
+    """What is regressed: images, and whether each is of a label."""
 
-    def error(ridge: float) -> float:
-        shrunk = z / (squares + ridge)
-        away: Any = _left_out_residuals(wanted - shrunk @ products, shrunk, weighted, groups)
-        return float(np.average((away**2).sum(1), weights=weights))
+    embeddings: Floats  # [n, d]
+    targets: Ints  # [n]
+    k: int
+    groups: Ints  # images that are left out together [n]
+    weights: Floats  # [n]
 
-    errors = {ridge: error(ridge) for ridge in RIDGES}
-    ridge = min(errors, key=lambda each: errors[each])
-    solved = products / (squares + ridge)[:, None]
-    kernel = replace(kernel, weights=(turn @ solved).T.astype(np.float32), ridge=ridge)
-    return errors[ridge], KernelFit(kernel=kernel, turn=turn, shrunk=1 / (squares + ridge), solved=solved)
+    def solve(self, centres: Floats, width: float) -> tuple[float, KernelFit]:
+        """Return the least squared error of images left out over all ridges, and the regression that has it."""
+        none = np.empty((0, len(centres)), np.float32)
+        kernel = Kernel(
+            centres=centres.astype(np.float32), weights=none, width=width, ridge=0.0, images=float(self.weights.sum())
+        )
+        turn, z, squares = self._coordinates(kernel, every=centres is self.embeddings)
+        wanted = np.eye(self.k)[self.targets] - 1 / self.k
+        products = z.T @ (self.weights[:, None] * wanted)
+
+        def error(ridge: float) -> float:
+            shrunk = 1 / (squares + ridge)
+            residuals = wanted - z @ (shrunk[:, None] * products)
+            away: Any = _left_out_residuals(residuals, z, self.weights, shrunk, self.groups)
+            return float(np.average((away**2).sum(1), weights=self.weights))
+
+        errors = {ridge: error(ridge) for ridge in RIDGES}
+        ridge = min(errors, key=lambda each: errors[each])
+        shrunk = 1 / (squares + ridge)
+        solved = shrunk[:, None] * products
+        kernel = replace(kernel, weights=(turn @ solved).T.astype(np.float32), ridge=ridge)
+        fitted = KernelFit(
+            kernel=kernel, rows=z, weights=self.weights, targets=self.targets, shrunk=shrunk, solved=solved
+        )
+        return errors[ridge], fitted
+
+    def _coordinates(self, kernel: Kernel, *, every: bool) -> tuple[Floats, Floats, Floats]:
+        """Return the map from likenesses to z ``[m, q]``, z ``[n, q]`` and v ``[q]``; if every image is a centre, by one decomposition."""
+        roots = np.sqrt(self.weights.astype(np.float64))[:, None]
+        if every:
+            values, axes = np.linalg.eigh(kernel(self.embeddings) * roots * roots.T)
+            known = values > LEAST_VALUE * values[-1]
+            squares, axes = values[known], axes[:, known]
+            return roots * axes / np.sqrt(squares), axes * np.sqrt(squares) / roots, squares
+        values, axes = kernel.axes
+        turn = axes / np.sqrt(values)
+        z = kernel(self.embeddings) @ turn
+        weighted = z * roots
+        squares, axes = np.linalg.eigh(weighted.T @ weighted)
+        return turn @ axes, z @ axes, np.maximum(squares, 0)
 
 
-def _left_out_residuals(residuals: Floats, shrunk: Floats, rows: Floats, groups: Ints) -> Floats:
-    """Return the residuals ``[n, k]`` of rows, each left out with its group, where H = shrunk rows'."""
-    leverage = np.einsum("nq,nq->n", shrunk, rows)
+def _left_out_residuals(residuals: Floats, z: Floats, weights: Floats, shrunk: Floats, groups: Ints) -> Floats:
+    """Return the residuals ``[n, k]`` of rows z ``[n, q]``, each left out with its group, where H = z diag(shrunk) z' diag(weights)."""
+    leverage = np.einsum("nq,nq,q->n", z, z, shrunk) * weights
     left_out: Floats = residuals / np.maximum(1 - leverage, 1e-9)[:, None]
     order = groups.argsort(kind="stable")
     _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
     for start, size in zip(starts[sizes > 1], sizes[sizes > 1], strict=True):
         here = order[start : start + size]
-        matrix: Any = np.eye(size) * (1 + 1e-9) - shrunk[here] @ rows[here].T
+        matrix: Any = np.eye(size) * (1 + 1e-9) - (z[here] * shrunk) @ z[here].T * weights[here]
         left_out[here] = np.linalg.solve(matrix, residuals[here])
     return left_out
 
